@@ -1,0 +1,3 @@
+//! The one binary, `tidegate`: one file per subcommand.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The product: configuration, entry, router, flow of filters, synchronous ingest, proxy, admin, metrics.

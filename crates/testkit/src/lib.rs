@@ -1,0 +1,1 @@
+//! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real clusters.

@@ -1,0 +1,3 @@
+//! Dev tasks: `cargo xtask ci | test | demo | bench | tidy | fuzz`.
+
+fn main() {}
