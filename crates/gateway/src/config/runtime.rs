@@ -1,0 +1,437 @@
+//! The configuration as the gateway runs it: every default filled in, every name resolved, every number in
+//! one unit. Only sections that are switched on (`enabled: true`) are here.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::secret::Secret;
+use crate::router::Router;
+use crate::when::When;
+
+/// A configuration that has passed every check.
+///
+/// The maps' keys are the sections' names. Every name that one section gives for another is a key here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Directories.
+    pub paths: Paths,
+    /// Listeners, in the file's order. Bindings are distinct.
+    pub entries: Vec<Entry>,
+    /// Routers by name.
+    pub routers: BTreeMap<Arc<str>, Arc<Router>>,
+    /// Flows by name.
+    pub flows: BTreeMap<Arc<str>, Arc<Flow>>,
+    /// Clusters by name.
+    pub clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    /// The admin port.
+    pub admin: Admin,
+    /// Logging.
+    pub logging: Logging,
+    /// Cores and memory.
+    pub worker: Worker,
+}
+
+/// Directories the gateway writes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Paths {
+    /// `path.data`: state. Nothing is written here in synchronous mode.
+    pub data: PathBuf,
+    /// `path.logs`: log files.
+    pub logs: PathBuf,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The router its requests go through: a key of [`Config::routers`].
+    pub router: Arc<str>,
+    /// Address and port to listen on. Port 0 asks the system for a free one.
+    pub binding: SocketAddr,
+    /// When the port is taken: try the next ports (at most 100) instead of failing.
+    pub skip_occupied_port: bool,
+    /// Share the port with other processes (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+    /// TLS towards clients, if any.
+    pub tls: Option<EntryTls>,
+    /// `max_concurrency`: connections at most; more are closed at accept.
+    pub connections_max: usize,
+    /// What a request may weigh.
+    pub limits: Limits,
+    /// How long a client may take.
+    pub timeouts: EntryTimeouts,
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryTls {
+    /// The certificate shown to clients.
+    pub certificate: Certificate,
+    /// Authorities (PEM) whose certificates clients must show; none: clients need no certificate.
+    pub client_ca_file: Option<PathBuf>,
+    /// Whether the files are watched and a changed certificate is used for new connections.
+    pub hot_reload: bool,
+}
+
+/// Where an entry's certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// PEM files: the chain, leaf first, and its key.
+    Files {
+        /// The chain.
+        cert_file: PathBuf,
+        /// The key.
+        key_file: PathBuf,
+    },
+    /// Made at start, in memory, signed by itself: for trying things out. Start-up warns of it.
+    SelfSigned,
+}
+
+/// What a request may weigh. Zero is nowhere "unlimited".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of request line and headers.
+    pub head_bytes_max: usize,
+    /// Number of headers.
+    pub header_count_max: usize,
+    /// Bytes of the body, after decompression.
+    pub body_bytes_max: u64,
+}
+
+/// How long a client may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryTimeouts {
+    /// From a request's first byte (or the connection's start) to the end of its head.
+    pub header: Duration,
+    /// Between two reads of a body.
+    pub read: Duration,
+    /// Between two writes of a reply that make progress.
+    pub write: Duration,
+    /// A connection with no request on it.
+    pub idle: Duration,
+    /// TLS handshake.
+    pub handshake: Duration,
+    /// Slowest body accepted, bytes per second, measured after `read` has passed; 0: no such limit.
+    pub body_bytes_per_second_min: u64,
+}
+
+/// A named list of filters, run in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Run in order, until one answers the request.
+    pub filters: Vec<Filter>,
+}
+
+/// One step of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    /// Run only if this holds; none: always.
+    pub when: Option<When>,
+    /// What it does.
+    pub action: FilterAction,
+}
+
+/// What a filter does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FilterAction {
+    /// `bulk_reshuffle`: answers bulk requests by splitting them. What isn't a bulk request goes on to the
+    /// next filter.
+    BulkReshuffle(BulkReshuffle),
+    /// `elasticsearch`: answers any request by forwarding it to a node.
+    Elasticsearch(Forward),
+}
+
+/// The filter `bulk_reshuffle`, synchronous mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkReshuffle {
+    /// The cluster: a key of [`Config::clusters`].
+    pub cluster: Arc<str>,
+    /// What a part of a request is made for.
+    pub level: Level,
+    /// How the client is answered.
+    pub mode: Mode,
+    /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
+    pub fix_null_id: bool,
+    /// While the cluster's topology isn't known: forward unsplit to any node and count it (`true`), or leave
+    /// the request to the flow's next filter (`false`).
+    pub continue_metadata_missing: bool,
+    /// How parts are sent.
+    pub sending: Sending,
+}
+
+/// The filter `elasticsearch`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The cluster: a key of [`Config::clusters`].
+    pub cluster: Arc<str>,
+    /// How a node is chosen.
+    pub balancer: Balancer,
+    /// Weight by `host:port`; nodes not named weigh 1, 0 takes a node out.
+    pub weights: BTreeMap<Arc<str>, u32>,
+    /// Which nodes may be chosen.
+    pub nodes: NodeFilter,
+    /// Follow the cluster's nodes at this interval; none: only the given endpoints.
+    pub refresh: Option<Duration>,
+    /// Bytes of a reply at most; none: no limit (replies are streamed).
+    pub response_bytes_max: Option<u64>,
+    /// How requests are sent.
+    pub sending: Sending,
+}
+
+/// How requests are sent to nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// Connections to one node at most, over all cores.
+    pub connections_per_node_max: usize,
+    /// Tries after the first, only where sending twice can't write twice.
+    pub retry_count_max: u32,
+    /// Wait before the first retry; doubled for each further one, with jitter.
+    pub retry_delay: Duration,
+    /// To establish a connection, TLS included.
+    pub connect_timeout: Duration,
+    /// From the request sent to the reply's last byte.
+    pub response_timeout: Duration,
+    /// Between two writes that make progress.
+    pub write_timeout: Duration,
+    /// An unused connection is closed after this.
+    pub idle_timeout: Duration,
+}
+
+/// What a part of a bulk request is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The cluster: requests are not split.
+    Cluster,
+    /// A node: one part for each node that holds a primary of the request.
+    #[default]
+    Node,
+    /// An index: one part for each index and node.
+    Index,
+    /// A shard: one part for each shard.
+    Shard,
+}
+
+/// How the client of a bulk request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// With the cluster's own answer.
+    Sync,
+}
+
+/// How a node is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Balancer {
+    /// In turn, by weight.
+    #[default]
+    Weight,
+    /// In turn.
+    RoundRobin,
+    /// At random, by weight.
+    Random,
+    /// The node with the fewest requests under way.
+    LeastInFlight,
+}
+
+/// Which nodes may be chosen. A node that a list excludes is out; if an `include` list isn't empty, a node must
+/// be on it; `include` and `exclude` of roles compare with any of the node's roles (`exclude: [master]` keeps
+/// nodes that are also something else: see the documentation of each key).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFilter {
+    /// By `host:port`.
+    pub hosts: Choice<Arc<str>>,
+    /// By role (`master`, `data`, `ingest`…).
+    pub roles: Choice<Arc<str>>,
+    /// By node attribute, `name` and `value`.
+    pub tags: Choice<(Arc<str>, Arc<str>)>,
+}
+
+/// What is in and what is out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice<T> {
+    /// If not empty: only these.
+    pub include: Vec<T>,
+    /// Never these.
+    pub exclude: Vec<T>,
+}
+
+/// A cluster of Elasticsearch or OpenSearch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where to reach it; at least one, all with the same scheme.
+    pub endpoints: Vec<Endpoint>,
+    /// The gateway's own account.
+    pub credentials: Option<Credentials>,
+    /// What happens to client requests that carry no credentials.
+    pub anonymous: Anonymous,
+    /// How nodes' certificates are checked (with `https` endpoints).
+    pub tls: ClusterTls,
+    /// How the cluster is watched.
+    pub discovery: Discovery,
+}
+
+/// One address of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Whether TLS is spoken there.
+    pub tls: bool,
+    /// Name or address, without brackets.
+    pub host: Arc<str>,
+    /// Port.
+    pub port: u16,
+    /// A path before every API path, without a slash at its end; usually empty.
+    pub path_prefix: Arc<str>,
+}
+
+/// An account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// `Authorization: Basic`.
+    Basic {
+        /// User name.
+        username: String,
+        /// Password.
+        password: Secret,
+    },
+    /// `Authorization: ApiKey`, already in base64 (`id:api_key` encoded).
+    ApiKey(Secret),
+}
+
+/// What happens to client requests that carry no credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Anonymous {
+    /// They travel as they came, and the cluster decides.
+    #[default]
+    Pass,
+    /// They are sent with the gateway's own account (`basic_auth` or `api_key`): whoever reaches the port
+    /// writes with that account.
+    UseGatewayAccount,
+}
+
+/// How nodes' certificates are checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterTls {
+    /// `true`: any certificate is taken. Default `false`.
+    pub insecure_skip_verify: bool,
+    /// Authorities (PEM) in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Certificate and key that the gateway shows.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+    /// The name expected in nodes' certificates, in place of the host.
+    pub server_name: Option<Arc<str>>,
+}
+
+/// How a cluster is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovery {
+    /// Ask the cluster for its nodes (`true`), or use the given endpoints only. Routing tables are read either
+    /// way when a flow splits bulks.
+    pub enabled: bool,
+    /// Between two looks at nodes and routing.
+    pub interval: Duration,
+    /// For each of these looks.
+    pub timeout: Duration,
+}
+
+/// The admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it listens; none: switched off.
+    pub binding: Option<SocketAddr>,
+    /// `Authorization: Bearer` expected of everyone; required when `binding` isn't loopback.
+    pub token: Option<Secret>,
+}
+
+/// Logging.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Logging {
+    /// Least level written.
+    pub level: LogLevel,
+    /// Shape of lines.
+    pub format: LogFormat,
+    /// Requests slower than this are logged; none: never.
+    pub slow_request: Option<Duration>,
+}
+
+/// Least level written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Everything.
+    Trace,
+    /// For debugging.
+    Debug,
+    /// What happens.
+    #[default]
+    Info,
+    /// What may need a look.
+    Warn,
+    /// What went wrong.
+    Error,
+}
+
+/// Shape of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// Text.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Cores and memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Worker {
+    /// Data-path threads; none: one for each core that the process may use.
+    pub count: Option<usize>,
+    /// Bytes of request bodies held at once, over all entries; more wait, then get 429.
+    pub body_memory_bytes_max: u64,
+    /// How long a graceful stop waits for requests under way.
+    pub drain_timeout: Duration,
+}
+
+// === impl Choice ===
+
+impl<T> Default for Choice<T> {
+    fn default() -> Self {
+        Self {
+            include: Vec::new(),
+            exclude: Vec::new(),
+        }
+    }
+}
+
+// === impl Endpoint ===
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        let (open, close) = if self.host.contains(':') {
+            ("[", "]")
+        } else {
+            ("", "")
+        };
+        write!(
+            out,
+            "{scheme}://{open}{}{close}:{}{}",
+            self.host, self.port, self.path_prefix
+        )
+    }
+}

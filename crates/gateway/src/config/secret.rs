@@ -1,0 +1,73 @@
+//! Text that never prints.
+
+use std::fmt;
+
+/// A password, key or token. `Debug`, `Display` and serialisation show a mask of fixed length;
+/// [`Secret::expose`] is the one way to the text, so every use of it can be found by name.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+/// What is printed in a secret's place. Fixed, so that it doesn't tell the length either.
+pub const MASK: &str = "********";
+
+impl Secret {
+    /// Wraps `text`.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is no text at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+// === impl fmt ===
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(MASK)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(MASK)
+    }
+}
+
+// === impl serde ===
+
+impl serde::Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(MASK)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(String::deserialize(from)?.into_boxed_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_never_prints() {
+        let secret = Secret::new("hunter2");
+        let everything = format!(
+            "{secret} {secret:?} {:#?} {}",
+            Some(&secret),
+            serde_json::to_string(&secret).unwrap()
+        );
+        assert!(!everything.contains("hunter2"), "{everything}");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+}
