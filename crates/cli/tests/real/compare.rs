@@ -1,0 +1,326 @@
+//! Whether two answers to a bulk, or two index sets, are the same.
+//!
+//! Answers are compared as text: what the clients get must be the nodes' own bytes. Left out is only what
+//! no two runs share: `took`, the unique ids of indices, ids that a node made up, and `_seq_no` in
+//! the indices where such documents end up (their shard is a matter of chance).
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::bulks::replaced;
+use super::http::{Answer, Http, Request};
+use super::world::{self, AUTO, MOVED};
+
+/// The headers that a client may look at.
+const HEADERS: [&str; 6] = [
+    "content-type",
+    "x-elastic-product",
+    "warning",
+    "x-opaque-id",
+    "www-authenticate",
+    "deprecation",
+];
+
+#[derive(Deserialize)]
+struct Bulk<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+/// What differs between two answers, `other` being reworded to `direct`'s prefix; `None` when they agree.
+pub(crate) fn answers_differ(
+    direct: &Answer,
+    other: &Answer,
+    direct_prefix: &str,
+    other_prefix: &str,
+) -> Option<String> {
+    if direct.status != other.status {
+        return Some(format!(
+            "status {} and {}\n direct: {}\n other:  {}",
+            direct.status,
+            other.status,
+            direct.text(),
+            other.text()
+        ));
+    }
+    for name in HEADERS {
+        let (a, b) = (
+            direct.header(name),
+            other.header(name).map(|v| v.replace(other_prefix, direct_prefix)),
+        );
+        if a != b {
+            return Some(format!("header {name}: {a:?} and {b:?}"));
+        }
+    }
+    let reworded = replaced(&other.body, other_prefix.as_bytes(), direct_prefix.as_bytes());
+    let (a, b) = (
+        masked(&direct.body, direct_prefix),
+        masked(&reworded, direct_prefix),
+    );
+    if a == b || (a.contains("\"ingest_took\"") && ordered(&a) == ordered(&b)) {
+        return None;
+    }
+    Some(first_difference(&a, &b))
+}
+
+/// The items in one order: OpenSearch runs a bulk's documents through ingest by groups of pipelines, in the
+/// order of a hash of their names, and answers those that fail there in that order, not the client's.
+fn ordered(body: &str) -> Option<Vec<&str>> {
+    let mut items: Vec<&str> = serde_json::from_str::<Bulk<'_>>(body)
+        .ok()?
+        .items
+        .iter()
+        .map(|item| item.get())
+        .collect();
+    items.sort_unstable();
+    Some(items)
+}
+
+/// The body's text without what no two runs share.
+fn masked(body: &[u8], prefix: &str) -> String {
+    let text = String::from_utf8_lossy(body).into_owned();
+    let free: Vec<String> = [AUTO, MOVED]
+        .iter()
+        .map(|suffix| format!("\"_index\":\"{prefix}{suffix}\""))
+        .collect();
+    let mut out = text.clone();
+    if let Ok(bulk) = serde_json::from_str::<Bulk<'_>>(&text) {
+        for item in bulk.items {
+            let item = item.get();
+            if free.iter().any(|f| item.contains(f.as_str())) {
+                let without = masked_value(item, "\"_seq_no\":", |c| c.is_ascii_digit());
+                if without != item {
+                    out = out.replace(item, &without);
+                }
+            }
+        }
+    }
+    for key in [
+        "\"took\":",
+        "\"ingest_took\":",
+        "\"took\" : ",
+        "\"ingest_took\" : ",
+    ] {
+        out = masked_value(&out, key, |c| c.is_ascii_digit());
+    }
+    for key in ["\"index_uuid\":\"", "\"index_uuid\" : \""] {
+        out = masked_value(&out, key, |c| c != '"');
+    }
+    out = as_from_afar(&out);
+    masked_made_up_ids(&out)
+}
+
+/// Replaces what follows each `key` for as long as `part` holds.
+fn masked_value(text: &str, key: &str, part: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(key) {
+        let start = at + key.len();
+        out.push_str(&rest[..start]);
+        out.push('*');
+        rest = rest[start..].trim_start_matches(&part);
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A cause that crossed from one node to another says its type again in its reason, and a broken document
+/// becomes an I/O error; whether a cause crossed depends on the node that was asked.
+fn as_from_afar(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\"reason\"") {
+        let after_key = at + "\"reason\"".len();
+        let start = after_key + rest[after_key..].find('"').map_or(0, |n| n + 1);
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let word = rest
+            .bytes()
+            .take_while(|b| b.is_ascii_lowercase() || *b == b'_')
+            .count();
+        if rest[..word].ends_with("_exception") && rest[word..].starts_with(": ") {
+            rest = &rest[word + 2..];
+        }
+    }
+    out.push_str(rest);
+    for local in [
+        "json_parse_exception",
+        "unexpected_end_of_input_exception",
+        "json_e_o_f_exception",
+        "stream_read_exception",
+    ] {
+        out = out.replace(local, "i_o_exception");
+    }
+    out
+}
+
+/// Ids that a node made have 20 characters of base64url; the random bulks' own never do.
+fn masked_made_up_ids(text: &str) -> String {
+    let made_up = |word: &str| {
+        word.len() == 20
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    let mut text = text.to_owned();
+    for opening in ["\"_id\":\"", "document with id '"] {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find(opening) {
+            let (before, after) = rest.split_at(at + opening.len());
+            let end = after.find(['"', '\'']).unwrap_or(after.len());
+            out.push_str(before);
+            out.push_str(if made_up(&after[..end]) {
+                "*"
+            } else {
+                &after[..end]
+            });
+            rest = &after[end..];
+        }
+        out.push_str(rest);
+        text = out;
+    }
+    text
+}
+
+fn first_difference(a: &str, b: &str) -> String {
+    let at = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let around = |text: &str| {
+        let bytes = text.as_bytes();
+        let (from, to) = (at.saturating_sub(300), (at + 300).min(bytes.len()));
+        String::from_utf8_lossy(&bytes[from.min(to)..to]).into_owned()
+    };
+    format!(
+        "bodies differ from byte {at}\n direct: …{}…\n other:  …{}…",
+        around(a),
+        around(b)
+    )
+}
+
+/// A document as the cluster holds it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Held {
+    pub(crate) source: String,
+    pub(crate) routing: Option<String>,
+    pub(crate) version: u64,
+    pub(crate) seq_no: u64,
+}
+
+#[derive(Deserialize)]
+struct Found<'a> {
+    #[serde(borrow)]
+    hits: Hits<'a>,
+}
+
+#[derive(Deserialize)]
+struct Hits<'a> {
+    #[serde(borrow)]
+    hits: Vec<Hit<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Hit<'a> {
+    _id: String,
+    _routing: Option<String>,
+    #[serde(borrow)]
+    _source: Option<&'a RawValue>,
+    #[serde(default)]
+    _version: u64,
+    #[serde(default)]
+    _seq_no: u64,
+}
+
+/// Every document of one index, by id and routing (one id may live in several shards under several routings).
+pub(crate) fn documents(http: &mut Http, index: &str) -> Result<BTreeMap<(String, Option<String>), Held>> {
+    http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
+    let target = format!("/{index}/_search?size=10000&version=true&seq_no_primary_term=true");
+    let answer = http.send(&Request::new("GET", &target))?;
+    ensure!(
+        answer.status == 200,
+        "{target}: {} {}",
+        answer.status,
+        answer.text()
+    );
+    let found: Found<'_> = serde_json::from_slice(&answer.body)?;
+    ensure!(
+        found.hits.hits.len() < 10000,
+        "{index} has more documents than one search answers"
+    );
+    let documents = found.hits.hits.into_iter().map(|hit| {
+        let source = hit._source.map(|s| s.get().to_owned()).unwrap_or_default();
+        (
+            (hit._id, hit._routing.clone()),
+            Held {
+                source,
+                routing: hit._routing,
+                version: hit._version,
+                seq_no: hit._seq_no,
+            },
+        )
+    });
+    Ok(documents.collect())
+}
+
+/// What differs between the contents of two index sets; empty when they are the same. Counts the documents.
+pub(crate) fn contents_differ(
+    http: &mut Http,
+    direct_prefix: &str,
+    other_prefix: &str,
+) -> Result<(Vec<String>, usize)> {
+    let mut differences = Vec::new();
+    let mut count = 0;
+    let direct = world::indices(http, direct_prefix)?;
+    let other = world::indices(http, other_prefix)?;
+    let reworded: Vec<String> = other
+        .iter()
+        .map(|n| n.replace(other_prefix, direct_prefix))
+        .collect();
+    let (mut a, mut b) = (direct.clone(), reworded);
+    a.sort();
+    b.sort();
+    if a != b {
+        differences.push(format!("indices {a:?} and {b:?}"));
+    }
+    for name in direct {
+        let suffix = name
+            .split_once(direct_prefix)
+            .map(|(_, s)| s.to_owned())
+            .context("a name has its prefix")?;
+        let twin = name.replace(direct_prefix, other_prefix);
+        if suffix == world::CLOSED || !other.contains(&twin) {
+            continue;
+        }
+        let (mine, theirs) = (documents(http, &name)?, documents(http, &twin)?);
+        count += mine.len();
+        if suffix == AUTO || suffix == MOVED {
+            let plain = |all: &BTreeMap<(String, Option<String>), Held>| {
+                let mut all: Vec<_> = all
+                    .values()
+                    .map(|h| (h.source.clone(), h.routing.clone(), h.version))
+                    .collect();
+                all.sort();
+                all
+            };
+            if plain(&mine) != plain(&theirs) {
+                differences.push(format!(
+                    "{name}: {} and {} documents, or other contents",
+                    mine.len(),
+                    theirs.len()
+                ));
+            }
+            continue;
+        }
+        for (key, held) in &mine {
+            if theirs.get(key) != Some(held) {
+                differences.push(format!("{name} {key:?}: {held:?} and {:?}", theirs.get(key)));
+            }
+        }
+        for key in theirs.keys().filter(|key| !mine.contains_key(*key)) {
+            differences.push(format!("{name} {key:?}: absent and {:?}", theirs.get(key)));
+        }
+    }
+    Ok((differences, count))
+}

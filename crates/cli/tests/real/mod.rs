@@ -1,0 +1,17 @@
+//! What the proofs on real clusters share: a judge's HTTP client, the clusters, index sets, random bulks.
+//!
+//! `http` is a client that shares no code with the product. `world` makes an index set under a prefix,
+//! so that two sets of one cluster can be compared. `bulks` invents bulk requests from a seed.
+//! `compare` says whether two answers, or two index sets, are the same.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the proofs say what they measured"
+)]
+
+pub(crate) mod bulks;
+pub(crate) mod compare;
+pub(crate) mod http;
+pub(crate) mod server;
+pub(crate) mod world;

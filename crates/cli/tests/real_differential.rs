@@ -1,0 +1,102 @@
+//! The same random bulks go to a cluster directly and through Tidegate, into equal index sets: every
+//! status, header, item, error and all contents must be the same.
+//!
+//! `SEED=n` replays one seed, `SEEDS=n` tries that many. `TIDEGATE_PROOF_AGAINST=direct` sends both sides
+//! to the cluster itself (to two of its nodes): what differs then is the test's own fault.
+
+mod real;
+
+use anyhow::{Result, ensure};
+use real::bulks::Inventor;
+use real::compare::{answers_differ, contents_differ};
+use real::http::{Http, Origin};
+use real::server::Server;
+use real::world::{self, Prefixes};
+
+/// Bulks of one seed.
+const BULKS: u32 = 40;
+
+fn differential(server: &Server, other: &Origin) -> Result<()> {
+    let seeds: Vec<u64> = match std::env::var("SEED") {
+        Ok(seed) => vec![seed.parse()?],
+        Err(_) => (1..=std::env::var("SEEDS")
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(12))
+            .collect(),
+    };
+    let prefixes = Prefixes::fresh();
+    let mut http = server.http();
+    for prefix in [&prefixes.direct, &prefixes.other] {
+        world::create(&mut http, server, prefix)?;
+    }
+    let mut through = Http::to(other);
+    let mut failures = Vec::new();
+    let mut statuses = std::collections::BTreeMap::<u16, u32>::new();
+    let mut items = 0;
+    for seed in &seeds {
+        let mut inventor = Inventor::new(*seed, &prefixes.direct, server);
+        for n in 0..BULKS {
+            let invented = inventor.next();
+            let direct = http.send(&invented.worded(&prefixes.direct, &prefixes.direct))?;
+            let twin = invented.worded(&prefixes.direct, &prefixes.other);
+            let answer = through.send(&twin)?;
+            if direct.status != 200
+                && invented.what.starts_with("valid")
+                && std::env::var_os("SHOW").is_some()
+            {
+                println!(
+                    "{} {} {}: {}",
+                    twin.method,
+                    twin.target,
+                    invented.what,
+                    direct.text()
+                );
+            }
+            *statuses.entry(direct.status).or_default() += 1;
+            if let Ok(value) = direct.value() {
+                items += value["items"].as_array().map_or(0, Vec::len);
+                inventor.memory.learn(&prefixes.direct, &value);
+            }
+            if let Some(difference) = answers_differ(&direct, &answer, &prefixes.direct, &prefixes.other) {
+                failures.push(format!(
+                    "SEED={seed} bulk {n}, {} {}: {}\n {difference}",
+                    twin.method, twin.target, invented.what
+                ));
+            }
+        }
+    }
+    let (contents, documents) = contents_differ(&mut http, &prefixes.direct, &prefixes.other)?;
+    println!(
+        "{}: {} bulks, {items} items, statuses {statuses:?}, {documents} documents",
+        server.name(),
+        seeds.len() as u32 * BULKS
+    );
+    for prefix in [&prefixes.direct, &prefixes.other] {
+        world::remove(&mut http, server, prefix)?;
+    }
+    let count = failures.len() + contents.len();
+    let shown: Vec<String> = failures
+        .into_iter()
+        .take(20)
+        .chain(contents.into_iter().take(10))
+        .collect();
+    ensure!(
+        count == 0,
+        "{count} differences; replay with SEED=n\n{}",
+        shown.join("\n")
+    );
+    ensure!(
+        statuses.get(&200).is_some_and(|n| *n > 10),
+        "hardly any bulk was valid: {statuses:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_same_bulks_have_the_same_answers_and_contents() -> Result<()> {
+    let dir = std::env::var("TIDEGATE_REAL_DIR")?;
+    let server = Server::in_dir(dir.as_ref())?;
+    let other = server.nodes[1].clone();
+    differential(&server, &other)
+}
