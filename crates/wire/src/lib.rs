@@ -1,1 +1,74 @@
-//! Sockets: a runtime per core, listeners, TLS, HTTP/1.1 in and out, pools, body buffers, codecs, drain.
+//! Sockets: a runtime per core, listeners, TLS, HTTP/1.1 in and out, connection pools, body buffers, codecs, drain.
+//!
+//! # The story
+//!
+//! [`Workers`] are threads, each with its own tokio runtime, its own [`Pool`] of buffers and its own [`Client`]s;
+//! nothing on the path of a request crosses threads. A [`Server`] accepts connections on a thread of its own and deals each to the
+//! worker with the fewest. There the connection reads a head, refuses what is ambiguous ([`Refusal`]), and calls the
+//! [`Service`] with an `http::Request<`[`Incoming`]`>`; the service reads the body (streamed, or collected into
+//! one contiguous pooled buffer) and returns an `http::Response<`[`Outgoing`]`>`.
+//! On its way it may ask others through the [`Client`], whose errors say whether anything was sent ([`Fate`]).
+//! [`Server::drain`] ends it all in good order.
+//!
+//! ```no_run
+//! use wire::{Incoming, Limits, Outgoing, Refusal, Server, ServerConfig, Service, Worker, Workers, WorkersConfig};
+//!
+//! struct Echo;
+//!
+//! impl Service for Echo {
+//!     async fn call(&self, request: http::Request<Incoming>) -> http::Response<Outgoing> {
+//!         match request.into_body().collect(1 << 20).await {
+//!             Ok(body) => http::Response::new(body.into()),
+//!             Err(error) => self.refuse(error.refusal().unwrap_or(Refusal::Failed)),
+//!         }
+//!     }
+//!     fn refuse(&self, refusal: Refusal) -> http::Response<Outgoing> {
+//!         let mut reply = http::Response::new(refusal.reason().into());
+//!         *reply.status_mut() = refusal.status();
+//!         reply
+//!     }
+//! }
+//!
+//! let workers = Workers::start(WorkersConfig::default())?;
+//! let config = ServerConfig::on(([127, 0, 0, 1], 8000).into());
+//! let server = Server::start(&workers, config, |_: &Worker| std::rc::Rc::new(Echo))?;
+//! println!("listening on {}", server.local_addr());
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod alarm;
+mod budget;
+mod client;
+mod codec;
+mod drain;
+mod incoming;
+mod inflate;
+mod limits;
+mod listener;
+mod outgoing;
+mod pool;
+mod refusal;
+mod runtime;
+mod server;
+mod stream;
+mod tls;
+
+pub use budget::{BUDGET_BYTES_DEFAULT, Budget, OverBudget};
+pub use client::{
+    Client, ClientConfig, Deadlines, Fate, Origin, Reply, ReplyBody, RequestHead, SendError, SendErrorKind,
+};
+pub use drain::DrainReport;
+pub use incoming::{BodyError, Incoming, Peer, Presence};
+pub use limits::Limits;
+pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
+pub use pool::{Buffer, Pool, Shared};
+pub use refusal::Refusal;
+pub use runtime::{Worker, Workers, WorkersConfig, run_local};
+pub use server::{Server, ServerConfig, ServerCounts, Service};
+pub use tls::{ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError};
+
+/// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection` names included.
+/// Call it on heads that are passed on.
+pub fn strip_hop_by_hop(headers: &mut http::HeaderMap) {
+    codec::strip_hop_by_hop(headers);
+}

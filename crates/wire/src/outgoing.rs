@@ -1,0 +1,193 @@
+//! What we send: request bodies to nodes and reply bodies to clients.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::pool::{Buffer, Shared};
+
+/// Largest piece that is handed to one write: large enough that a syscall costs nothing per byte, small enough to stay in cache.
+pub const CHUNK_BYTES: usize = 256 << 10;
+
+/// A run of bytes to send; whoever owned them gets them back when it is written.
+#[derive(Debug)]
+pub enum Chunk {
+    /// Bytes that outlive the program's interest in them.
+    Static(&'static [u8]),
+    /// Reference-counted bytes.
+    Bytes(Bytes),
+    /// A pooled buffer.
+    Buffer(Buffer),
+    /// A part of a frozen pooled buffer.
+    Shared(Shared),
+}
+
+/// A body to send.
+pub enum Outgoing {
+    /// No body. Requests: no `Content-Length` for methods that need none. Replies: `Content-Length: 0`.
+    Empty,
+    /// One run of bytes.
+    Full(Chunk),
+    /// Several runs of bytes.
+    Chunks(VecDeque<Chunk>),
+    /// Pulled chunk by chunk while the connection takes them.
+    Stream {
+        /// Where the chunks come from.
+        source: Box<dyn Source>,
+        /// Bytes in all; `None` sends `Transfer-Encoding: chunked` (to an HTTP/1.0 peer: until close).
+        /// A source that gives more or less fails the exchange.
+        length: Option<u64>,
+    },
+}
+
+/// Gives the next chunk when the connection wants it.
+pub trait Source {
+    /// The next chunk, `None` at the end. An error aborts the exchange and closes the connection.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>>;
+}
+
+/// Why a source could not go on (for example: the client that was being forwarded went away).
+pub type SourceError = Box<dyn Error>;
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    /// A pull-based body of exactly `length` bytes: `next` is called only when the last chunk has been written,
+    /// so a caller can gather 256 KiB at a time into one pooled buffer that stays hot.
+    pub fn gather(length: u64, next: impl FnMut() -> Option<Chunk> + 'static) -> Self {
+        Outgoing::Stream {
+            source: Box::new(Gather(next)),
+            length: Some(length),
+        }
+    }
+
+    /// A streamed body.
+    pub fn stream(source: impl Source + 'static, length: Option<u64>) -> Self {
+        Outgoing::Stream {
+            source: Box::new(source),
+            length,
+        }
+    }
+
+    /// Bytes in all, when known.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Outgoing::Empty => Some(0),
+            Outgoing::Full(chunk) => Some(chunk.len() as u64),
+            Outgoing::Chunks(chunks) => Some(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
+            Outgoing::Stream { length, .. } => *length,
+        }
+    }
+
+    /// The next piece to write.
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
+        match self {
+            Outgoing::Empty => Poll::Ready(None),
+            Outgoing::Full(_) => match std::mem::replace(self, Outgoing::Empty) {
+                Outgoing::Full(chunk) => Poll::Ready(Some(Ok(chunk))),
+                _ => Poll::Ready(None),
+            },
+            Outgoing::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(Ok)),
+            Outgoing::Stream { source, .. } => source.poll_next(cx),
+        }
+    }
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Outgoing::Empty
+    }
+}
+
+impl<T: Into<Chunk>> From<T> for Outgoing {
+    fn from(chunk: T) -> Self {
+        Outgoing::Full(chunk.into())
+    }
+}
+
+impl FromIterator<Chunk> for Outgoing {
+    fn from_iter<I: IntoIterator<Item = Chunk>>(chunks: I) -> Self {
+        Outgoing::Chunks(chunks.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("length", &self.length())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Gather<F>(F);
+
+impl<F: FnMut() -> Option<Chunk>> Source for Gather<F> {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
+        Poll::Ready((self.0)().map(Ok))
+    }
+}
+
+// === impl Chunk ===
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Chunk::Static(bytes) => bytes,
+            Chunk::Bytes(bytes) => bytes,
+            Chunk::Buffer(bytes) => bytes,
+            Chunk::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl std::ops::Deref for Chunk {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl From<&'static [u8]> for Chunk {
+    fn from(bytes: &'static [u8]) -> Self {
+        Chunk::Static(bytes)
+    }
+}
+
+impl From<&'static str> for Chunk {
+    fn from(text: &'static str) -> Self {
+        Chunk::Static(text.as_bytes())
+    }
+}
+
+impl From<Bytes> for Chunk {
+    fn from(bytes: Bytes) -> Self {
+        Chunk::Bytes(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Chunk {
+    fn from(bytes: Vec<u8>) -> Self {
+        Chunk::Bytes(bytes.into())
+    }
+}
+
+impl From<String> for Chunk {
+    fn from(text: String) -> Self {
+        Chunk::Bytes(text.into_bytes().into())
+    }
+}
+
+impl From<Buffer> for Chunk {
+    fn from(buffer: Buffer) -> Self {
+        Chunk::Buffer(buffer)
+    }
+}
+
+impl From<Shared> for Chunk {
+    fn from(shared: Shared) -> Self {
+        Chunk::Shared(shared)
+    }
+}

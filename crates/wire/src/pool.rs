@@ -1,0 +1,489 @@
+//! Contiguous buffers, reused while warm: first-touched memory costs more than the copies it saves.
+//!
+//! A [`Pool`] belongs to one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
+//! 16 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are made to
+//! measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::budget::{Budget, OverBudget};
+
+/// The buffers of one core. Cheap to clone; not `Send`.
+#[derive(Clone)]
+pub struct Pool {
+    shelves: Rc<Shelves>,
+}
+
+/// A contiguous, growable-up-to-capacity run of bytes from a [`Pool`]; goes back there when dropped.
+pub struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    charged: usize,
+    home: Rc<Shelves>,
+}
+
+/// A cheap handle to (a part of) a frozen [`Buffer`]; the memory goes back when the last handle is gone.
+#[derive(Clone)]
+pub struct Shared {
+    buffer: Rc<Buffer>,
+    start: usize,
+    end: usize,
+}
+
+struct Shelves {
+    budget: Arc<Budget>,
+    idle: RefCell<Vec<Vec<Idle>>>,
+    idle_bytes: Cell<usize>,
+    tick: Cell<u32>,
+}
+
+struct Idle {
+    bytes: Vec<u8>,
+    since_tick: u32,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// An empty pool under `budget`.
+    pub fn new(budget: Arc<Budget>) -> Self {
+        let mut idle = Vec::new();
+        idle.resize_with(CLASSES, Vec::new);
+        Pool {
+            shelves: Rc::new(Shelves {
+                budget,
+                idle: RefCell::new(idle),
+                idle_bytes: Cell::new(0),
+                tick: Cell::new(0),
+            }),
+        }
+    }
+
+    /// The budget this pool is charged to.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.shelves.budget
+    }
+
+    /// A buffer with room for at least `bytes`, at once and always: for what finishes admitted work
+    /// (gather chunks of at most 256 KiB, heads). May overdraw the budget by that much.
+    pub fn take(&self, bytes: usize) -> Buffer {
+        match self.from_shelf(bytes) {
+            Some(buffer) => buffer,
+            None => {
+                let (size, _) = class_of(bytes);
+                if self
+                    .shelves
+                    .budget
+                    .try_charge(size, self.shelves.budget.limit())
+                    .is_err()
+                {
+                    self.shelves.drop_idle();
+                    self.shelves.budget.charge(size);
+                }
+                self.fresh(size)
+            }
+        }
+    }
+
+    /// A buffer with room for at least `bytes` within the whole budget (replies, growth). Never waits.
+    pub fn try_take(&self, bytes: usize) -> Result<Buffer, OverBudget> {
+        self.take_within(bytes, self.shelves.budget.limit())
+    }
+
+    /// A buffer for a request body: within three quarters of the budget, waiting at most `wait` for room.
+    pub async fn admit(&self, bytes: usize, wait: Duration) -> Result<Buffer, OverBudget> {
+        let limit = self.shelves.budget.admission_limit();
+        match self.take_within(bytes, limit) {
+            Ok(buffer) => Ok(buffer),
+            Err(_) => {
+                self.shelves
+                    .budget
+                    .wait_for(wait, || self.take_within(bytes, limit))
+                    .await
+            }
+        }
+    }
+
+    /// Marks the passing of time and frees buffers that nobody took during the last `keep_ticks` calls.
+    /// A [`Worker`](crate::Worker) calls this every second.
+    pub fn tick(&self, keep_ticks: u32) {
+        let shelves = &self.shelves;
+        let now = shelves.tick.get().wrapping_add(1);
+        shelves.tick.set(now);
+        if shelves.budget.under_pressure() {
+            shelves.drop_idle();
+            return;
+        }
+        let mut freed = 0;
+        for shelf in shelves.idle.borrow_mut().iter_mut() {
+            // The oldest lie at the front, since the shelf is a stack.
+            let old = shelf
+                .iter()
+                .take_while(|idle| now.wrapping_sub(idle.since_tick) > keep_ticks)
+                .count();
+            freed += shelf
+                .drain(..old)
+                .map(|idle| idle.bytes.capacity())
+                .sum::<usize>();
+            if shelf.is_empty() {
+                shelf.shrink_to_fit();
+            }
+        }
+        shelves.forget_idle(freed);
+    }
+
+    /// Bytes that lie idle in this pool.
+    pub fn idle_bytes(&self) -> usize {
+        self.shelves.idle_bytes.get()
+    }
+
+    fn take_within(&self, bytes: usize, limit: usize) -> Result<Buffer, OverBudget> {
+        if let Some(buffer) = self.from_shelf(bytes) {
+            return Ok(buffer);
+        }
+        let (size, _) = class_of(bytes);
+        if self.shelves.budget.try_charge(size, limit).is_err() {
+            self.shelves.drop_idle();
+            self.shelves.budget.try_charge(size, limit)?;
+        }
+        Ok(self.fresh(size))
+    }
+
+    fn from_shelf(&self, bytes: usize) -> Option<Buffer> {
+        let (size, class) = class_of(bytes);
+        let idle = self.shelves.idle.borrow_mut().get_mut(class?)?.pop()?;
+        self.shelves.idle_bytes.set(self.shelves.idle_bytes.get() - size);
+        Some(Buffer {
+            bytes: idle.bytes,
+            start: 0,
+            charged: size,
+            home: Rc::clone(&self.shelves),
+        })
+    }
+
+    fn fresh(&self, size: usize) -> Buffer {
+        Buffer {
+            bytes: Vec::with_capacity(size),
+            start: 0,
+            charged: size,
+            home: Rc::clone(&self.shelves),
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("idle_bytes", &self.idle_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Shelves ===
+
+impl Shelves {
+    fn put(&self, mut bytes: Vec<u8>, charged: usize) {
+        let (size, class) = class_of(charged);
+        let keep = bytes.capacity() == size && size == charged && !self.budget.under_pressure();
+        match class {
+            Some(class) if keep => {
+                bytes.clear();
+                self.idle.borrow_mut()[class].push(Idle {
+                    bytes,
+                    since_tick: self.tick.get(),
+                });
+                self.idle_bytes.set(self.idle_bytes.get() + size);
+            }
+            _ => {
+                drop(bytes);
+                self.budget.release(charged);
+            }
+        }
+    }
+
+    fn drop_idle(&self) {
+        let mut freed = 0;
+        for shelf in self.idle.borrow_mut().iter_mut() {
+            freed += shelf.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
+        }
+        self.forget_idle(freed);
+    }
+
+    fn forget_idle(&self, freed: usize) {
+        if freed > 0 {
+            self.idle_bytes.set(self.idle_bytes.get() - freed);
+            self.budget.release(freed);
+        }
+    }
+}
+
+impl Drop for Shelves {
+    fn drop(&mut self) {
+        self.drop_idle();
+    }
+}
+
+// === impl Buffer ===
+
+impl Buffer {
+    /// Bytes that fit in without growing.
+    pub fn spare(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+
+    /// Room in all, from the first byte.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() - self.start
+    }
+
+    /// Appends. Growing past the capacity is allowed but leaves the size classes (such memory isn't reused).
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.as_mut_vec().extend_from_slice(bytes);
+    }
+
+    /// Empties the buffer, keeping its memory.
+    pub fn clear(&mut self) {
+        self.start = 0;
+        self.bytes.clear();
+    }
+
+    /// Drops everything after the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(self.start + len);
+    }
+
+    /// Drops the first `count` bytes; costs nothing.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than `count`.
+    pub fn advance(&mut self, count: usize) {
+        assert!(count <= self.len(), "advance past the end of a buffer");
+        self.start += count;
+        if self.start == self.bytes.len() {
+            self.clear();
+        }
+    }
+
+    /// The vector below, for writers that append to a `Vec<u8>`. Bytes dropped by [`Buffer::advance`] are moved out first.
+    pub fn as_mut_vec(&mut self) -> &mut Vec<u8> {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// Shares the bytes from now on.
+    pub fn freeze(self) -> Shared {
+        let end = self.len();
+        Shared {
+            buffer: Rc::new(self),
+            start: 0,
+            end,
+        }
+    }
+
+    /// The vector below with what `advance` dropped still in front: appending is allowed, nothing else.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub(crate) fn pool(&self) -> Pool {
+        Pool {
+            shelves: Rc::clone(&self.home),
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .finish()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.home.put(std::mem::take(&mut self.bytes), self.charged);
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// A handle to a part of this one.
+    ///
+    /// # Panics
+    /// If the range lies outside.
+    pub fn slice(&self, range: Range<usize>) -> Shared {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "slice outside of a shared buffer"
+        );
+        Shared {
+            buffer: Rc::clone(&self.buffer),
+            start: self.start + range.start,
+            end: self.start + range.end,
+        }
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("len", &self.len()).finish()
+    }
+}
+
+/// Capacity for `bytes`, and the shelf it lies on (`None`: made to measure, not kept).
+fn class_of(bytes: usize) -> (usize, Option<usize>) {
+    if bytes <= CLASS_BYTES_MIN {
+        return (CLASS_BYTES_MIN, Some(0));
+    }
+    if bytes > CLASS_BYTES_MAX {
+        return (bytes.div_ceil(1 << 20) << 20, None);
+    }
+    let power = (bytes - 1).ilog2();
+    let step = 1usize << (power - 2);
+    let size = bytes.div_ceil(step) * step;
+    let quarter = ((size - 1) >> (power - 2)) & 3;
+    (size, Some(1 + (power as usize - 12) * 4 + quarter))
+}
+
+const CLASS_BYTES_MIN: usize = 4 << 10;
+const CLASS_BYTES_MAX: usize = 16 << 20;
+const CLASSES: usize = 1 + (24 - 12) * 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(limit: usize) -> Pool {
+        Pool::new(Arc::new(Budget::new(limit)))
+    }
+
+    #[test]
+    fn classes_are_dense_monotonic_and_waste_at_most_a_quarter() {
+        let mut last = (0, 0);
+        for bytes in (1..CLASS_BYTES_MAX)
+            .step_by(997)
+            .chain([4096, 4097, 8192, 8193, CLASS_BYTES_MAX])
+        {
+            let (size, class) = class_of(bytes);
+            let class = class.expect("pooled");
+            assert!(size >= bytes && class < CLASSES);
+            assert!(bytes <= 4096 || size - bytes <= bytes / 4, "{bytes} in {size}");
+            assert_eq!(class_of(size), (size, Some(class)), "a class holds its own size");
+            if bytes > last.0 && last.0 > 0 {
+                assert!(class >= last.1);
+            }
+            last = (bytes, class);
+        }
+        assert_eq!(class_of(CLASS_BYTES_MAX + 1), (17 << 20, None));
+    }
+
+    #[test]
+    fn the_last_buffer_put_back_is_taken_first() {
+        let pool = pool(1 << 20);
+        let (one, two) = (pool.take(5000), pool.take(5000));
+        let address = one.bytes.as_ptr();
+        drop(two);
+        drop(one);
+        assert_eq!(pool.take(5100).bytes.as_ptr(), address);
+    }
+
+    #[test]
+    fn budget_counts_what_is_used_and_idle_and_returns_to_zero() {
+        let pool = pool(1 << 20);
+        let buffer = pool.try_take(100_000).expect("fits");
+        let used = pool.budget().used();
+        assert_eq!(used, buffer.capacity());
+        drop(buffer);
+        assert_eq!((pool.budget().used(), pool.idle_bytes()), (used, used));
+        pool.tick(0);
+        assert_eq!((pool.budget().used(), pool.idle_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_grown_buffer_is_not_kept_and_the_charge_is_released() {
+        let pool = pool(1 << 20);
+        let mut buffer = pool.take(4096);
+        buffer.extend_from_slice(&[0; 10_000]);
+        drop(buffer);
+        assert_eq!((pool.budget().used(), pool.idle_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn try_take_fails_over_budget_and_gives_way_to_idle_memory() {
+        let pool = pool(1 << 20);
+        let held = pool.try_take(600 << 10).expect("fits");
+        assert!(pool.try_take(600 << 10).is_err());
+        drop(held);
+        assert!(
+            pool.try_take(900 << 10).is_ok(),
+            "idle memory is given up for another class"
+        );
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn admission_waits_for_room_and_no_longer_than_allowed() {
+        let pool = pool(1 << 20);
+        let held = pool.admit(700 << 10, Duration::ZERO).await.expect("fits");
+        assert!(pool.admit(700 << 10, Duration::from_millis(50)).await.is_err());
+        let (got, ()) = tokio::join!(pool.admit(700 << 10, Duration::from_secs(5)), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(held);
+        });
+        assert!(got.is_ok());
+    }
+
+    #[test]
+    fn advance_and_freeze_keep_the_bytes() {
+        let pool = pool(1 << 20);
+        let mut buffer = pool.take(10);
+        buffer.extend_from_slice(b"hello world");
+        buffer.advance(6);
+        let shared = buffer.freeze();
+        assert_eq!((&*shared, &*shared.slice(1..3)), (&b"world"[..], &b"or"[..]));
+        drop(shared);
+        assert_eq!(pool.idle_bytes(), 4096);
+    }
+}

@@ -1,0 +1,286 @@
+//! One thread, one runtime, one pool per core.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{io, thread};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+use crate::budget::{BUDGET_BYTES_DEFAULT, Budget};
+use crate::pool::Pool;
+
+/// How many workers, and what they share.
+#[derive(Debug, Clone)]
+pub struct WorkersConfig {
+    /// Threads; 0: one per available core.
+    pub count: usize,
+    /// Pin worker n to the n-th core this process may run on.
+    pub pin: bool,
+    /// Bytes of all pooled buffers together.
+    pub budget_bytes: usize,
+    /// Thread name prefix (shown by `top -H`), at most 10 characters are useful.
+    pub name: String,
+}
+
+/// The threads that serve. Dropping this stops them: what still runs there is dropped at its next await.
+#[derive(Debug)]
+pub struct Workers {
+    links: Vec<Link>,
+    threads: Vec<thread::JoinHandle<()>>,
+    budget: Arc<Budget>,
+}
+
+/// What code on a worker's thread has of its own. Cheap to clone; not `Send`.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    index: usize,
+    pool: Pool,
+}
+
+/// A way to hand work to one worker from any thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Connections that live there: what the acceptor deals by.
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+type Job = Box<dyn FnOnce(&Worker) + Send>;
+
+// === impl Workers ===
+
+impl Workers {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no epoll instance.
+    pub fn start(config: WorkersConfig) -> io::Result<Workers> {
+        let count = match config.count {
+            0 => thread::available_parallelism().map_or(1, |cores| cores.get()),
+            count => count,
+        };
+        let budget = Arc::new(Budget::new(config.budget_bytes));
+        let cores = if config.pin { allowed_cores() } else { Vec::new() };
+        let mut workers = Workers {
+            links: Vec::new(),
+            threads: Vec::new(),
+            budget,
+        };
+        for index in 0..count {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let (jobs, queue) = mpsc::unbounded_channel();
+            let core = if cores.is_empty() {
+                None
+            } else {
+                Some(cores[index % cores.len()])
+            };
+            let budget = Arc::clone(&workers.budget);
+            let thread = thread::Builder::new()
+                .name(format!("{}-{index}", config.name))
+                .spawn(move || {
+                    if let Some(core) = core {
+                        pin_to(core);
+                    }
+                    let worker = Worker {
+                        index,
+                        pool: Pool::new(budget),
+                    };
+                    LocalSet::new().block_on(&runtime, work(worker, queue));
+                })?;
+            workers.links.push(Link {
+                jobs,
+                connections: Arc::new(AtomicUsize::new(0)),
+            });
+            workers.threads.push(thread);
+        }
+        Ok(workers)
+    }
+
+    /// How many workers there are.
+    pub fn count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The byte budget that all of them share.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Runs a future on each worker's thread, made there (it needn't be `Send`).
+    pub fn spawn_on_each<F, Fut>(&self, make: F)
+    where
+        F: Fn(Worker) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        for index in 0..self.links.len() {
+            self.spawn_on(index, make.clone());
+        }
+    }
+
+    /// Runs a future on one worker's thread, made there.
+    ///
+    /// # Panics
+    /// If there is no worker `index`.
+    pub fn spawn_on<F, Fut>(&self, index: usize, make: F)
+    where
+        F: FnOnce(Worker) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        self.links[index].run(move |worker| {
+            tokio::task::spawn_local(make(worker.clone()));
+        });
+    }
+
+    /// Runs a future on one worker's thread; the receiver gives what it returned (an error if the worker stopped before).
+    pub fn ask<F, Fut, T>(&self, index: usize, make: F) -> oneshot::Receiver<T>
+    where
+        F: FnOnce(Worker) -> Fut + Send + 'static,
+        Fut: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        let (tell, answer) = oneshot::channel();
+        self.spawn_on(index, move |worker| async move {
+            let _ = tell.send(make(worker).await);
+        });
+        answer
+    }
+
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.links
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.links.clear(); // closes the job queues, which ends the threads
+        for thread in self.threads.drain(..) {
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Default for WorkersConfig {
+    fn default() -> Self {
+        WorkersConfig {
+            count: 0,
+            pin: false,
+            budget_bytes: BUDGET_BYTES_DEFAULT,
+            name: "core".into(),
+        }
+    }
+}
+
+// === impl Worker ===
+
+impl Worker {
+    /// From 0, as in [`Workers::spawn_on`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// This core's buffers.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+/// Blocks on a future in a runtime of its own on this thread, as on a worker: the thin way to use a [`Client`](crate::Client)
+/// from control-plane code and tests.
+///
+/// # Errors
+/// When the system gives no epoll instance.
+pub fn run_local<F, Fut, T>(budget_bytes: usize, make: F) -> io::Result<T>
+where
+    F: FnOnce(Worker) -> Fut,
+    Fut: Future<Output = T>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let worker = Worker {
+        index: 0,
+        pool: Pool::new(Arc::new(Budget::new(budget_bytes))),
+    };
+    Ok(LocalSet::new().block_on(&runtime, async {
+        let ticking = tokio::task::spawn_local(tick(worker.pool.clone()));
+        let answer = make(worker).await;
+        ticking.abort();
+        answer
+    }))
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Queues a job; false when the worker has stopped.
+    pub(crate) fn run(&self, job: impl FnOnce(&Worker) + Send + 'static) -> bool {
+        self.jobs.send(Box::new(job)).is_ok()
+    }
+
+    pub(crate) fn load(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+async fn work(worker: Worker, mut queue: mpsc::UnboundedReceiver<Job>) {
+    let worker = Rc::new(worker);
+    tokio::task::spawn_local(tick(worker.pool.clone()));
+    while let Some(job) = queue.recv().await {
+        job(&worker);
+    }
+}
+
+async fn tick(pool: Pool) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        pool.tick(IDLE_SECONDS);
+    }
+}
+
+fn allowed_cores() -> Vec<usize> {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|core| set.is_set(*core))
+            .collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn pin_to(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::warn!(core, %error, "thread could not be pinned");
+    }
+}
+
+/// Pooled buffers that nobody took for so long are given back.
+const IDLE_SECONDS: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn spawn_on_each_runs_on_every_worker_and_drop_joins() {
+        let workers = Workers::start(WorkersConfig {
+            count: 2,
+            ..Default::default()
+        })
+        .expect("starts");
+        let one = workers.ask(0, |worker| async move { worker.index() }).await;
+        let two = workers.ask(1, |worker| async move { worker.index() }).await;
+        assert_eq!((one, two), (Ok(0), Ok(1)));
+        drop(workers);
+    }
+}
