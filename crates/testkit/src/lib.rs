@@ -1,1 +1,4 @@
 //! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real clusters.
+
+pub mod client;
+pub mod real;

@@ -1,0 +1,404 @@
+//! Real OpenSearch and Elasticsearch clusters for tests and the demo.
+//!
+//! A *shared* cluster of each [`Kind`] is started once and used by all tests of all processes at the same
+//! time; `./dev test` holds them for the whole run, and without it the first test that wants one starts
+//! it and the end of the last process stops it. Tests on a shared cluster give their indices names of
+//! their own ([`RealCluster::fresh_name`]). A test that breaks nodes takes the cluster *alone*: it waits for
+//! the others to let go, and its end mends what it broke. A cluster with other settings, or one that is
+//! to die, is a test's *own*.
+//!
+//! ```no_run
+//! use testkit::real::{Kind, RealCluster};
+//!
+//! let cluster = RealCluster::shared(Kind::OpenSearch)?;
+//! let index = cluster.fresh_name("logs");
+//! cluster.client()?.put(&format!("/{index}"), &serde_json::json!({"settings": {"number_of_shards": 3}}))?.ok()?;
+//! # anyhow::Ok(())
+//! ```
+//!
+//! A cluster that cannot be started is an error that says why; a test never passes for want of a cluster.
+
+mod hold;
+mod kind;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::client::Client;
+use hold::Hold;
+pub use kind::Kind;
+
+/// A running cluster of real servers. Nodes are numbered from 1.
+#[derive(Debug)]
+pub struct RealCluster {
+    dir: PathBuf,
+    state: State,
+    turn: Turn,
+}
+
+/// What a cluster of one's own differs in from the shared ones.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// Which server.
+    pub kind: Kind,
+    /// How many nodes; 3 is usual.
+    pub nodes: u16,
+    /// `KEY=VALUE` for every node, or `node-2:KEY=VALUE` for one.
+    pub settings: Vec<String>,
+    /// Starts faster and indexes slower (C1 compiler, serial collector): not for measuring.
+    pub quick: bool,
+}
+
+impl Own {
+    /// Three nodes with no settings, started quickly.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, nodes: 3, settings: Vec::new(), quick: true }
+    }
+}
+
+impl RealCluster {
+    /// The shared cluster of this kind, together with other tests. Don't disturb it.
+    ///
+    /// # Errors
+    /// When it cannot be started: no JDK, no Maven, no memory; the error says which.
+    pub fn shared(kind: Kind) -> Result<Self> {
+        Self::enter(kind, false)
+    }
+
+    /// The shared cluster of this kind once no other test uses it. Its nodes may be killed and paused;
+    /// dropping it brings all of them back.
+    ///
+    /// # Errors
+    /// As [`RealCluster::shared`].
+    pub fn alone(kind: Kind) -> Result<Self> {
+        Self::enter(kind, true)
+    }
+
+    /// A cluster for this caller only, on free ports; stopped when it is dropped. Takes 10 to 25 s.
+    ///
+    /// # Errors
+    /// As [`RealCluster::shared`].
+    pub fn own(own: &Own) -> Result<Self> {
+        let dir = hold::root()?.join(Self::fresh(&format!("own-{}", own.kind.name())));
+        let mut options = own.kind.options();
+        let http = free_ports(own.nodes)?;
+        options.extend(["--nodes".to_owned(), own.nodes.to_string(), "--base-port".to_owned(), http.to_string()]);
+        options.extend(own.settings.iter().flat_map(|setting| ["--set".to_owned(), setting.clone()]));
+        if own.quick {
+            options.push("--quick".to_owned());
+        }
+        let hold = Hold::take(&dir, &options)?;
+        Ok(Self { state: State::read(&dir)?, dir, turn: Turn::Own { _hold: hold } })
+    }
+
+    /// Keeps the shared cluster of this kind up until this process ends, without using it.
+    ///
+    /// # Errors
+    /// As [`RealCluster::shared`].
+    pub fn hold(kind: Kind) -> Result<()> {
+        static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
+        let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !held.contains_key(&kind) {
+            let mut options = kind.options();
+            options.extend(["--quick".to_owned(), "--base-port".to_owned(), kind.base_port().to_string()]);
+            held.insert(kind, Hold::take(&hold::root()?.join(kind.name()), &options)?);
+        }
+        Ok(())
+    }
+
+    fn enter(kind: Kind, alone: bool) -> Result<Self> {
+        Self::hold(kind)?;
+        let dir = hold::root()?.join(kind.name());
+        // A lock of the open file: it ends with the file, hence with the process.
+        let file = File::create(dir.join("turns.lock"))?;
+        if alone { file.lock()? } else { file.lock_shared()? }
+        let cluster = Self { state: State::read(&dir)?, dir, turn: Turn::Shared { _file: file, alone } };
+        cluster.mend().context("the cluster is not whole")?;
+        Ok(cluster)
+    }
+
+    // === what it is
+
+    /// `opensearch` or `elasticsearch`.
+    #[must_use]
+    pub fn engine(&self) -> &str {
+        &self.state.engine
+    }
+
+    /// The server's version, as in `3.8.0`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.state.version
+    }
+
+    /// The numbers of all nodes: from 1.
+    #[must_use]
+    pub fn nodes(&self) -> &[u16] {
+        &self.state.node_numbers
+    }
+
+    /// Every node's origin, node 1 first.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes().iter().map(|&node| self.url(node)).collect()
+    }
+
+    /// One node's origin: `http://127.0.0.1:29200`.
+    #[must_use]
+    pub fn url(&self, node: u16) -> String {
+        let scheme = if self.state.secure { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.state.base_port + node - 1)
+    }
+
+    /// User and password, where it wants them.
+    #[must_use]
+    pub fn credentials(&self) -> Option<(&'static str, &'static str)> {
+        self.state.secure.then_some(("admin", "admin"))
+    }
+
+    /// The PEM file of the authority of the nodes' certificates, where they have any.
+    #[must_use]
+    pub fn ca_path(&self) -> Option<PathBuf> {
+        self.state.secure.then(|| self.dir.join("certs").join("ca.pem"))
+    }
+
+    /// A client of the first node that runs, with the account and the authority that it needs.
+    ///
+    /// # Errors
+    /// When no node runs.
+    pub fn client(&self) -> Result<Client> {
+        let node = self.nodes().iter().find(|&&node| self.pid(node).is_some());
+        self.client_of(*node.context("no node of the cluster runs")?)
+    }
+
+    /// A client of one node.
+    ///
+    /// # Errors
+    /// When the authority's file cannot be read.
+    pub fn client_of(&self, node: u16) -> Result<Client> {
+        self.client_within(node, Duration::from_secs(60))
+    }
+
+    fn client_within(&self, node: u16, timeout: Duration) -> Result<Client> {
+        let client = Client::build(&self.url(node), self.ca_path().as_deref(), timeout)?;
+        Ok(match self.credentials() {
+            Some((user, password)) => client.basic_auth(user, password),
+            None => client,
+        })
+    }
+
+    /// A name for an index (or anything else) that no other test uses.
+    #[must_use]
+    pub fn fresh_name(&self, prefix: &str) -> String {
+        Self::fresh(prefix)
+    }
+
+    fn fresh(prefix: &str) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The CPU time that one node's process has used since its start, in seconds; `None` when it does not run.
+    #[must_use]
+    pub fn cpu_seconds(&self, node: u16) -> Option<f64> {
+        cpu_seconds(self.pid(node)?)
+    }
+
+    /// The process of one node, when it runs.
+    #[must_use]
+    pub fn pid(&self, node: u16) -> Option<u32> {
+        let folder = self.dir.join(format!("node-{node}"));
+        let pid: u32 = std::fs::read_to_string(folder.join("node.pid")).ok()?.trim().parse().ok()?;
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let own = folder.to_str()?.as_bytes();
+        command.windows(own.len()).any(|part| part == own).then_some(pid)
+    }
+
+    // === breaking and mending
+
+    /// `kill -9`: the node is gone when this returns; its connections are reset.
+    ///
+    /// # Errors
+    /// When the node does not run.
+    ///
+    /// # Panics
+    /// On a cluster that is shared at the time (as all below): take it with [`RealCluster::alone`].
+    pub fn kill_node(&self, node: u16) -> Result<()> {
+        self.disturb("kill-node", node, &[])
+    }
+
+    /// An orderly shutdown (SIGTERM) of one node.
+    ///
+    /// # Errors
+    /// When the node does not run.
+    pub fn stop_node(&self, node: u16) -> Result<()> {
+        self.disturb("kill-node", node, &["--gently"])
+    }
+
+    /// Starts a node that does not run, and waits until the cluster is green with it.
+    ///
+    /// # Errors
+    /// When it runs already, or the cluster does not become green.
+    pub fn start_node(&self, node: u16) -> Result<()> {
+        self.disturb("start-node", node, &[])
+    }
+
+    /// SIGSTOP: the node accepts connections (its kernel does) and never answers.
+    ///
+    /// # Errors
+    /// When the node does not run.
+    pub fn pause_node(&self, node: u16) -> Result<()> {
+        self.disturb("pause-node", node, &[])
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Errors
+    /// When the node does not run.
+    pub fn resume_node(&self, node: u16) -> Result<()> {
+        self.disturb("resume-node", node, &[])
+    }
+
+    /// Waits until every node that runs sees a green cluster of all of them.
+    ///
+    /// # Errors
+    /// After two minutes.
+    pub fn wait_green(&self) -> Result<()> {
+        let running: Vec<u16> = self.nodes().iter().copied().filter(|&node| self.pid(node).is_some()).collect();
+        let until = Instant::now() + Duration::from_secs(120);
+        for &node in &running {
+            let client = self.client_within(node, Duration::from_secs(10))?;
+            loop {
+                let health = client.get("/_cluster/health").and_then(|answer| answer.json());
+                if let Ok(health) = &health
+                    && health["status"] == "green"
+                    && health["number_of_nodes"] == running.len()
+                {
+                    break;
+                }
+                if Instant::now() > until {
+                    bail!("node {node} of {} does not see a green cluster: {health:?}", self.dir.display());
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        Ok(())
+    }
+
+    fn disturb(&self, command: &str, node: u16, options: &[&str]) -> Result<()> {
+        assert!(
+            !matches!(self.turn, Turn::Shared { alone: false, .. }),
+            "{command} on a cluster that others use; take it with RealCluster::alone"
+        );
+        let node = node.to_string();
+        let args: Vec<&str> = std::iter::once(node.as_str()).chain(options.iter().copied()).collect();
+        hold::command(&self.dir, command, &args)
+    }
+
+    /// Starts what is down. Nodes are never paused here: only a holder of the cluster alone pauses, and it resumes.
+    fn mend(&self) -> Result<()> {
+        for &node in self.nodes() {
+            if self.pid(node).is_none() {
+                hold::command(&self.dir, "start-node", &[node.to_string(), "--wait".to_owned(), "yellow".to_owned()])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RealCluster {
+    fn drop(&mut self) {
+        if !matches!(self.turn, Turn::Shared { alone: true, .. }) {
+            return;
+        }
+        let mended = self
+            .nodes()
+            .iter()
+            .filter(|&&node| self.pid(node).is_some())
+            .try_for_each(|&node| self.resume_node(node))
+            .and_then(|()| self.mend());
+        if let Err(error) = mended {
+            tell(&format!("{} could not be mended: {error:#}", self.dir.display()));
+        }
+    }
+}
+
+/// How this process may use the cluster.
+#[derive(Debug)]
+enum Turn {
+    Shared { _file: File, alone: bool },
+    Own { _hold: Hold },
+}
+
+/// The part of the launcher's `cluster.json` that is wanted here.
+#[derive(Debug, Deserialize)]
+struct State {
+    engine: String,
+    version: String,
+    secure: bool,
+    base_port: u16,
+    node_numbers: Vec<u16>,
+}
+
+impl State {
+    fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join("cluster.json");
+        let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is not as expected", path.display()))
+    }
+}
+
+/// The CPU time that a process has used, in seconds, all threads together; `None` when it is gone.
+#[must_use]
+pub fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The first of `count` free HTTP ports whose transport ports, 100 above, are free too.
+fn free_ports(count: u16) -> Result<u16> {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    (0..40)
+        .map(|_| 20_000 + 10 * fastrand::u16(0..880))
+        .find(|base| (0..count).all(|node| free(base + node) && free(base + 100 + node)))
+        .context("no free ports between 20000 and 28900")
+}
+
+#[expect(clippy::print_stderr, reason = "a drop has no other way to say it")]
+fn tell(text: &str) {
+    eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_ports_of_its_own() {
+        let mut ports: Vec<u16> = Kind::ALL.iter().map(|kind| kind.base_port()).collect();
+        ports.sort_unstable();
+        assert!(ports.windows(2).all(|pair| pair[1] - pair[0] >= 10), "{ports:?}");
+        assert!(ports[ports.len() - 1] + 110 < 32_768, "a port of the ephemeral range may be taken any time");
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_process_grows_with_its_work() {
+        let before = cpu_seconds(std::process::id()).unwrap();
+        let until = before + 0.05;
+        while cpu_seconds(std::process::id()).unwrap() < until {
+            std::hint::black_box((0..100_000).fold(0_u64, u64::wrapping_add));
+        }
+        assert_eq!(cpu_seconds(u32::MAX), None);
+    }
+}

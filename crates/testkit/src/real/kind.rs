@@ -1,0 +1,71 @@
+//! Which real clusters there are, and how each is asked for.
+
+/// A server and the way it is set up. Every one has three nodes, all of them eligible for everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// OpenSearch 3.8.0, plain HTTP (on a machine without a JDK 21 or newer: 2.19.4).
+    OpenSearch,
+    /// OpenSearch 2.19.4 with TLS and basic authentication; the newest with its security plugin in Maven.
+    OpenSearchSecure,
+    /// Elasticsearch 9.5.3, plain HTTP (without a JDK 21: 8.19.21). Routes by modulo. No painless, ingest, reindex.
+    Elasticsearch,
+    /// The same with TLS and basic authentication.
+    ElasticsearchSecure,
+    /// Elasticsearch 8.19.21, plain HTTP. No painless, ingest, reindex.
+    Elasticsearch8,
+    /// Elasticsearch 7.10.2, plain HTTP: the lightest, with painless, ingest and reindex, without data streams.
+    Elasticsearch7,
+}
+
+impl Kind {
+    /// All kinds, in the order in which `./dev test` starts them.
+    pub const ALL: [Self; 6] = [
+        Self::OpenSearch,
+        Self::Elasticsearch7,
+        Self::Elasticsearch,
+        Self::OpenSearchSecure,
+        Self::ElasticsearchSecure,
+        Self::Elasticsearch8,
+    ];
+
+    /// The name of its folder, and what people read.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenSearch => "opensearch",
+            Self::OpenSearchSecure => "opensearch-secure",
+            Self::Elasticsearch => "elasticsearch",
+            Self::ElasticsearchSecure => "elasticsearch-secure",
+            Self::Elasticsearch8 => "elasticsearch-8",
+            Self::Elasticsearch7 => "elasticsearch-7",
+        }
+    }
+
+    /// Whether it wants TLS and an account.
+    #[must_use]
+    pub fn secure(self) -> bool {
+        matches!(self, Self::OpenSearchSecure | Self::ElasticsearchSecure)
+    }
+
+    /// The launcher's options: engine, and versions in order of preference.
+    pub(super) fn options(self) -> Vec<String> {
+        let (engine, versions) = match self {
+            Self::OpenSearch => ("opensearch", "3.8.0,2.19.4"),
+            Self::OpenSearchSecure => ("opensearch", "2.19.4"),
+            Self::Elasticsearch | Self::ElasticsearchSecure => ("elasticsearch", "9.5.3,8.19.21"),
+            Self::Elasticsearch8 => ("elasticsearch", "8.19.21"),
+            Self::Elasticsearch7 => ("elasticsearch", "7.10.2"),
+        };
+        let mut options: Vec<String> =
+            ["--engine", engine, "--version", versions].map(str::to_owned).into();
+        if self.secure() {
+            options.push("--secure".to_owned());
+        }
+        options
+    }
+
+    /// The HTTP port of node 1 of the shared cluster; transport is 100 above. Below the ephemeral range.
+    pub(super) fn base_port(self) -> u16 {
+        29_200 + 10 * self as u16
+    }
+}
