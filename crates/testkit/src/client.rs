@@ -70,7 +70,11 @@ impl Client {
             .tls_config(tls.build())
             .build()
             .new_agent();
-        Ok(Self { origin: origin.trim_end_matches('/').to_owned(), authorization: None, agent })
+        Ok(Self {
+            origin: origin.trim_end_matches('/').to_owned(),
+            authorization: None,
+            agent,
+        })
     }
 
     /// Sends `Authorization: Basic` with every request that does not bring its own.
@@ -84,7 +88,10 @@ impl Client {
     /// The same account and trust, for another server.
     #[must_use]
     pub fn at(&self, origin: &str) -> Self {
-        Self { origin: origin.trim_end_matches('/').to_owned(), ..self.clone() }
+        Self {
+            origin: origin.trim_end_matches('/').to_owned(),
+            ..self.clone()
+        }
     }
 
     /// `http://host:port`, without a slash at the end.
@@ -141,11 +148,15 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer> {
-        let mut request = http::Request::builder().method(method).uri(format!("{}{path}", self.origin));
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.origin));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let own = headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         if let (Some(token), false) = (&self.authorization, own) {
             request = request.header("authorization", token);
         }
@@ -156,8 +167,17 @@ impl Client {
             self.agent.run(request.body(body).with_context(what)?)
         };
         let (parts, mut body) = sent.with_context(what)?.into_parts();
-        let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec().with_context(what)?;
-        Ok(Answer { what: what(), status: parts.status.as_u16(), headers: parts.headers, body })
+        let body = body
+            .with_config()
+            .limit(ANSWER_BYTES_MAX)
+            .read_to_vec()
+            .with_context(what)?;
+        Ok(Answer {
+            what: what(),
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        })
     }
 }
 
@@ -192,8 +212,14 @@ impl Answer {
     /// # Errors
     /// When it is not JSON.
     pub fn json(&self) -> Result<Value> {
-        serde_json::from_slice(&self.body)
-            .with_context(|| format!("{}: status {}, not JSON: {:.200}", self.what, self.status, self.text()))
+        serde_json::from_slice(&self.body).with_context(|| {
+            format!(
+                "{}: status {}, not JSON: {:.200}",
+                self.what,
+                self.status,
+                self.text()
+            )
+        })
     }
 
     /// The body as text; bytes that are not UTF-8 are replaced.
@@ -236,11 +262,20 @@ mod tests {
     #[test]
     fn a_refusal_is_an_answer_with_its_body() {
         let (origin, server) = one_answer("HTTP/1.1 409 Conflict\r\ncontent-length: 8\r\n\r\n{\"a\": 1}");
-        let answer = Client::new(&origin).unwrap().basic_auth("admin", "admin").get("/x?y=1").unwrap();
-        assert_eq!((answer.status, answer.json().unwrap()["a"].as_u64()), (409, Some(1)));
+        let answer = Client::new(&origin)
+            .unwrap()
+            .basic_auth("admin", "admin")
+            .get("/x?y=1")
+            .unwrap();
+        assert_eq!(
+            (answer.status, answer.json().unwrap()["a"].as_u64()),
+            (409, Some(1))
+        );
         assert!(answer.ok().unwrap_err().to_string().contains("409"));
         let seen = server.join().unwrap().to_lowercase();
-        assert!(seen.starts_with("get /x?y=1 http/1.1") && seen.contains("authorization: basic ywrtaw46ywrtaw4="));
+        assert!(
+            seen.starts_with("get /x?y=1 http/1.1") && seen.contains("authorization: basic ywrtaw46ywrtaw4=")
+        );
     }
 
     #[test]

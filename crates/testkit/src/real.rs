@@ -22,6 +22,7 @@ mod hold;
 mod kind;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,12 @@ impl Own {
     /// Three nodes with no settings, started quickly.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
-        Self { kind, nodes: 3, settings: Vec::new(), quick: true }
+        Self {
+            kind,
+            nodes: 3,
+            settings: Vec::new(),
+            quick: true,
+        }
     }
 }
 
@@ -91,13 +97,26 @@ impl RealCluster {
         let dir = hold::root()?.join(Self::fresh(&format!("own-{}", own.kind.name())));
         let mut options = own.kind.options();
         let http = free_ports(own.nodes)?;
-        options.extend(["--nodes".to_owned(), own.nodes.to_string(), "--base-port".to_owned(), http.to_string()]);
-        options.extend(own.settings.iter().flat_map(|setting| ["--set".to_owned(), setting.clone()]));
+        options.extend([
+            "--nodes".to_owned(),
+            own.nodes.to_string(),
+            "--base-port".to_owned(),
+            http.to_string(),
+        ]);
+        options.extend(
+            own.settings
+                .iter()
+                .flat_map(|setting| ["--set".to_owned(), setting.clone()]),
+        );
         if own.quick {
             options.push("--quick".to_owned());
         }
         let hold = Hold::take(&dir, &options)?;
-        Ok(Self { state: State::read(&dir)?, dir, turn: Turn::Own { _hold: hold } })
+        Ok(Self {
+            state: State::read(&dir)?,
+            dir,
+            turn: Turn::Own { _hold: hold },
+        })
     }
 
     /// Keeps the shared cluster of this kind up until this process ends, without using it.
@@ -107,10 +126,14 @@ impl RealCluster {
     pub fn hold(kind: Kind) -> Result<()> {
         static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
         let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !held.contains_key(&kind) {
+        if let Entry::Vacant(place) = held.entry(kind) {
             let mut options = kind.options();
-            options.extend(["--quick".to_owned(), "--base-port".to_owned(), kind.base_port().to_string()]);
-            held.insert(kind, Hold::take(&hold::root()?.join(kind.name()), &options)?);
+            options.extend([
+                "--quick".to_owned(),
+                "--base-port".to_owned(),
+                kind.base_port().to_string(),
+            ]);
+            place.insert(Hold::take(&hold::root()?.join(kind.name()), &options)?);
         }
         Ok(())
     }
@@ -120,8 +143,16 @@ impl RealCluster {
         let dir = hold::root()?.join(kind.name());
         // A lock of the open file: it ends with the file, hence with the process.
         let file = File::create(dir.join("turns.lock"))?;
-        if alone { file.lock()? } else { file.lock_shared()? }
-        let cluster = Self { state: State::read(&dir)?, dir, turn: Turn::Shared { _file: file, alone } };
+        if alone {
+            file.lock()?
+        } else {
+            file.lock_shared()?
+        }
+        let cluster = Self {
+            state: State::read(&dir)?,
+            dir,
+            turn: Turn::Shared { _file: file, alone },
+        };
         cluster.mend().context("the cluster is not whole")?;
         Ok(cluster)
     }
@@ -204,7 +235,11 @@ impl RealCluster {
 
     fn fresh(prefix: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        format!("{prefix}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        format!(
+            "{prefix}-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        )
     }
 
     /// The CPU time that one node's process has used since its start, in seconds; `None` when it does not run.
@@ -217,7 +252,11 @@ impl RealCluster {
     #[must_use]
     pub fn pid(&self, node: u16) -> Option<u32> {
         let folder = self.dir.join(format!("node-{node}"));
-        let pid: u32 = std::fs::read_to_string(folder.join("node.pid")).ok()?.trim().parse().ok()?;
+        let pid: u32 = std::fs::read_to_string(folder.join("node.pid"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let own = folder.to_str()?.as_bytes();
         command.windows(own.len()).any(|part| part == own).then_some(pid)
@@ -273,7 +312,12 @@ impl RealCluster {
     /// # Errors
     /// After two minutes.
     pub fn wait_green(&self) -> Result<()> {
-        let running: Vec<u16> = self.nodes().iter().copied().filter(|&node| self.pid(node).is_some()).collect();
+        let running: Vec<u16> = self
+            .nodes()
+            .iter()
+            .copied()
+            .filter(|&node| self.pid(node).is_some())
+            .collect();
         let until = Instant::now() + Duration::from_secs(120);
         for &node in &running {
             let client = self.client_within(node, Duration::from_secs(10))?;
@@ -286,7 +330,10 @@ impl RealCluster {
                     break;
                 }
                 if Instant::now() > until {
-                    bail!("node {node} of {} does not see a green cluster: {health:?}", self.dir.display());
+                    bail!(
+                        "node {node} of {} does not see a green cluster: {health:?}",
+                        self.dir.display()
+                    );
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -300,7 +347,9 @@ impl RealCluster {
             "{command} on a cluster that others use; take it with RealCluster::alone"
         );
         let node = node.to_string();
-        let args: Vec<&str> = std::iter::once(node.as_str()).chain(options.iter().copied()).collect();
+        let args: Vec<&str> = std::iter::once(node.as_str())
+            .chain(options.iter().copied())
+            .collect();
         hold::command(&self.dir, command, &args)
     }
 
@@ -308,7 +357,11 @@ impl RealCluster {
     fn mend(&self) -> Result<()> {
         for &node in self.nodes() {
             if self.pid(node).is_none() {
-                hold::command(&self.dir, "start-node", &[node.to_string(), "--wait".to_owned(), "yellow".to_owned()])?;
+                hold::command(
+                    &self.dir,
+                    "start-node",
+                    &[node.to_string(), "--wait".to_owned(), "yellow".to_owned()],
+                )?;
             }
         }
         Ok(())
@@ -357,11 +410,15 @@ impl State {
     }
 }
 
-/// The CPU time that a process has used, in seconds, all threads together; `None` when it is gone.
+/// The CPU time that a process has used, in seconds, all threads together; `None` when it has ended.
 #[must_use]
 pub fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    if fields.next()? == "Z" {
+        return None; // dead, and its parent hasn't looked yet
+    }
+    let mut fields = fields.skip(10);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
@@ -389,7 +446,10 @@ mod tests {
         let mut ports: Vec<u16> = Kind::ALL.iter().map(|kind| kind.base_port()).collect();
         ports.sort_unstable();
         assert!(ports.windows(2).all(|pair| pair[1] - pair[0] >= 10), "{ports:?}");
-        assert!(ports[ports.len() - 1] + 110 < 32_768, "a port of the ephemeral range may be taken any time");
+        assert!(
+            ports[ports.len() - 1] + 110 < 32_768,
+            "a port of the ephemeral range may be taken any time"
+        );
     }
 
     #[test]

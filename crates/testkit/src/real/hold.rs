@@ -48,7 +48,10 @@ impl Hold {
             err.read_to_string(&mut reason)?;
         }
         child.wait()?;
-        bail!("the cluster in {} did not start (`./dev test` installs what it needs):\n{heard}{reason}", dir.display());
+        bail!(
+            "the cluster in {} did not start (`./dev test` installs what it needs):\n{heard}{reason}",
+            dir.display()
+        );
     }
 }
 
@@ -62,7 +65,13 @@ impl Drop for Hold {
 
 /// Runs one of the launcher's commands on the cluster in `dir`.
 pub(super) fn command(dir: &Path, name: &str, args: &[impl AsRef<OsStr>]) -> Result<()> {
-    let done = launcher().arg(name).arg("--dir").arg(dir).args(args).output().context("cannot run python3")?;
+    let done = launcher()
+        .arg(name)
+        .arg("--dir")
+        .arg(dir)
+        .args(args)
+        .output()
+        .context("cannot run python3")?;
     if !done.status.success() {
         bail!("{name}: {}", String::from_utf8_lossy(&done.stderr).trim_end());
     }
@@ -74,12 +83,19 @@ pub(super) fn command(dir: &Path, name: &str, args: &[impl AsRef<OsStr>]) -> Res
 pub(super) fn root() -> Result<PathBuf> {
     let root = match std::env::var_os("TIDEGATE_CLUSTERS") {
         Some(root) => PathBuf::from(root),
-        None => std::env::temp_dir().join(format!("tidegate-clusters-{}", rustix::process::getuid().as_raw())),
+        None => std::env::temp_dir().join(format!(
+            "tidegate-clusters-{}",
+            rustix::process::getuid().as_raw()
+        )),
     };
     std::fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&root, open)
-        .with_context(|| format!("{} is not ours; name another folder in TIDEGATE_CLUSTERS", root.display()))?;
+    std::fs::set_permissions(&root, open).with_context(|| {
+        format!(
+            "{} is not ours; name another folder in TIDEGATE_CLUSTERS",
+            root.display()
+        )
+    })?;
     Ok(root)
 }
 

@@ -56,8 +56,9 @@ impl Kind {
             Self::Elasticsearch8 => ("elasticsearch", "8.19.21"),
             Self::Elasticsearch7 => ("elasticsearch", "7.10.2"),
         };
-        let mut options: Vec<String> =
-            ["--engine", engine, "--version", versions].map(str::to_owned).into();
+        let mut options: Vec<String> = ["--engine", engine, "--version", versions]
+            .map(str::to_owned)
+            .into();
         if self.secure() {
             options.push("--secure".to_owned());
         }
