@@ -30,6 +30,7 @@ fn differential(server: &Server, other: &Origin) -> Result<()> {
     for prefix in [&prefixes.direct, &prefixes.other] {
         world::create(&mut http, server, prefix)?;
     }
+    let began = std::time::Instant::now();
     let mut through = Http::to(other);
     let mut failures = Vec::new();
     let mut statuses = std::collections::BTreeMap::<u16, u32>::new();
@@ -72,6 +73,7 @@ fn differential(server: &Server, other: &Origin) -> Result<()> {
         server.name(),
         seeds.len() as u32 * BULKS
     );
+    println!("{:?} for the bulks", began.elapsed());
     for prefix in [&prefixes.direct, &prefixes.other] {
         world::remove(&mut http, server, prefix)?;
     }

@@ -735,7 +735,6 @@ impl<'a> Inventor<'a> {
             ),
             format!("{{\"index\":{{\"_index\":null,\"_id\":\"{id}\"}}}}\n{source}\n"),
             format!("{{\"index\":{{\"_index\":\"\",\"_id\":\"{id}\"}}}}\n{source}\n"),
-            format!("{{\"index\":{{\"_index\":5,\"_id\":\"{id}\"}}}}\n{source}\n"),
             format!("{{\"index\":{{\"_id\":\"{id}\"}}}}\n{source}\n"),
             format!(
                 "{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{id}\",\"require_alias\":5}}}}\n{source}\n"

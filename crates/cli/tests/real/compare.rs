@@ -127,6 +127,16 @@ fn masked_value(text: &str, key: &str, part: impl Fn(char) -> bool) -> String {
     out
 }
 
+/// What a cause is called by the node where it arose, and by the others.
+const CAUSES_FROM_AFAR: [(&str, &str); 6] = [
+    ("\"x_content_parse_exception\"", "\"illegal_argument_exception\""),
+    ("\"x_content_e_o_f_exception\"", "\"illegal_argument_exception\""),
+    ("\"json_parse_exception\"", "\"i_o_exception\""),
+    ("\"unexpected_end_of_input_exception\"", "\"i_o_exception\""),
+    ("\"json_e_o_f_exception\"", "\"i_o_exception\""),
+    ("\"stream_read_exception\"", "\"i_o_exception\""),
+];
+
 /// A cause that crossed from one node to another says its type again in its reason, and a broken document
 /// becomes an I/O error; whether a cause crossed depends on the node that was asked.
 fn as_from_afar(text: &str) -> String {
@@ -146,13 +156,8 @@ fn as_from_afar(text: &str) -> String {
         }
     }
     out.push_str(rest);
-    for local in [
-        "json_parse_exception",
-        "unexpected_end_of_input_exception",
-        "json_e_o_f_exception",
-        "stream_read_exception",
-    ] {
-        out = out.replace(local, "i_o_exception");
+    for (local, remote) in CAUSES_FROM_AFAR {
+        out = out.replace(local, remote);
     }
     out
 }
