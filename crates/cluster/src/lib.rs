@@ -1,1 +1,57 @@
 //! What a cluster looks like now: discovery, state, health, flavour and version, watch.
+//!
+//! # The story
+//!
+//! [`Cluster::start`] begins to watch a cluster from any of its endpoints, on a thread of its own. It asks `_nodes` who is there and
+//! which engine and version they run, then polls the version of the cluster state a few times a second, which costs a
+//! node next to nothing; only when that changed does it read where the primaries are, what the indices' settings say
+//! about routing, and which aliases, data streams and pipelines there are. Mappings, the expensive part of a large
+//! state, are read for new indices only. Everything becomes an immutable [`Snapshot`], which is swapped in.
+//!
+//! The gateway takes a snapshot per request. Parts of a split bulk go where its route table says; everything else goes
+//! to the node that [`Cluster::pick`] gives. What became of it is [reported](Cluster::report), so that a dead node
+//! leaves the rotation at once; a probe brings it back.
+//!
+//! Predictions are not trusted: each index's are checked against the cluster's own answer before the first split, and a
+//! sample of the live traffic's after that. An index that fails passes through until its metadata changes.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use cluster::{Address, Cluster, ClusterConfig, Outcome, PickReason};
+//!
+//! # async fn story() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoints = vec![Address::from_endpoint("http://127.0.0.1:9200")?];
+//! let cluster = Cluster::start(ClusterConfig::new("prod", endpoints))?;
+//! cluster.learnt(Duration::from_secs(5)).await;
+//!
+//! let snapshot = cluster.snapshot();
+//! let node = cluster.pick(&snapshot, PickReason::Request, &[]);
+//! println!("ask {}", node.address);
+//! cluster.report(&node, Outcome::Answered, Duration::from_millis(3));
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod ask;
+mod cluster;
+mod config;
+mod flavour;
+mod health;
+mod node;
+mod pick;
+mod pipelines;
+mod secret;
+mod snapshot;
+mod status;
+
+pub use address::{Address, BadAddress};
+pub use cluster::Cluster;
+pub use config::{BadConfig, ClusterConfig, Credentials, HealthRules, NodeFilter, Terms, TlsFiles, Verify};
+pub use flavour::{Flavour, Version};
+pub use health::{Health, HealthStatus, Outcome};
+pub use node::{Node, Role};
+pub use pick::PickReason;
+pub use secret::Secret;
+pub use snapshot::Snapshot;
+pub use status::{IndexPredictions, NodeStatus, Polls, PredictionsStatus, RoutesStatus, Status, WatchState};

@@ -1,0 +1,168 @@
+//! The gateway's own questions to the cluster: small GETs with its own credentials, one at a time.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde::de::DeserializeOwned;
+use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, Pool, RequestHead, SendError};
+
+use crate::config::{BadConfig, ClusterConfig};
+use crate::health::Outcome;
+
+/// Asks nodes. Lives on the watch's thread.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    client: Client,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+/// An answer that was not one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// The exchange failed.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// 401 or 403.
+    #[error("{target} is answered with {status}: the configured credentials are not accepted for it")]
+    Unauthorized {
+        /// What was asked, without its query.
+        target: String,
+        /// 401 or 403.
+        status: StatusCode,
+    },
+    /// Any other status that is no success.
+    #[error("{target} is answered with {status}")]
+    Status {
+        /// What was asked, without its query.
+        target: String,
+        /// The answer's.
+        status: StatusCode,
+    },
+    /// A success whose body is not what it should be.
+    #[error("{target} is answered with something unexpected: {why}")]
+    Unexpected {
+        /// What was asked, without its query.
+        target: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Asker {
+    pub(crate) fn new(config: &ClusterConfig, pool: Pool) -> Result<Self, BadConfig> {
+        let client_config = ClientConfig {
+            connections_per_origin_max: 4,
+            connect_timeout: config.timeout.min(Duration::from_secs(3)),
+            ..ClientConfig::default()
+        };
+        let headers = own_headers(config)?;
+        Ok(Self {
+            client: Client::new(client_config, pool),
+            headers,
+            timeout: config.timeout,
+        })
+    }
+
+    /// `GET target`, parsed.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        origin: &Origin,
+        target: &str,
+    ) -> Result<T, AskError> {
+        let body = self.get_bytes(origin, target).await?;
+        serde_json::from_slice(&body).map_err(|e| AskError::Unexpected {
+            target: without_query(target),
+            why: e.to_string(),
+        })
+    }
+
+    /// `GET target`, as it came. Statuses other than 2xx are errors.
+    pub(crate) async fn get_bytes(&self, origin: &Origin, target: &str) -> Result<wire::Buffer, AskError> {
+        let deadlines = Deadlines::within(self.timeout);
+        let head = RequestHead {
+            method: &Method::GET,
+            target,
+            headers: &self.headers,
+        };
+        let reply = self.client.send(origin, head, Outgoing::Empty, deadlines).await?;
+        let status = reply.status();
+        let body = reply.into_body().collect(REPLY_BYTES_MAX).await?;
+        match status {
+            _ if status.is_success() => Ok(body),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(AskError::Unauthorized {
+                target: without_query(target),
+                status,
+            }),
+            _ => Err(AskError::Status {
+                target: without_query(target),
+                status,
+            }),
+        }
+    }
+
+    /// Closes idle connections to a node that is gone.
+    pub(crate) fn forget(&self, origin: &Origin) {
+        self.client.forget(origin);
+    }
+}
+
+impl AskError {
+    /// What it says about the node's health; `None` when it says nothing (our own limits).
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Send(error) => Outcome::of_error(error),
+            Self::Unauthorized { status, .. } | Self::Status { status, .. } => {
+                Some(Outcome::of_status(*status))
+            }
+            Self::Unexpected { .. } => Some(Outcome::Answered),
+        }
+    }
+
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Unauthorized { .. })
+    }
+
+    /// Whether it is a 4xx that says "this build has no such API" or "you may not": the rest can go on without it.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Unauthorized { .. } => true,
+            Self::Status { status, .. } => {
+                status.is_client_error() && *status != StatusCode::TOO_MANY_REQUESTS
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker").finish_non_exhaustive()
+    }
+}
+
+fn own_headers(config: &ClusterConfig) -> Result<HeaderMap, BadConfig> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    for (name, value) in &config.headers {
+        let mut value =
+            HeaderValue::from_str(value.expose()).map_err(|_| BadConfig::Header(name.to_string()))?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    if let Some(value) = config.credentials.authorization()? {
+        headers.insert(header::AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+fn without_query(target: &str) -> String {
+    target.split('?').next().unwrap_or_default().to_owned()
+}
+
+const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+
+/// Largest answer that is read, bytes: a routing table of some 500,000 shards.
+pub(crate) const REPLY_BYTES_MAX: usize = 128 << 20;

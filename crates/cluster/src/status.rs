@@ -1,0 +1,127 @@
+//! What the admin API shows of a cluster.
+
+use serde::Serialize;
+
+use crate::address::Address;
+use crate::health::HealthStatus;
+use crate::node::Role;
+
+/// A cluster as it is seen now; serialisable, without secrets.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// The configured name.
+    pub name: String,
+    /// How the watch is doing.
+    pub state: WatchState,
+    /// What the cluster calls itself; `null` until it was asked.
+    pub cluster_name: Option<String>,
+    /// Changes when the cluster is built anew.
+    pub cluster_uuid: Option<String>,
+    /// `opensearch` or `elasticsearch`; `null` until known.
+    pub flavour: Option<&'static str>,
+    /// The versions seen among the nodes, lowest first.
+    pub versions: Vec<String>,
+    /// Counts the snapshots; each one is immutable.
+    pub generation: u64,
+    /// `version` of the cluster state that the snapshot was made from.
+    pub state_version: Option<u64>,
+    /// Milliseconds since the cluster last answered the watch; `null` if it never did.
+    pub polled_ago_ms: Option<u64>,
+    /// Polls so far, and how many found a change or failed.
+    pub polls: Polls,
+    /// Largest body that every node accepts, bytes; `null` until known.
+    pub max_content_length_bytes: Option<u64>,
+    /// The nodes.
+    pub nodes: Vec<NodeStatus>,
+    /// The route table in numbers.
+    pub routes: RoutesStatus,
+    /// The check of predictions.
+    pub predictions: PredictionsStatus,
+    /// Everything a person should know, in sentences; empty when all is well.
+    pub warnings: Vec<String>,
+}
+
+/// How the watch is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WatchState {
+    /// Discovery is switched off: the endpoints are all that is known.
+    Off,
+    /// Nothing learnt yet.
+    Starting,
+    /// The snapshot is current.
+    Watching,
+    /// The cluster refuses our credentials (401 or 403): requests pass through, nothing is split.
+    Unauthorized,
+    /// The cluster does not answer; the last snapshot stands.
+    Unreachable,
+}
+
+/// Counters of the watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Polls {
+    /// Asked for the state's version.
+    pub total: u64,
+    /// Found it changed and read what changed.
+    pub changed: u64,
+    /// Got no usable answer.
+    pub failed: u64,
+}
+
+/// One node.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeStatus {
+    /// `node.name`.
+    pub name: String,
+    /// Id in the cluster state; empty when not discovered.
+    pub id: String,
+    /// Where requests go.
+    pub address: Address,
+    /// What it does.
+    pub roles: Vec<Role>,
+    /// Whether the filter admits it.
+    pub admitted: bool,
+    /// Weight in the rotation.
+    pub weight: u32,
+    /// How it has been doing.
+    pub health: HealthStatus,
+}
+
+/// The route table in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoutesStatus {
+    /// Indices that bulks are split for.
+    pub indices_split: usize,
+    /// Indices that pass through, by reason.
+    pub indices_passed: std::collections::BTreeMap<String, usize>,
+    /// Aliases.
+    pub aliases: usize,
+    /// Data streams.
+    pub data_streams: usize,
+    /// Primaries without a node.
+    pub primaries_missing: usize,
+}
+
+/// The check of predictions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PredictionsStatus {
+    /// Predictions compared with the cluster's own answer since the cluster was (re)learnt.
+    pub checked: u64,
+    /// Those that agreed.
+    pub right: u64,
+    /// `right / checked`; `null` before the first.
+    pub hit_rate: Option<f64>,
+    /// Indices whose predictions were checked.
+    pub indices: std::collections::BTreeMap<String, IndexPredictions>,
+}
+
+/// The check of one index.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexPredictions {
+    /// Compared.
+    pub checked: u64,
+    /// Agreed.
+    pub right: u64,
+    /// A prediction failed: the index passes through until its metadata changes.
+    pub failed: bool,
+}
