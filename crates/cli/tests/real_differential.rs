@@ -12,6 +12,7 @@ use real::compare::{answers_differ, contents_differ};
 use real::http::{Http, Origin};
 use real::server::Server;
 use real::world::{self, Prefixes};
+use testkit::real::Kind;
 
 /// Bulks of one seed.
 const BULKS: u32 = 40;
@@ -95,11 +96,38 @@ fn differential(server: &Server, other: &Origin) -> Result<()> {
     Ok(())
 }
 
-#[test]
-#[ignore = "needs a real cluster; `./dev test` starts it"]
-fn the_same_bulks_have_the_same_answers_and_contents() -> Result<()> {
-    let dir = std::env::var("TIDEGATE_REAL_DIR")?;
-    let server = Server::in_dir(dir.as_ref())?;
+fn on(kind: Kind) -> Result<()> {
+    let server = Server::shared(kind)?;
     let other = server.nodes[1].clone();
     differential(&server, &other)
+}
+
+#[test]
+fn opensearch_3() -> Result<()> {
+    on(Kind::OpenSearch)
+}
+
+#[test]
+fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
+    on(Kind::OpenSearchSecure)
+}
+
+#[test]
+fn elasticsearch_9() -> Result<()> {
+    on(Kind::Elasticsearch)
+}
+
+#[test]
+fn elasticsearch_9_with_tls_and_basic_auth() -> Result<()> {
+    on(Kind::ElasticsearchSecure)
+}
+
+#[test]
+fn elasticsearch_8() -> Result<()> {
+    on(Kind::Elasticsearch8)
+}
+
+#[test]
+fn elasticsearch_7() -> Result<()> {
+    on(Kind::Elasticsearch7)
 }

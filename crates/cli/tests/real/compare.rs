@@ -109,7 +109,7 @@ fn masked(body: &[u8], prefix: &str) -> String {
     for key in ["\"index_uuid\":\"", "\"index_uuid\" : \""] {
         out = masked_value(&out, key, |c| c != '"');
     }
-    out = as_from_afar(&out);
+    out = as_from_afar(&without_quoted_sources(&out));
     masked_made_up_ids(&out)
 }
 
@@ -122,6 +122,21 @@ fn masked_value(text: &str, key: &str, part: impl Fn(char) -> bool) -> String {
         out.push_str(&rest[..start]);
         out.push('*');
         rest = rest[start..].trim_start_matches(&part);
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Old servers quote what their parser was reading: the whole network buffer, request head included.
+fn without_quoted_sources(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("[Source: (") {
+        out.push_str(&rest[..at]);
+        rest = rest[at..].split_once("; line: ").map_or("", |(_, after)| after);
+        if text.starts_with("---") {
+            return out; // YAML folds the quotation
+        }
     }
     out.push_str(rest);
     out

@@ -1,9 +1,7 @@
 //! A running real cluster, as the proofs see it: its origins, its engine and what it can do.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::Result;
+use testkit::real::{Kind, RealCluster};
 
 use super::http::{Http, Origin};
 
@@ -13,50 +11,48 @@ pub(crate) enum Engine {
     Elasticsearch,
 }
 
-/// A cluster that is up and green.
-#[derive(Clone, Debug)]
+/// A cluster that is up and green, for as long as this lives.
 pub(crate) struct Server {
     pub(crate) engine: Engine,
     /// Major and minor.
     pub(crate) version: (u32, u32),
     /// One origin a node, in the launcher's order.
     pub(crate) nodes: Vec<Origin>,
+    pub(crate) cluster: RealCluster,
 }
 
 impl Server {
-    /// The cluster that the launcher started in `dir`, as its `cluster.json` tells.
-    pub(crate) fn in_dir(dir: &Path) -> Result<Self> {
-        let file = dir.join("cluster.json");
-        let text = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
-        let state: Value = serde_json::from_slice(&text)?;
-        let secure = state["secure"].as_bool().unwrap_or(false);
-        let engine = if state["engine"] == "opensearch" {
+    /// The cluster of this kind that all tests share.
+    pub(crate) fn shared(kind: Kind) -> Result<Self> {
+        Self::of(RealCluster::shared(kind)?)
+    }
+
+    /// The cluster of this kind, whose nodes may be killed.
+    pub(crate) fn alone(kind: Kind) -> Result<Self> {
+        Self::of(RealCluster::alone(kind)?)
+    }
+
+    pub(crate) fn of(cluster: RealCluster) -> Result<Self> {
+        let engine = if cluster.engine() == "opensearch" {
             Engine::OpenSearch
         } else {
             Engine::Elasticsearch
         };
-        let mut numbers = state["version"]
-            .as_str()
-            .context("a version")?
-            .split('.')
-            .map(|n| n.parse().unwrap_or(0));
+        let mut numbers = cluster.version().split('.').map(|n| n.parse().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        let base_port = state["base_port"].as_u64().context("a base port")?;
-        let nodes = state["node_numbers"]
-            .as_array()
-            .context("node numbers")?
+        let account = cluster
+            .credentials()
+            .map(|(user, password)| (user.to_owned(), password.to_owned()));
+        let nodes = cluster
+            .urls()
             .iter()
-            .filter_map(Value::as_u64)
-            .map(|number| Origin {
-                address: format!("127.0.0.1:{}", base_port + number - 1),
-                tls: secure,
-                basic_auth: secure.then(|| ("admin".to_owned(), "admin".to_owned())),
-            })
-            .collect();
+            .map(|url| Origin::of_url(url, account.clone()))
+            .collect::<Result<_>>()?;
         Ok(Self {
             engine,
             version,
             nodes,
+            cluster,
         })
     }
 

@@ -135,14 +135,15 @@ pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<(
         &format!("/_index_template/{}", name("tp-math")),
         &template(name("math-*")),
     )?;
+    // Where there are no data streams, the name becomes a usual index.
+    let mut streams = template(name("ds-*"));
     if server.has_data_streams() {
-        let mut streams = template(name("ds-*"));
         streams["data_stream"] = json!({});
-        http.put(&format!("/_index_template/{}", name("tp-ds")), &streams)?;
-        // Made by writing: the trimmed builds of Elasticsearch have data streams, but no requests for them.
-        let first = b"{\"create\":{\"_id\":\"first\"}}\n{\"@timestamp\":\"2026-11-01T00:00:00Z\"}\n".to_vec();
-        http.must(&Request::new("POST", &format!("/{}/_bulk", name(STREAM))).ndjson(first))?;
     }
+    http.put(&format!("/_index_template/{}", name("tp-ds")), &streams)?;
+    // Made by writing: the trimmed builds of Elasticsearch have data streams, but no requests for them.
+    let first = b"{\"create\":{\"_id\":\"first\"}}\n{\"@timestamp\":\"2026-11-01T00:00:00Z\"}\n".to_vec();
+    http.must(&Request::new("POST", &format!("/{}/_bulk", name(STREAM))).ndjson(first))?;
     wait_green(http)
 }
 
@@ -209,7 +210,7 @@ pub(crate) fn remove(http: &mut Http, server: &Server, prefix: &str) -> Result<(
         .map(String::as_str)
         .collect();
     http.must(&Request::new("DELETE", &format!("/{}", named.join(","))))?;
-    for suffix in ["tp-new", "tp-math"] {
+    for suffix in ["tp-new", "tp-math", "tp-ds"] {
         let _ = http.send(&Request::new(
             "DELETE",
             &format!("/_index_template/{prefix}{suffix}"),
