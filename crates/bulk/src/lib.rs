@@ -1,1 +1,21 @@
-//! The bulk format, sans-I/O: bytes of a _bulk body to a plan by node, node replies back to one reply.
+//! The bulk format, sans-I/O: bytes of a `_bulk` body to a plan by node, node replies back to one reply.
+
+mod dialect;
+mod gather;
+mod ids;
+mod items;
+mod murmur;
+mod plan;
+mod route;
+mod table;
+mod why;
+
+pub use dialect::{Dialect, Flavour, Version};
+pub use gather::Gather;
+pub use ids::{ID_LENGTH, IdMint};
+pub use items::{Merge, MergeError, RawError, Reply};
+pub use murmur::hash;
+pub use plan::{Ask, Destination, Level, NullId, Part, Pass, Plan, Scratch, Verdict, plan};
+pub use route::{Formula, IndexRoute, NodeIx};
+pub use table::{RouteTable, RouteTableBuilder, Target};
+pub use why::Why;

@@ -1,0 +1,112 @@
+//! From an id or a routing value to a shard and its node, as one index computes it.
+
+use crate::Why;
+use crate::murmur;
+
+/// A node's position in the cluster crate's list of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeIx(pub u16);
+
+/// How an index turns a hash into a shard number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Formula {
+    /// `floorMod(hash, routing_num_shards) / (routing_num_shards / shards)`: OpenSearch, and indices that
+    /// Elasticsearch before 9.4 made (`OperationRouting.calculateScaledShardId`, `IndexRouting.hashToShardId`).
+    Classic {
+        /// `routing_num_shards` of the index metadata, a multiple of the number of shards.
+        routing_num_shards: u32,
+    },
+    /// `floorMod(hash, shards)`: indices with `index.version.created` of 9064000 or more.
+    Modulo,
+}
+
+/// Everything that decides where documents of one concrete index go. Immutable.
+#[derive(Clone, Debug)]
+pub struct IndexRoute {
+    /// The concrete index's name.
+    pub name: Box<str>,
+    /// For each shard the node of its primary; `None` while unassigned.
+    pub primaries: Box<[Option<NodeIx>]>,
+    /// From hash to shard.
+    pub formula: Formula,
+    /// `index.routing_partition_size`; 1 for ordinary indices.
+    pub partition_size: u32,
+    /// The mapping's `_routing.required`: an operation without routing gets an item error from any node.
+    pub routing_required: bool,
+    /// Set when documents of this index cannot be predicted: requests that touch it pass whole.
+    pub opaque: Option<Why>,
+}
+
+// === impl IndexRoute ===
+
+impl IndexRoute {
+    /// An ordinary index: partition size 1, no required routing, predictable.
+    pub fn new(name: &str, formula: Formula, primaries: impl Into<Box<[Option<NodeIx>]>>) -> Self {
+        Self {
+            name: name.into(),
+            primaries: primaries.into(),
+            formula,
+            partition_size: 1,
+            routing_required: false,
+            opaque: None,
+        }
+    }
+
+    /// The number of primary shards.
+    pub fn shards(&self) -> u32 {
+        self.primaries.len() as u32
+    }
+
+    /// The shard of a document with this id and routing.
+    ///
+    /// Without routing an index with `partition_size` above 1 answers an item error; the shard returned is then
+    /// just a consistent choice.
+    pub fn shard(&self, id: &str, routing: Option<&str>) -> u32 {
+        match routing {
+            Some(routing) if self.partition_size > 1 => {
+                let offset = murmur::hash(id).rem_euclid(self.partition_size as i32);
+                self.shard_of_hash(murmur::hash(routing).wrapping_add(offset))
+            }
+            Some(routing) => self.shard_of_hash(murmur::hash(routing)),
+            None => self.shard_of_hash(murmur::hash(id)),
+        }
+    }
+
+    /// The shard of an effective hash.
+    #[inline]
+    pub fn shard_of_hash(&self, hash: i32) -> u32 {
+        match self.formula {
+            Formula::Classic { routing_num_shards } => {
+                let slot = hash.rem_euclid(routing_num_shards as i32) as u32;
+                slot / (routing_num_shards / self.shards())
+            }
+            Formula::Modulo => hash.rem_euclid(self.shards() as i32) as u32,
+        }
+    }
+
+    /// The node that holds a shard's primary; `None` while unassigned.
+    pub fn node(&self, shard: u32) -> Option<NodeIx> {
+        self.primaries[shard as usize]
+    }
+
+    /// Why documents of this index cannot be predicted, if so: as told, or since its metadata make no sense.
+    pub(crate) fn why_opaque(&self) -> Option<Why> {
+        let shards = self.shards();
+        let sound = shards > 0
+            && shards <= SHARDS_MAX
+            && (1..=SHARDS_MAX).contains(&self.partition_size)
+            && match self.formula {
+                Formula::Classic { routing_num_shards } => {
+                    routing_num_shards <= i32::MAX as u32
+                        && routing_num_shards >= shards
+                        && routing_num_shards % shards == 0
+                }
+                Formula::Modulo => true,
+            };
+        self.opaque
+            .or(if sound { None } else { Some(Why::UnknownFormula) })
+    }
+}
+
+/// Servers allow 1,024 shards an index unless told otherwise; this leaves room and bounds our tables.
+const SHARDS_MAX: u32 = 1 << 16;

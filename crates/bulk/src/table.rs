@@ -1,0 +1,153 @@
+//! What every name of a cluster stands for.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::{Dialect, IndexRoute, Why};
+
+/// What a name that an action line can carry stands for.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A concrete index, backing indices of data streams included.
+    Index(Arc<IndexRoute>),
+    /// An alias with a write index.
+    Alias {
+        /// The index that writes go to.
+        write: Arc<IndexRoute>,
+        /// The alias's `index_routing` on that index (one value; an alias with several is opaque).
+        index_routing: Option<Box<str>>,
+    },
+    /// A data stream: `create` goes to the write index, all else is answered with item errors.
+    DataStream {
+        /// The newest backing index.
+        write: Arc<IndexRoute>,
+    },
+    /// A name whose documents cannot be predicted: a request that has it passes whole.
+    Opaque(Why),
+}
+
+/// Where every document of a cluster goes: made by the cluster crate whenever metadata or shards change, immutable,
+/// shared by all cores.
+#[derive(Debug)]
+pub struct RouteTable {
+    dialect: Dialect,
+    nodes: u16,
+    names: HashMap<Box<str>, Entry>,
+    harmless_pipelines: HashSet<Box<str>>,
+    indices: u32,
+}
+
+/// Collects the parts of a [`RouteTable`].
+#[derive(Debug)]
+pub struct RouteTableBuilder {
+    table: RouteTable,
+    ordinals: HashMap<Box<str>, u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) target: Target,
+    /// A dense number of the concrete index behind the name: alias and index share it.
+    pub(crate) ordinal: u32,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// The concrete index that a write to this name goes to.
+    pub fn write(&self) -> Result<&Arc<IndexRoute>, Why> {
+        match self {
+            Target::Index(write) | Target::Alias { write, .. } | Target::DataStream { write } => Ok(write),
+            Target::Opaque(why) => Err(*why),
+        }
+    }
+}
+
+// === impl RouteTable ===
+
+impl RouteTable {
+    /// Begins a table of a cluster with `nodes` nodes.
+    pub fn builder(dialect: Dialect, nodes: u16) -> RouteTableBuilder {
+        RouteTableBuilder {
+            table: RouteTable {
+                dialect,
+                nodes,
+                names: HashMap::new(),
+                harmless_pipelines: HashSet::new(),
+                indices: 0,
+            },
+            ordinals: HashMap::new(),
+        }
+    }
+
+    /// How this cluster reads bodies.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// The number of nodes that a [`crate::NodeIx`] can name.
+    pub fn nodes(&self) -> u16 {
+        self.nodes
+    }
+
+    /// The number of concrete indices that names lead to.
+    pub fn indices(&self) -> u32 {
+        self.indices
+    }
+
+    /// What `name` stands for; `None` for a name that the cluster does not have.
+    pub fn target(&self, name: &str) -> Option<&Target> {
+        self.names.get(name).map(|entry| &entry.target)
+    }
+
+    /// Whether the pipeline is known to leave `_index`, `_id` and `_routing` alone.
+    pub fn pipeline_is_harmless(&self, name: &str) -> bool {
+        // `_none` is the servers' word for "no pipeline" (`IngestService.NOOP_PIPELINE_NAME`).
+        name == "_none" || self.harmless_pipelines.contains(name)
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.names.get(name)
+    }
+}
+
+// === impl RouteTableBuilder ===
+
+impl RouteTableBuilder {
+    /// Says what a name stands for. A name that is given twice keeps the last meaning.
+    pub fn name(&mut self, name: &str, target: Target) -> &mut Self {
+        let next = self.table.indices;
+        let (target, ordinal) = match target.write() {
+            Ok(write) => match write.why_opaque() {
+                Some(why) => (Target::Opaque(why), u32::MAX),
+                None => (
+                    target.clone(),
+                    *self.ordinals.entry(write.name.clone()).or_insert(next),
+                ),
+            },
+            Err(why) => (Target::Opaque(why), u32::MAX),
+        };
+        if ordinal == next {
+            self.table.indices += 1;
+        }
+        self.table.names.insert(name.into(), Entry { target, ordinal });
+        self
+    }
+
+    /// A concrete index under its own name.
+    pub fn index(&mut self, route: Arc<IndexRoute>) -> &mut Self {
+        let name = route.name.clone();
+        self.name(&name, Target::Index(route))
+    }
+
+    /// A pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any other pass.
+    pub fn harmless_pipeline(&mut self, name: &str) -> &mut Self {
+        self.table.harmless_pipelines.insert(name.into());
+        self
+    }
+
+    /// The finished table.
+    pub fn build(self) -> RouteTable {
+        self.table
+    }
+}
