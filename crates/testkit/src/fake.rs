@@ -1,0 +1,327 @@
+//! A fake cluster for tests of speed and faults: several nodes on loopback ports that answer bulk requests for real, at
+//! several million documents a second a core, and misbehave on cue.
+//!
+//! It is not evidence of how a server behaves: real clusters are ([`crate::real`]). What it offers instead is
+//! counting (documents by node and shard, and those that reached a node without their primary), speed, and faults that
+//! a real cluster cannot be asked for. It has its own small HTTP server on blocking sockets, one thread a connection,
+//! so that it shares no code with what it tests.
+//!
+//! ```
+//! use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+//!
+//! let cluster = FakeCluster::start(Spec::default().index("logs", 6))?;
+//! cluster.cue(Cue::bulk(Fault::Status { status: 429, body: "{}".into() }).on_node(1).times(2));
+//! assert_eq!(cluster.urls().len(), 3);
+//! assert_eq!(cluster.counts().docs, 0);
+//! # std::io::Result::Ok(())
+//! ```
+
+mod api;
+mod bulk;
+mod fault;
+mod filter_path;
+mod flavour;
+mod http;
+mod index;
+mod node;
+mod route;
+mod state;
+mod tls;
+
+pub use fault::{Cue, Fault, On};
+pub use flavour::Flavour;
+pub use index::Stored;
+pub use route::{Formula, routing_num_shards, shard_of};
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use node::Node;
+use state::Shared;
+
+/// What a [`FakeCluster`] is made of.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// How many nodes; all hold data.
+    pub nodes: usize,
+    /// The port of the first node, the others following it; 0 takes free ones.
+    pub base_port: u16,
+    /// Whose answers the nodes imitate.
+    pub flavour: Flavour,
+    /// Indices that exist from the start: name and number of shards, spread over the nodes in turn.
+    pub indices: Vec<(String, u32)>,
+    /// Whether documents are kept (for tests that look at contents), or only counted (for speed).
+    pub store: bool,
+    /// Whether a bulk to an index that is not there creates it, with one shard, as the servers' default is.
+    pub auto_create: bool,
+    /// Whether the nodes speak TLS, with a certificate of their own ([`FakeCluster::ca_pem`]).
+    pub tls: bool,
+    /// User and password that every request has to carry.
+    pub basic_auth: Option<(String, String)>,
+    /// Bodies above this many bytes are answered with 413.
+    pub content_length_max: usize,
+}
+
+/// A running fake cluster; dropping it stops its nodes and ends its connections.
+#[derive(Debug)]
+pub struct FakeCluster {
+    shared: Arc<Shared>,
+    nodes: Vec<Node>,
+    ca_pem: Option<String>,
+}
+
+/// What the nodes have been sent since the start or the last [`FakeCluster::reset_counts`].
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Requests of every kind.
+    pub requests: u64,
+    /// Bulk requests that were read to the end and taken.
+    pub bulks: u64,
+    /// Operations in them.
+    pub docs: u64,
+    /// Those of them with an id or a routing whose shard has its primary on another node than the one that got them.
+    pub misrouted: u64,
+    /// Operations by node.
+    pub docs_by_node: Vec<u64>,
+    /// Bytes of bulk bodies, as they travelled.
+    pub body_bytes: u64,
+}
+
+// === impl Spec ===
+
+impl Default for Spec {
+    /// Three nodes of OpenSearch 3.8 on free ports, in clear text, without indices, that count and keep nothing.
+    fn default() -> Spec {
+        Spec {
+            nodes: 3,
+            base_port: 0,
+            flavour: Flavour::OpenSearch3,
+            indices: Vec::new(),
+            store: false,
+            auto_create: true,
+            tls: false,
+            basic_auth: None,
+            content_length_max: 100 << 20,
+        }
+    }
+}
+
+impl Spec {
+    /// Adds an index of this many shards.
+    #[must_use]
+    pub fn index(mut self, name: &str, shards: u32) -> Spec {
+        self.indices.push((name.to_owned(), shards));
+        self
+    }
+
+    /// Sets the flavour.
+    #[must_use]
+    pub fn flavour(mut self, flavour: Flavour) -> Spec {
+        self.flavour = flavour;
+        self
+    }
+
+    /// Keeps documents, so that `GET /INDEX/_doc/ID`, `_count` and [`FakeCluster::docs`] know them.
+    #[must_use]
+    pub fn storing(mut self) -> Spec {
+        self.store = true;
+        self
+    }
+
+    /// Speaks TLS.
+    #[must_use]
+    pub fn tls(mut self) -> Spec {
+        self.tls = true;
+        self
+    }
+
+    /// Asks every request for this user.
+    #[must_use]
+    pub fn basic_auth(mut self, user: &str, password: &str) -> Spec {
+        self.basic_auth = Some((user.to_owned(), password.to_owned()));
+        self
+    }
+}
+
+// === impl FakeCluster ===
+
+impl FakeCluster {
+    /// Starts the nodes; they answer when this returns.
+    ///
+    /// # Errors
+    /// When a port cannot be bound.
+    pub fn start(spec: Spec) -> std::io::Result<FakeCluster> {
+        let tls = if spec.tls {
+            Some(tls::own_certificate().map_err(std::io::Error::other)?)
+        } else {
+            None
+        };
+        let (config, ca_pem) = tls.map_or((None, None), |(config, pem)| (Some(config), Some(pem)));
+        let mut listeners = Vec::new();
+        for at in 0..spec.nodes {
+            let port = if spec.base_port == 0 {
+                0
+            } else {
+                spec.base_port + at as u16
+            };
+            listeners.push(std::net::TcpListener::bind(("127.0.0.1", port))?);
+        }
+        let addresses = listeners
+            .iter()
+            .map(std::net::TcpListener::local_addr)
+            .collect::<Result<Vec<_>, _>>()?;
+        let shared = Arc::new(Shared::new(spec, addresses));
+        let start = |(at, listener)| Node::start(at, listener, Arc::clone(&shared), config.clone());
+        let nodes = listeners
+            .into_iter()
+            .enumerate()
+            .map(start)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(FakeCluster {
+            shared,
+            nodes,
+            ca_pem,
+        })
+    }
+
+    /// The origins of the nodes, `http://127.0.0.1:PORT` or `https://…`.
+    pub fn urls(&self) -> Vec<String> {
+        let scheme = if self.ca_pem.is_some() { "https" } else { "http" };
+        self.addresses()
+            .iter()
+            .map(|address| format!("{scheme}://{address}"))
+            .collect()
+    }
+
+    /// The addresses of the nodes.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.addresses
+    }
+
+    /// The certificate that the nodes show, to be trusted by clients; `None` in clear text.
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.ca_pem.as_deref()
+    }
+
+    /// Lets nodes misbehave. Cues are tried in the order in which they were given.
+    pub fn cue(&self, cue: Cue) {
+        self.shared.cues.add(cue);
+    }
+
+    /// Forgets all cues.
+    pub fn behave(&self) {
+        self.shared.cues.clear();
+    }
+
+    /// Ends a node as `kill -9` does: its connections break, its port refuses. The cluster state is left as it was;
+    /// [`FakeCluster::leave`] changes it too.
+    pub fn kill(&self, node: usize) {
+        self.nodes[node].kill();
+    }
+
+    /// Brings a killed node back on its port.
+    ///
+    /// # Errors
+    /// When the port has been taken meanwhile.
+    pub fn restart(&self, node: usize) -> std::io::Result<()> {
+        self.nodes[node].restart()?;
+        self.shared.change(|state| state.nodes[node].gone = false);
+        Ok(())
+    }
+
+    /// Kills a node and lets the cluster notice: it is no longer listed, and its primaries move to the others in turn.
+    pub fn leave(&self, node: usize) {
+        self.kill(node);
+        self.shared.change(|state| state.evict(node));
+    }
+
+    /// Moves a primary to another node.
+    ///
+    /// # Panics
+    /// When there is no such index or shard.
+    pub fn move_shard(&self, index: &str, shard: u32, node: usize) {
+        self.shared
+            .change(|state| state.index_mut(index).primaries[shard as usize] = Some(node));
+    }
+
+    /// Takes a primary away from every node, as when its only copy is lost.
+    ///
+    /// # Panics
+    /// When there is no such index or shard.
+    pub fn unassign_shard(&self, index: &str, shard: u32) {
+        self.shared
+            .change(|state| state.index_mut(index).primaries[shard as usize] = None);
+    }
+
+    /// Creates an index with its primaries on the nodes in turn; one of the same name is deleted first and its
+    /// documents with it, and the new one gets another uuid.
+    pub fn create_index(&self, name: &str, shards: u32) {
+        self.shared.change(|state| state.create(name, shards));
+    }
+
+    /// Deletes an index.
+    pub fn delete_index(&self, name: &str) {
+        self.shared.change(|state| drop(state.indices.remove(name)));
+    }
+
+    /// Gives an alias to indices, the first of which takes the writes.
+    pub fn alias(&self, alias: &str, indices: &[&str]) {
+        self.shared.change(|state| state.alias(alias, indices));
+    }
+
+    /// Another cluster behind the same addresses: new uuids, the same indices, without documents.
+    pub fn rebuild(&self) {
+        self.shared.change(|state| state.rebuild());
+    }
+
+    /// The node that holds a primary.
+    ///
+    /// # Panics
+    /// When there is no such index or shard.
+    pub fn node_of(&self, index: &str, shard: u32) -> Option<usize> {
+        self.shared
+            .state()
+            .index(index)
+            .expect("the caller names an index that is there")
+            .primaries[shard as usize]
+    }
+
+    /// What was sent so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+
+    /// Counts from zero again.
+    pub fn reset_counts(&self) {
+        self.shared.reset_counts();
+    }
+
+    /// The connections open now, by node.
+    pub fn connections(&self) -> Vec<usize> {
+        self.nodes.iter().map(Node::connections).collect()
+    }
+
+    /// The version of the cluster state, which every change raises.
+    pub fn state_version(&self) -> u64 {
+        self.shared.version.load(Ordering::Relaxed)
+    }
+
+    /// The documents of an index by id; empty unless the cluster is [`Spec::storing`].
+    pub fn docs(&self, index: &str) -> BTreeMap<String, Stored> {
+        self.shared
+            .state()
+            .index(index)
+            .map(|index| index.docs())
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for FakeCluster {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            node.kill();
+        }
+    }
+}

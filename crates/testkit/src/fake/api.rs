@@ -1,0 +1,387 @@
+//! Everything but bulks: what a gateway asks to know a cluster, and what tests ask to check one.
+
+use serde_json::{Map, Value, json};
+
+use super::filter_path::filter;
+use super::http::{Head, Reply, decode};
+use super::index::Index;
+use super::route::Formula;
+use super::state::{Shared, State};
+
+/// Whether the request carries the user that the cluster asks for, if it asks for one.
+pub(super) fn authorized(shared: &Shared, head: &Head) -> bool {
+    use base64::Engine as _;
+    let Some((user, password)) = &shared.spec.basic_auth else {
+        return true;
+    };
+    let wanted = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    head.authorization
+        .as_deref()
+        .and_then(|value| value.strip_prefix("Basic "))
+        == Some(&wanted)
+}
+
+pub(super) fn refuse_stranger(reply: &mut Reply) {
+    let reason = "missing or wrong credentials";
+    reply.json(
+        401,
+        &json!({"error": {"type": "security_exception", "reason": reason}, "status": 401}),
+    );
+}
+
+/// Answers a request of one node.
+pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], reply: &mut Reply) {
+    let state = shared.state();
+    let segments: Vec<String> = head
+        .path
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(|part| decode(part, false))
+        .collect();
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (status, value) = match (head.method.as_str(), parts.as_slice()) {
+        ("GET" | "HEAD", []) => (200, root(shared, &state, node)),
+        ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, &state, node, which)),
+        ("GET", ["_cluster", "state", which @ ..]) => (200, cluster_state(shared, &state, which)),
+        ("GET", ["_cluster", "health", ..]) => (200, health(&state)),
+        ("GET", ["_cluster", "settings"]) => {
+            (200, json!({"persistent": {}, "transient": {}, "defaults": {}}))
+        }
+        ("GET", ["_ingest", "pipeline", ..]) => (200, json!({})),
+        ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
+        ("GET" | "POST", [index, "_search_shards"]) => search_shards(&state, index, head),
+        ("GET" | "POST", ["_count"]) => (
+            200,
+            count(state.indices.values().map(|index| index.count()).sum()),
+        ),
+        ("GET" | "POST", [index, "_count"]) => found(&state, index, |index| count(index.count())),
+        ("GET" | "HEAD", [index, "_doc", id]) => doc(&state, index, id),
+        (_, [_, "_refresh" | "_flush"] | ["_refresh" | "_flush"]) => (
+            200,
+            json!({"_shards": {"total": 1, "successful": 1, "failed": 0}}),
+        ),
+        ("GET" | "HEAD", [index]) if !index.starts_with('_') => found(&state, index, |index| {
+            let mut object = Map::new();
+            object.insert(
+                index.name.clone(),
+                json!({"aliases": {}, "mappings": {}, "settings": settings(&state, index)}),
+            );
+            Value::Object(object)
+        }),
+        ("PUT", [index]) => create(shared, &state, index, body),
+        ("DELETE", [index]) => {
+            shared.change(|state| drop(state.indices.remove(*index)));
+            (200, json!({"acknowledged": true}))
+        }
+        ("GET", ["_fake", "counts"]) => (200, json!(shared.counts())),
+        ("POST", ["_fake", "counts", "reset"]) => {
+            shared.reset_counts();
+            (200, json!({"acknowledged": true}))
+        }
+        _ => {
+            let reason = format!(
+                "no handler found for uri [{}] and method [{}]",
+                head.path, head.method
+            );
+            (400, json!({"error": reason}))
+        }
+    };
+    match head.parameter("filter_path") {
+        Some(paths) => reply.json(status, &filter(&value, &paths)),
+        None => reply.json(status, &value),
+    }
+}
+
+fn root(shared: &Shared, state: &State, node: usize) -> Value {
+    let flavour = shared.spec.flavour;
+    let mut version = json!({"number": flavour.version(), "build_type": "tar", "lucene_version": "10.0.0"});
+    if flavour.is_opensearch() {
+        version["distribution"] = json!("opensearch");
+    } else {
+        version["build_flavor"] = json!("default");
+    }
+    json!({
+        "name": state.nodes[node].name, "cluster_name": "fake", "cluster_uuid": state.cluster_uuid, "version": version,
+        "tagline": if flavour.is_opensearch() { "The OpenSearch Project: https://opensearch.org/" } else { "You Know, for Search" },
+    })
+}
+
+/// `_nodes`, with the metrics and the nodes that the path names; no metric named means all.
+fn nodes(shared: &Shared, state: &State, own: usize, which: &[&str]) -> Value {
+    const METRICS: [&str; 12] = [
+        "settings",
+        "os",
+        "process",
+        "jvm",
+        "thread_pool",
+        "transport",
+        "http",
+        "plugins",
+        "ingest",
+        "aggregations",
+        "indices",
+        "_all",
+    ];
+    let is_metric = |part: &&str| METRICS.contains(part) || *part == "_none";
+    let words: Vec<&str> = which.iter().flat_map(|part| part.split(',')).collect();
+    let metrics: Vec<&str> = words.iter().copied().filter(is_metric).collect();
+    let named: Vec<&str> = words.iter().copied().filter(|word| !is_metric(word)).collect();
+    let wants = |metric| metrics.is_empty() || metrics.contains(&metric) || metrics.contains(&"_all");
+    let flavour = shared.spec.flavour;
+    let mut list = Map::new();
+    for (at, node) in state.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
+        let fits = |name: &&str| {
+            *name == node.id || *name == node.name || *name == "*" || (*name == "_local" && at == own)
+        };
+        if !named.is_empty() && !named.iter().any(fits) {
+            continue;
+        }
+        let address = shared.addresses[at];
+        let mut entry = json!({
+            "name": node.name, "transport_address": transport_address(address), "host": "127.0.0.1", "ip": "127.0.0.1",
+            "version": flavour.version(), "build_type": "tar", "build_hash": "0000000",
+            "roles": ["data", "ingest", flavour.electable_role(), "remote_cluster_client"], "attributes": {},
+        });
+        if !flavour.is_opensearch() {
+            entry["build_flavor"] = json!("default");
+        }
+        if wants("settings") {
+            entry["settings"] = json!({"cluster": {"name": "fake"}, "node": {"name": node.name}, "http": {"port": address.port().to_string()}});
+        }
+        if wants("http") {
+            let publish = address.to_string();
+            entry["http"] = json!({
+                "bound_address": [publish], "publish_address": publish,
+                "max_content_length_in_bytes": shared.spec.content_length_max,
+            });
+        }
+        list.insert(node.id.clone(), entry);
+    }
+    let total = list.len();
+    json!({"_nodes": {"total": total, "successful": total, "failed": 0}, "cluster_name": "fake", "nodes": list})
+}
+
+/// No node listens there: the fake's nodes talk to each other in memory.
+fn transport_address(http: std::net::SocketAddr) -> String {
+    format!("127.0.0.1:{}", http.port() ^ 0x4000)
+}
+
+/// `_cluster/state`, with the metrics and the indices that the path names.
+fn cluster_state(shared: &Shared, state: &State, which: &[&str]) -> Value {
+    let metrics: Vec<&str> = which
+        .first()
+        .map_or_else(Vec::new, |metrics| metrics.split(',').collect());
+    let wants = |metric| metrics.is_empty() || metrics.contains(&metric) || metrics.contains(&"_all");
+    let chosen = |index: &&Index| {
+        which.get(1).is_none_or(|names| {
+            names
+                .split(',')
+                .any(|name| name == index.name || name == "*" || name == "_all")
+        })
+    };
+    let indices: Vec<&Index> = state.indices.values().map(AsRef::as_ref).filter(chosen).collect();
+    let version = shared.version.load(std::sync::atomic::Ordering::Relaxed);
+    let mut answer = json!({"cluster_name": "fake", "cluster_uuid": state.cluster_uuid});
+    let elected = state
+        .nodes
+        .iter()
+        .find(|node| !node.gone)
+        .map(|node| node.id.as_str());
+    if wants("version") {
+        answer["version"] = json!(version);
+        answer["state_uuid"] = json!(format!("{}-{version}", state.cluster_uuid));
+    }
+    if wants("master_node") || wants("cluster_manager_node") {
+        answer["master_node"] = json!(elected);
+        answer[shared.spec.flavour.elected_key()] = json!(elected);
+    }
+    if wants("blocks") {
+        answer["blocks"] = json!({});
+    }
+    if wants("nodes") {
+        let here = state.nodes.iter().enumerate().filter(|(_, node)| !node.gone);
+        let entry = |(at, node): (usize, &super::state::NodeState)| {
+            let address = transport_address(shared.addresses[at]);
+            (
+                node.id.clone(),
+                json!({"name": node.name, "ephemeral_id": node.id, "transport_address": address, "attributes": {}}),
+            )
+        };
+        answer["nodes"] = Value::Object(here.map(entry).collect());
+    }
+    if wants("metadata") {
+        let list: Map<String, Value> = indices
+            .iter()
+            .map(|index| (index.name.clone(), metadata(state, index)))
+            .collect();
+        answer["metadata"] = json!({
+            "cluster_uuid": state.cluster_uuid, "cluster_uuid_committed": true, "templates": {}, "indices": list,
+            "index-graveyard": {"tombstones": []},
+        });
+    }
+    if wants("routing_table") {
+        let list: Map<String, Value> = indices
+            .iter()
+            .map(|index| (index.name.clone(), json!({"shards": shards(state, index)})))
+            .collect();
+        answer["routing_table"] = json!({"indices": list});
+    }
+    answer
+}
+
+fn metadata(state: &State, index: &Index) -> Value {
+    let aliases: Vec<&String> = state
+        .aliases
+        .iter()
+        .filter(|(_, indices)| indices.contains(&index.name))
+        .map(|(alias, _)| alias)
+        .collect();
+    let terms: Map<String, Value> = (0..index.shards())
+        .map(|shard| (shard.to_string(), json!(1)))
+        .collect();
+    let routing_num_shards = match index.formula {
+        Formula::Classic { routing_num_shards } => routing_num_shards,
+        Formula::Modulo => super::route::routing_num_shards(index.shards()),
+    };
+    json!({
+        "version": 3, "mapping_version": 1, "settings_version": 1, "aliases_version": 1,
+        "routing_num_shards": routing_num_shards, "state": "open", "settings": settings(state, index),
+        "mappings": {}, "aliases": aliases, "primary_terms": terms, "in_sync_allocations": {}, "rollover_info": {},
+        "system": false,
+    })
+}
+
+fn settings(state: &State, index: &Index) -> Value {
+    json!({"index": {
+        "creation_date": "1772323200000", "number_of_shards": index.shards().to_string(), "number_of_replicas": "0",
+        "uuid": index.uuid, "version": {"created": state.flavour.index_created()}, "provided_name": index.name,
+    }})
+}
+
+fn shards(state: &State, index: &Index) -> Value {
+    let entries = index
+        .primaries
+        .iter()
+        .enumerate()
+        .map(|(shard, _)| (shard.to_string(), json!([copy(state, index, shard)])));
+    Value::Object(entries.collect())
+}
+
+fn copy(state: &State, index: &Index, shard: usize) -> Value {
+    let node = index.primaries[shard].map(|node| state.nodes[node].id.as_str());
+    let mut copy = json!({
+        "state": if node.is_some() { "STARTED" } else { "UNASSIGNED" }, "primary": true, "node": node,
+        "relocating_node": null, "shard": shard, "index": index.name,
+    });
+    if node.is_some() {
+        copy["allocation_id"] = json!({"id": format!("{}-{shard}", index.uuid)});
+    }
+    copy
+}
+
+fn health(state: &State) -> Value {
+    let nodes = state.nodes.iter().filter(|node| !node.gone).count();
+    let unassigned = state
+        .indices
+        .values()
+        .flat_map(|index| &index.primaries)
+        .filter(|node| node.is_none())
+        .count();
+    let active: usize = state
+        .indices
+        .values()
+        .map(|index| index.primaries.len())
+        .sum::<usize>()
+        - unassigned;
+    json!({
+        "cluster_name": "fake", "status": if unassigned == 0 { "green" } else { "red" }, "timed_out": false,
+        "number_of_nodes": nodes, "number_of_data_nodes": nodes, "active_primary_shards": active, "active_shards": active,
+        "relocating_shards": 0, "initializing_shards": 0, "unassigned_shards": unassigned,
+    })
+}
+
+fn search_shards(state: &State, name: &str, head: &Head) -> (u16, Value) {
+    found(state, name, |index| {
+        let wanted: Vec<usize> = match head.parameter("routing") {
+            Some(values) => {
+                let set: std::collections::BTreeSet<usize> = values
+                    .split(',')
+                    .map(|value| index.shard(value) as usize)
+                    .collect();
+                set.into_iter().collect()
+            }
+            None => (0..index.primaries.len()).collect(),
+        };
+        let lists: Vec<Value> = wanted
+            .iter()
+            .map(|&shard| json!([copy(state, index, shard)]))
+            .collect();
+        let nodes: Map<String, Value> = state
+            .nodes
+            .iter()
+            .map(|node| (node.id.clone(), json!({"name": node.name, "attributes": {}})))
+            .collect();
+        json!({"nodes": nodes, "indices": {index.name.as_str(): {}}, "shards": lists})
+    })
+}
+
+fn doc(state: &State, name: &str, id: &str) -> (u16, Value) {
+    let Some(index) = state.index(name) else {
+        return found(state, name, |_| Value::Null);
+    };
+    match index.doc(id) {
+        None => (404, json!({"_index": index.name, "_id": id, "found": false})),
+        Some(doc) => {
+            let source: Value = serde_json::from_str(&doc.source).unwrap_or(Value::Null);
+            let mut answer = json!({"_index": index.name, "_id": id, "_version": doc.version, "_seq_no": doc.seq_no, "_primary_term": 1});
+            if let Some(routing) = doc.routing {
+                answer["_routing"] = json!(routing);
+            }
+            answer["found"] = json!(true);
+            answer["_source"] = source;
+            (200, answer)
+        }
+    }
+}
+
+fn create(shared: &Shared, state: &State, name: &str, body: &[u8]) -> (u16, Value) {
+    if state.index(name).is_some() {
+        let reason = format!("index [{name}] already exists");
+        return (
+            400,
+            json!({"error": {"type": "resource_already_exists_exception", "reason": reason, "index": name}, "status": 400}),
+        );
+    }
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let settings = &body["settings"];
+    let given = [
+        &settings["number_of_shards"],
+        &settings["index"]["number_of_shards"],
+        &settings["index.number_of_shards"],
+    ];
+    let number = |value: &&Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let shards = given.iter().find_map(number).unwrap_or(1) as u32;
+    shared.change(|state| state.create(name, shards));
+    (
+        200,
+        json!({"acknowledged": true, "shards_acknowledged": true, "index": name}),
+    )
+}
+
+fn count(docs: usize) -> Value {
+    json!({"count": docs, "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0}})
+}
+
+fn found(state: &State, name: &str, answer: impl FnOnce(&Index) -> Value) -> (u16, Value) {
+    match state.index(name) {
+        Some(index) => (200, answer(index)),
+        None => {
+            let reason = format!("no such index [{name}]");
+            let cause = json!({"type": "index_not_found_exception", "reason": reason, "index": name});
+            (
+                404,
+                json!({"error": {"root_cause": [cause], "type": "index_not_found_exception", "reason": reason, "index": name}, "status": 404}),
+            )
+        }
+    }
+}

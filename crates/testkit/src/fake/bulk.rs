@@ -1,0 +1,468 @@
+//! `_bulk`: every action is parsed, every document's shard computed, every item answered.
+
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use memchr::memchr;
+use serde_json::{Value, json};
+
+use super::fault::Fault;
+use super::http::{Head, Reply, decode};
+use super::index::{Index, Outcome, Write};
+use super::state::{Shared, State};
+
+/// What a connection reuses from bulk to bulk.
+#[derive(Default)]
+pub(super) struct Scratch {
+    items: Vec<u8>,
+    /// The constant parts of a successful item of the index seen last.
+    made_for: Option<(Arc<Index>, &'static str)>,
+    middle: Vec<u8>,
+    before_id: Vec<u8>,
+}
+
+/// An action line.
+#[derive(Debug, Default)]
+struct Action<'a> {
+    operation: &'static str,
+    index: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
+    routing: Option<Cow<'a, str>>,
+    if_seq_no: Option<u64>,
+}
+
+/// What the URL says for actions that don't.
+struct Defaults {
+    index: Option<String>,
+    routing: Option<String>,
+}
+
+#[derive(Default)]
+struct Tallied {
+    docs: u64,
+    misrouted: u64,
+    errors: bool,
+}
+
+/// Parses, applies and answers a body.
+pub(super) fn answer(
+    shared: &Shared,
+    node: usize,
+    head: &Head,
+    body: &[u8],
+    fault: Option<&Fault>,
+    scratch: &mut Scratch,
+    reply: &mut Reply,
+) {
+    if body.last() != Some(&b'\n') {
+        let reason = if body.is_empty() {
+            "request body is required"
+        } else {
+            "The bulk request must be terminated by a newline [\\n]"
+        };
+        return reject(reply, reason);
+    }
+    let mut bulk = Bulk {
+        shared,
+        node,
+        state: shared.state(),
+        fault,
+        seen: None,
+        tallied: Tallied::default(),
+        scratch,
+    };
+    bulk.scratch.items.clear();
+    let index = head
+        .path
+        .strip_suffix("/_bulk")
+        .map(|index| decode(index.trim_start_matches('/'), false));
+    let defaults = Defaults {
+        index: index.filter(|index| !index.is_empty()),
+        routing: head.parameter("routing"),
+    };
+    if let Err(reason) = bulk.run(body, &defaults) {
+        return reject(reply, &reason);
+    }
+    let Tallied {
+        docs,
+        misrouted,
+        errors,
+    } = bulk.tallied;
+    let tally = shared.tally(node);
+    tally.bulks.fetch_add(1, Ordering::Relaxed);
+    tally.docs.fetch_add(docs, Ordering::Relaxed);
+    tally.misrouted.fetch_add(misrouted, Ordering::Relaxed);
+    if let Some(Fault::ItemCount(by)) = fault {
+        change_item_count(&mut scratch.items, *by);
+    }
+    let took = 1 + docs / 500;
+    let out = reply.body();
+    let opening = if shared.spec.flavour.errors_come_first() {
+        write!(out, "{{\"errors\":{errors},\"took\":{took},\"items\":[")
+    } else {
+        write!(out, "{{\"took\":{took},\"errors\":{errors},\"items\":[")
+    };
+    opening.expect("a Vec takes every write");
+    // Each item begins with a comma; the first one's is left out.
+    out.extend_from_slice(scratch.items.get(1..).unwrap_or_default());
+    out.extend_from_slice(b"]}");
+}
+
+struct Bulk<'a> {
+    shared: &'a Shared,
+    node: usize,
+    state: Arc<State>,
+    fault: Option<&'a Fault>,
+    /// The index seen last: bulks mostly name one.
+    seen: Option<Arc<Index>>,
+    tallied: Tallied,
+    scratch: &'a mut Scratch,
+}
+
+// === impl Bulk ===
+
+impl Bulk<'_> {
+    fn run(&mut self, body: &[u8], defaults: &Defaults) -> Result<(), String> {
+        let mut seq_no = self.shared.seq_no.load(Ordering::Relaxed);
+        let mut at = 0;
+        let mut line_number = 0;
+        while let Some(end) = memchr(b'\n', &body[at..]).map(|found| at + found) {
+            line_number += 1;
+            let line = body[at..end].strip_suffix(b"\r").unwrap_or(&body[at..end]);
+            at = end + 1;
+            if line.is_empty() {
+                continue;
+            }
+            let action = simple_action(line)
+                .or_else(|| any_action(line))
+                .ok_or_else(|| format!("Malformed action/metadata line [{line_number}]"))?;
+            let mut source: &[u8] = &[];
+            if action.operation != "delete" {
+                line_number += 1;
+                let Some(end) = memchr(b'\n', &body[at..]).map(|found| at + found) else {
+                    return Err("The bulk request must be terminated by a newline [\\n]".to_owned());
+                };
+                source = &body[at..end];
+                at = end + 1;
+            }
+            self.apply(&action, defaults, source, seq_no)?;
+            seq_no += 1;
+        }
+        self.shared.seq_no.fetch_add(self.tallied.docs, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        action: &Action<'_>,
+        defaults: &Defaults,
+        source: &[u8],
+        seq_no: u64,
+    ) -> Result<(), String> {
+        let name = action
+            .index
+            .as_deref()
+            .or(defaults.index.as_deref())
+            .ok_or("index is missing")?;
+        if self.seen.as_ref().is_none_or(|index| index.name != name) {
+            self.seen = self.find(name);
+        }
+        self.tallied.docs += 1;
+        let Some(index) = self.seen.clone() else {
+            let error = json!({"type": "index_not_found_exception", "reason": format!("no such index [{name}]"), "index": name});
+            self.fail(action, name, action.id.as_deref(), 404, &error.to_string());
+            return Ok(());
+        };
+        let routing = action.routing.as_deref().or(defaults.routing.as_deref());
+        if let Some(key) = routing.or(action.id.as_deref()) {
+            let home = index.primaries[index.shard(key) as usize];
+            self.tallied.misrouted += u64::from(home != Some(self.node));
+        }
+        if let Some(Fault::Items { every, status, error }) = self.fault
+            && (self.tallied.docs - 1).is_multiple_of(*every as u64)
+        {
+            self.fail(action, &index.name, action.id.as_deref(), *status, error);
+            return Ok(());
+        }
+        let minted;
+        let id = match action.id.as_deref() {
+            Some(id) => id,
+            None => {
+                minted = format!("fakeid{seq_no:014x}");
+                &minted
+            }
+        };
+        let Some(store) = &index.store else {
+            self.succeed_counted(action.operation, &index, id, seq_no);
+            return Ok(());
+        };
+        let write = Write {
+            operation: action.operation,
+            id,
+            routing,
+            if_seq_no: action.if_seq_no,
+            source,
+        };
+        let outcome = store.lock().expect("no holder panics").apply(&write, &index.name);
+        match outcome {
+            Outcome::Done {
+                status,
+                result,
+                version,
+                seq_no,
+            } => {
+                self.succeed(action.operation, &index, id, (status, result), (version, seq_no));
+            }
+            Outcome::Failed { status, error } => {
+                self.fail(action, &index.name, Some(id), status, &error.to_string())
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of this name, created when it is not there and may be.
+    fn find(&mut self, name: &str) -> Option<Arc<Index>> {
+        if let Some(index) = self.state.index(name) {
+            return Some(Arc::clone(index));
+        }
+        if !self.shared.spec.auto_create {
+            return None;
+        }
+        self.shared.change(|state| {
+            if state.index(name).is_none() {
+                state.create(name, 1);
+            }
+        });
+        self.state = self.shared.state();
+        self.state.index(name).cloned()
+    }
+
+    /// The item of a document that is only counted. This is the path that has to be fast: three copies and a number.
+    fn succeed_counted(&mut self, operation: &'static str, index: &Arc<Index>, id: &str, seq_no: u64) {
+        let (status, result) = match operation {
+            "update" => (200, "updated"),
+            "delete" => (200, "deleted"),
+            _ => (201, "created"),
+        };
+        let scratch = &mut *self.scratch;
+        let fits = scratch
+            .made_for
+            .as_ref()
+            .is_some_and(|(made, with)| Arc::ptr_eq(made, index) && *with == operation);
+        if !fits {
+            scratch.made_for = Some((Arc::clone(index), operation));
+            scratch.before_id.clear();
+            scratch.middle.clear();
+            let typed = if self.shared.spec.flavour.has_types() {
+                "\"_type\":\"_doc\","
+            } else {
+                ""
+            };
+            write!(
+                scratch.before_id,
+                ",{{\"{operation}\":{{\"_index\":{},{typed}\"_id\":\"",
+                json!(index.name)
+            )
+            .expect(VEC);
+            write!(
+                scratch.middle,
+                "\",\"_version\":1,\"result\":\"{result}\",\"_shards\":{{\"total\":1,\"successful\":1,\"failed\":0}},\"_seq_no\":"
+            )
+            .expect(VEC);
+        }
+        let items = &mut scratch.items;
+        items.extend_from_slice(&scratch.before_id);
+        write_escaped(items, id);
+        items.extend_from_slice(&scratch.middle);
+        write_number(items, seq_no);
+        items.extend_from_slice(if status == 201 {
+            b",\"_primary_term\":1,\"status\":201}}"
+        } else {
+            b",\"_primary_term\":1,\"status\":200}}"
+        });
+    }
+
+    fn succeed(&mut self, operation: &str, index: &Index, id: &str, done: (u16, &str), at: (u64, u64)) {
+        let typed = if self.shared.spec.flavour.has_types() {
+            "\"_type\":\"_doc\","
+        } else {
+            ""
+        };
+        let ((status, result), (version, seq_no)) = (done, at);
+        write!(
+            self.scratch.items,
+            ",{{\"{operation}\":{{\"_index\":{},{typed}\"_id\":{},\"_version\":{version},\"result\":\"{result}\",\
+             \"_shards\":{{\"total\":1,\"successful\":1,\"failed\":0}},\"_seq_no\":{seq_no},\"_primary_term\":1,\"status\":{status}}}}}",
+            json!(index.name),
+            json!(id),
+        )
+        .expect(VEC);
+    }
+
+    fn fail(&mut self, action: &Action<'_>, index: &str, id: Option<&str>, status: u16, error: &str) {
+        self.tallied.errors = true;
+        let typed = if self.shared.spec.flavour.has_types() {
+            "\"_type\":\"_doc\","
+        } else {
+            ""
+        };
+        write!(
+            self.scratch.items,
+            ",{{\"{}\":{{\"_index\":{},{typed}\"_id\":{},\"status\":{status},\"error\":{error}}}}}",
+            action.operation,
+            json!(index),
+            json!(id),
+        )
+        .expect(VEC);
+    }
+}
+
+const VEC: &str = "a Vec takes every write";
+
+// === Action lines ===
+
+/// The lines that clients write: an operation with `_index`, `_id` and `routing` as plain strings, without spaces.
+fn simple_action(line: &[u8]) -> Option<Action<'_>> {
+    let (operation, mut rest) = ["index", "create", "update", "delete"]
+        .iter()
+        .find_map(|&operation| {
+            let rest = line
+                .strip_prefix(b"{\"")?
+                .strip_prefix(operation.as_bytes())?
+                .strip_prefix(b"\":{")?;
+            Some((operation, rest))
+        })?;
+    let mut action = Action {
+        operation,
+        ..Action::default()
+    };
+    while let Some(keyed) = rest.strip_prefix(b"\"") {
+        let (slot, value) = if let Some(value) = keyed.strip_prefix(b"_index\":\"") {
+            (&mut action.index, value)
+        } else if let Some(value) = keyed.strip_prefix(b"_id\":\"") {
+            (&mut action.id, value)
+        } else {
+            (&mut action.routing, keyed.strip_prefix(b"routing\":\"")?)
+        };
+        let end = memchr(b'"', value)?;
+        if !value[..end].iter().all(|&byte| byte >= b' ' && byte != b'\\') {
+            return None;
+        }
+        *slot = Some(Cow::Borrowed(std::str::from_utf8(&value[..end]).ok()?));
+        rest = &value[end + 1..];
+        rest = rest.strip_prefix(b",").unwrap_or(rest);
+    }
+    (rest == b"}}").then_some(action)
+}
+
+/// Any other line.
+fn any_action(line: &[u8]) -> Option<Action<'_>> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let (name, metadata) = value
+        .as_object()
+        .filter(|object| object.len() == 1)?
+        .iter()
+        .next()?;
+    let operation = ["index", "create", "update", "delete"]
+        .into_iter()
+        .find(|operation| operation == name)?;
+    let text = |key: &str| match &metadata[key] {
+        Value::Null => None,
+        Value::String(text) => Some(Cow::Owned(text.clone())),
+        other => Some(Cow::Owned(other.to_string())),
+    };
+    let if_seq_no = metadata["if_seq_no"].as_u64();
+    Some(Action {
+        operation,
+        index: text("_index"),
+        id: text("_id"),
+        routing: text("routing"),
+        if_seq_no,
+    })
+}
+
+// === Bytes ===
+
+fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    if text
+        .bytes()
+        .all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+    {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        let quoted = json!(text).to_string();
+        out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+    }
+}
+
+fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Takes items off the end, or repeats the last.
+fn change_item_count(items: &mut Vec<u8>, by: isize) {
+    const BETWEEN: &[u8] = b"}},{\"";
+    for _ in 0..by.unsigned_abs() {
+        let last = memchr::memmem::rfind(items, BETWEEN).map_or(0, |found| found + 2);
+        if by < 0 {
+            items.truncate(last);
+        } else {
+            items.extend_from_within(last..);
+        }
+    }
+}
+
+fn reject(reply: &mut Reply, reason: &str) {
+    let cause = json!({"type": "illegal_argument_exception", "reason": reason});
+    let error = json!({"root_cause": [cause], "type": "illegal_argument_exception", "reason": reason});
+    reply.json(400, &json!({"error": error, "status": 400}));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quick_reading_of_an_action_is_the_slow_one() {
+        for line in [
+            &br#"{"index":{"_index":"logs","_id":"1","routing":"a b"}}"#[..],
+            br#"{"create":{}}"#,
+            br#"{"delete":{"_id":"x"}}"#,
+            br#"{"update":{"_id":"\u00e9","_index":"l"}}"#,
+            br#"{"index":{"_id":7}}"#,
+        ] {
+            let slow = any_action(line).unwrap();
+            if let Some(quick) = simple_action(line) {
+                assert_eq!(format!("{quick:?}"), format!("{slow:?}"));
+            }
+        }
+        assert!(simple_action(br#"{"index":{"_id":7}}"#).is_none());
+        assert!(any_action(br#"{"upsert":{}}"#).is_none());
+    }
+
+    #[test]
+    fn items_are_taken_off_and_added_at_the_end() {
+        let mut items = br#",{"index":{"a":{}}},{"index":{"b":{}}}"#.to_vec();
+        change_item_count(&mut items, 1);
+        assert_eq!(
+            items,
+            br#",{"index":{"a":{}}},{"index":{"b":{}}},{"index":{"b":{}}}"#
+        );
+        change_item_count(&mut items, -2);
+        assert_eq!(items, br#",{"index":{"a":{}}}"#);
+        change_item_count(&mut items, -1);
+        assert!(items.is_empty());
+    }
+}

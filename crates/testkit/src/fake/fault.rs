@@ -1,0 +1,202 @@
+//! Misbehaviour on cue.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// When, where and how often a [`Fault`] happens.
+#[derive(Debug, Clone)]
+pub struct Cue {
+    node: Option<usize>,
+    on: On,
+    skip: u32,
+    times: u32,
+    fault: Fault,
+}
+
+/// The requests that a [`Cue`] is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum On {
+    /// Those whose path ends with `_bulk`.
+    Bulk,
+    /// All.
+    Any,
+    /// Those whose path (without parameters) begins with this.
+    Path(String),
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// The body is read, nothing is written, and this is the answer.
+    Status {
+        /// The HTTP status.
+        status: u16,
+        /// The JSON body.
+        body: String,
+    },
+    /// This is the answer to the head; the body stays unread and the connection is closed. 413 comes like this.
+    EarlyStatus {
+        /// The HTTP status.
+        status: u16,
+        /// The JSON body.
+        body: String,
+    },
+    /// Items of a bulk are refused: every `every`th one, counted from the first. The others are written.
+    Items {
+        /// 1 refuses all.
+        every: usize,
+        /// The status of the refused items.
+        status: u16,
+        /// Their `error`, a JSON object.
+        error: String,
+    },
+    /// Does what it should, this much later.
+    Delay(Duration),
+    /// Reads the body and never answers; nothing is written.
+    HangUnwritten,
+    /// Writes the documents and never answers.
+    HangWritten,
+    /// Closes when the head has come, without reading the body.
+    CloseAtHead,
+    /// Reads all, writes nothing, closes without an answer.
+    CloseUnwritten,
+    /// Writes the documents, closes without an answer.
+    CloseWritten,
+    /// Writes the documents, closes after this many bytes of the answer.
+    CloseMidReply(usize),
+    /// Writes the documents, answers with so many items too few (negative) or too many.
+    ItemCount(isize),
+    /// Writes the documents, answers 200 with this instead.
+    Garbage(String),
+    /// Reads the body at this many bytes a second, then does what it should.
+    SlowRead(u64),
+    /// Does what it should, sending the answer at this many bytes a second.
+    SlowReply(u64),
+}
+
+/// The cues of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Cues {
+    any: AtomicBool,
+    list: Mutex<Vec<Cue>>,
+}
+
+// === impl Cue ===
+
+impl Cue {
+    /// The next bulk request, on any node, once.
+    pub fn bulk(fault: Fault) -> Cue {
+        Cue::new(On::Bulk, fault)
+    }
+
+    /// The next request of this kind, on any node, once.
+    pub fn new(on: On, fault: Fault) -> Cue {
+        Cue {
+            node: None,
+            on,
+            skip: 0,
+            times: 1,
+            fault,
+        }
+    }
+
+    /// Only on this node.
+    #[must_use]
+    pub fn on_node(mut self, node: usize) -> Cue {
+        self.node = Some(node);
+        self
+    }
+
+    /// So many times.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Cue {
+        self.times = times;
+        self
+    }
+
+    /// Until [`super::FakeCluster::behave`].
+    #[must_use]
+    pub fn always(self) -> Cue {
+        self.times(u32::MAX)
+    }
+
+    /// After so many requests that it is for have been served well.
+    #[must_use]
+    pub fn after(mut self, requests: u32) -> Cue {
+        self.skip = requests;
+        self
+    }
+
+    fn is_for(&self, node: usize, path: &str) -> bool {
+        let path_fits = match &self.on {
+            On::Any => true,
+            On::Bulk => path.ends_with("/_bulk"),
+            On::Path(prefix) => path.starts_with(prefix.as_str()),
+        };
+        path_fits && self.node.is_none_or(|only| only == node)
+    }
+}
+
+// === impl Cues ===
+
+impl Cues {
+    pub(super) fn add(&self, cue: Cue) {
+        self.list.lock().expect("no holder panics").push(cue);
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn clear(&self) {
+        self.list.lock().expect("no holder panics").clear();
+        self.any.store(false, Ordering::Release);
+    }
+
+    /// The fault of this request, if it is one's turn. The list is not looked at while it is empty.
+    pub(super) fn take(&self, node: usize, path: &str) -> Option<Fault> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut list = self.list.lock().expect("no holder panics");
+        for at in 0..list.len() {
+            let cue = &mut list[at];
+            if !cue.is_for(node, path) {
+                continue;
+            }
+            if cue.skip > 0 {
+                cue.skip -= 1;
+                continue;
+            }
+            let fault = cue.fault.clone();
+            if cue.times != u32::MAX {
+                cue.times -= 1;
+            }
+            if cue.times == 0 {
+                list.remove(at);
+            }
+            return Some(fault);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cue_waits_for_its_turn_and_ends() {
+        let cues = Cues::default();
+        cues.add(Cue::bulk(Fault::HangUnwritten).on_node(1).after(1).times(2));
+        let turns: Vec<bool> = (0..4).map(|_| cues.take(1, "/logs/_bulk").is_some()).collect();
+        assert_eq!(turns, [false, true, true, false]);
+        assert!(cues.take(0, "/_bulk").is_none());
+    }
+
+    #[test]
+    fn a_cue_for_a_path_leaves_bulks_alone() {
+        let cues = Cues::default();
+        cues.add(Cue::new(On::Path("/_cluster".into()), Fault::CloseAtHead).always());
+        assert!(cues.take(0, "/_bulk").is_none());
+        assert!((0..9).all(|_| cues.take(2, "/_cluster/state").is_some()));
+    }
+}

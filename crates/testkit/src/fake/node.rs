@@ -1,0 +1,298 @@
+//! One node: its listener, a thread a connection, and what a fault does to a request.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::fault::Fault;
+use super::http::{Body, Head, Reader, Reply, Socket, break_off};
+use super::state::Shared;
+use super::{api, bulk};
+
+/// Threads of connections need little stack, and there may be thousands.
+const STACK_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct Node {
+    at: usize,
+    shared: Arc<Shared>,
+    tls: Option<Arc<ServerConfig>>,
+    life: Mutex<Option<Life>>,
+}
+
+/// From a start to the next kill.
+#[derive(Debug)]
+struct Life {
+    listener: Arc<TcpListener>,
+    acceptor: JoinHandle<()>,
+    open: Arc<Open>,
+}
+
+/// The connections of a life, so that they can be broken.
+#[derive(Debug, Default)]
+struct Open {
+    dead: AtomicBool,
+    next: AtomicU64,
+    streams: Mutex<HashMap<u64, TcpStream>>,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(super) fn start(
+        at: usize,
+        listener: TcpListener,
+        shared: Arc<Shared>,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<Node> {
+        let node = Node {
+            at,
+            shared,
+            tls,
+            life: Mutex::new(None),
+        };
+        node.live(listener)?;
+        Ok(node)
+    }
+
+    pub(super) fn kill(&self) {
+        let Some(life) = self.life.lock().expect("no holder panics").take() else {
+            return;
+        };
+        life.open.dead.store(true, Ordering::Release);
+        // Wakes the acceptor, which no other call does.
+        let _ = rustix::net::shutdown(&life.listener, rustix::net::Shutdown::Both);
+        drop(life.listener);
+        let _ = life.acceptor.join();
+        life.open
+            .streams
+            .lock()
+            .expect("no holder panics")
+            .values()
+            .for_each(break_off);
+    }
+
+    pub(super) fn restart(&self) -> io::Result<()> {
+        self.kill();
+        self.live(TcpListener::bind(self.shared.addresses[self.at])?)
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        let life = self.life.lock().expect("no holder panics");
+        life.as_ref().map_or(0, |life| {
+            life.open.streams.lock().expect("no holder panics").len()
+        })
+    }
+
+    fn live(&self, listener: TcpListener) -> io::Result<()> {
+        let listener = Arc::new(listener);
+        let open = Arc::new(Open::default());
+        let acceptor = {
+            let (at, listener, open) = (self.at, Arc::clone(&listener), Arc::clone(&open));
+            let (shared, tls) = (Arc::clone(&self.shared), self.tls.clone());
+            thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .spawn(move || accept(at, &listener, &open, &shared, tls.as_ref()))?
+        };
+        *self.life.lock().expect("no holder panics") = Some(Life {
+            listener,
+            acceptor,
+            open,
+        });
+        Ok(())
+    }
+}
+
+fn accept(
+    at: usize,
+    listener: &TcpListener,
+    open: &Arc<Open>,
+    shared: &Arc<Shared>,
+    tls: Option<&Arc<ServerConfig>>,
+) {
+    while let Ok((stream, _)) = listener.accept() {
+        if open.dead.load(Ordering::Acquire) {
+            return;
+        }
+        let number = open.next.fetch_add(1, Ordering::Relaxed);
+        let Ok(copy) = stream.try_clone() else { continue };
+        open.streams
+            .lock()
+            .expect("no holder panics")
+            .insert(number, copy);
+        let (shared, tls, open) = (Arc::clone(shared), tls.cloned(), Arc::clone(open));
+        let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            // A broken connection is the peer's affair.
+            let _ = converse(at, stream, &shared, tls, &open);
+            open.streams.lock().expect("no holder panics").remove(&number);
+        });
+        drop(spawned);
+    }
+}
+
+fn converse(
+    at: usize,
+    stream: TcpStream,
+    shared: &Shared,
+    tls: Option<Arc<ServerConfig>>,
+    open: &Open,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let raw = stream.try_clone()?;
+    let mut socket: Box<dyn Socket> = match tls {
+        None => Box::new(stream),
+        Some(config) => Box::new(StreamOwned::new(
+            ServerConnection::new(config).map_err(io::Error::other)?,
+            stream,
+        )),
+    };
+    let mut connection = Connection {
+        at,
+        shared,
+        open,
+        reader: Reader::new(),
+        reply: Reply::new(),
+        scratch: bulk::Scratch::default(),
+    };
+    while connection.exchange(socket.as_mut())? {}
+    // The other clone, among the open ones, would keep it half alive.
+    break_off(&raw);
+    Ok(())
+}
+
+struct Connection<'a> {
+    at: usize,
+    shared: &'a Shared,
+    open: &'a Open,
+    reader: Reader,
+    reply: Reply,
+    scratch: bulk::Scratch,
+}
+
+// === impl Connection ===
+
+impl Connection<'_> {
+    /// One request and its reply. False when the connection ends.
+    fn exchange(&mut self, socket: &mut dyn Socket) -> io::Result<bool> {
+        let Some(head) = self.reader.head(socket)? else {
+            return Ok(false);
+        };
+        self.shared
+            .tally(self.at)
+            .requests
+            .fetch_add(1, Ordering::Relaxed);
+        let fault = self.shared.cues.take(self.at, &head.path);
+        let mut rate = None;
+        match &fault {
+            Some(Fault::CloseAtHead) => return Ok(false),
+            Some(Fault::EarlyStatus { status, body }) => {
+                self.reply.text(*status, body);
+                return self.send(&head, socket, true, None).map(|()| false);
+            }
+            Some(Fault::SlowRead(bytes_a_s)) => rate = Some(*bytes_a_s),
+            _ => {}
+        }
+        if head.content_length() > self.shared.spec.content_length_max {
+            self.reply.text(413, "");
+            return self.send(&head, socket, true, None).map(|()| false);
+        }
+        let body = self.reader.read_body(&head, socket, rate)?;
+        match fault {
+            Some(Fault::Status { status, body }) => self.reply.text(status, &body),
+            Some(Fault::CloseUnwritten) => return Ok(false),
+            Some(Fault::HangUnwritten) => return self.hang(),
+            Some(Fault::Delay(time)) => {
+                thread::sleep(time);
+                self.answer(&head, &body, None);
+            }
+            fault => {
+                self.answer(&head, &body, fault.as_ref());
+                match fault {
+                    Some(Fault::HangWritten) => return self.hang(),
+                    Some(Fault::CloseWritten) => return Ok(false),
+                    Some(Fault::CloseMidReply(bytes)) => {
+                        let reply =
+                            self.reply
+                                .finish(&head.method, !self.shared.spec.flavour.is_opensearch(), false);
+                        socket.write_all(&reply[..bytes.min(reply.len())])?;
+                        socket.flush()?;
+                        return Ok(false);
+                    }
+                    Some(Fault::Garbage(text)) => self.reply.text(200, &text),
+                    Some(Fault::SlowReply(bytes_a_s)) => {
+                        self.reader.consume(&body);
+                        return self
+                            .send(&head, socket, head.close, Some(bytes_a_s))
+                            .map(|()| !head.close);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.reader.consume(&body);
+        self.send(&head, socket, head.close, None)?;
+        Ok(!head.close)
+    }
+
+    fn answer(&mut self, head: &Head, body: &Body, fault: Option<&Fault>) {
+        self.reply.clear();
+        if !api::authorized(self.shared, head) {
+            return api::refuse_stranger(&mut self.reply);
+        }
+        let bytes = self.reader.body(body);
+        if matches!(head.method.as_str(), "POST" | "PUT") && head.path.ends_with("/_bulk") {
+            let tally = self.shared.tally(self.at);
+            tally
+                .body_bytes
+                .fetch_add(body.travelled as u64, Ordering::Relaxed);
+            bulk::answer(
+                self.shared,
+                self.at,
+                head,
+                bytes,
+                fault,
+                &mut self.scratch,
+                &mut self.reply,
+            );
+        } else {
+            api::answer(self.shared, self.at, head, bytes, &mut self.reply);
+        }
+    }
+
+    fn send(
+        &mut self,
+        head: &Head,
+        socket: &mut dyn Socket,
+        close: bool,
+        bytes_a_s: Option<u64>,
+    ) -> io::Result<()> {
+        let reply = self
+            .reply
+            .finish(&head.method, !self.shared.spec.flavour.is_opensearch(), close);
+        match bytes_a_s {
+            None => socket.write_all(reply)?,
+            Some(rate) => {
+                for piece in reply.chunks((rate / 100).max(1) as usize) {
+                    socket.write_all(piece)?;
+                    socket.flush()?;
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+        socket.flush()
+    }
+
+    /// Says nothing until the node dies.
+    fn hang(&self) -> io::Result<bool> {
+        while !self.open.dead.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,230 @@
+//! What all nodes share: the cluster state, replaced whole at each change, and the counters.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use super::fault::Cues;
+use super::flavour::Flavour;
+use super::index::Index;
+use super::route::{Formula, routing_num_shards};
+use super::{Counts, Spec};
+
+/// Shared by the threads of all nodes.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) spec: Spec,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) cues: Cues,
+    pub(super) version: AtomicU64,
+    /// Sequence numbers of documents that are only counted.
+    pub(super) seq_no: AtomicU64,
+    state: RwLock<Arc<State>>,
+    tallies: Vec<Tally>,
+}
+
+/// One node's counters, added to once a request.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) requests: AtomicU64,
+    pub(super) bulks: AtomicU64,
+    pub(super) docs: AtomicU64,
+    pub(super) misrouted: AtomicU64,
+    pub(super) body_bytes: AtomicU64,
+}
+
+/// A cluster state.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) flavour: Flavour,
+    pub(super) cluster_uuid: String,
+    pub(super) nodes: Vec<NodeState>,
+    pub(super) indices: BTreeMap<String, Arc<Index>>,
+    /// Alias to indices; the first takes the writes.
+    pub(super) aliases: BTreeMap<String, Vec<String>>,
+    /// Counts the uuids given away.
+    uuids: u64,
+    store: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct NodeState {
+    /// As in the routing table.
+    pub(super) id: String,
+    pub(super) name: String,
+    /// Known to have left the cluster.
+    pub(super) gone: bool,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(spec: Spec, addresses: Vec<SocketAddr>) -> Shared {
+        let mut state = State {
+            flavour: spec.flavour,
+            cluster_uuid: String::new(),
+            nodes: (0..spec.nodes).map(NodeState::new).collect(),
+            indices: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            uuids: fastrand::u64(..) >> 8,
+            store: spec.store,
+        };
+        state.cluster_uuid = state.uuid();
+        for (name, shards) in &spec.indices {
+            state.create(name, *shards);
+        }
+        let tallies = addresses.iter().map(|_| Tally::default()).collect();
+        Shared {
+            spec,
+            addresses,
+            cues: Cues::default(),
+            version: AtomicU64::new(10),
+            seq_no: AtomicU64::new(0),
+            state: RwLock::new(Arc::new(state)),
+            tallies,
+        }
+    }
+
+    pub(super) fn state(&self) -> Arc<State> {
+        Arc::clone(&self.state.read().expect("no holder panics"))
+    }
+
+    /// Replaces the state by a changed copy and raises its version.
+    pub(super) fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut slot = self
+            .state
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = State::clone(&slot);
+        change(&mut state);
+        *slot = Arc::new(state);
+        self.version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn tally(&self, node: usize) -> &Tally {
+        &self.tallies[node]
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let sum = |pick: fn(&Tally) -> &AtomicU64| {
+            self.tallies
+                .iter()
+                .map(|tally| pick(tally).load(Ordering::Relaxed))
+                .sum()
+        };
+        Counts {
+            requests: sum(|tally| &tally.requests),
+            bulks: sum(|tally| &tally.bulks),
+            docs: sum(|tally| &tally.docs),
+            misrouted: sum(|tally| &tally.misrouted),
+            docs_by_node: self
+                .tallies
+                .iter()
+                .map(|tally| tally.docs.load(Ordering::Relaxed))
+                .collect(),
+            body_bytes: sum(|tally| &tally.body_bytes),
+        }
+    }
+
+    pub(super) fn reset_counts(&self) {
+        for tally in &self.tallies {
+            for counter in [
+                &tally.requests,
+                &tally.bulks,
+                &tally.docs,
+                &tally.misrouted,
+                &tally.body_bytes,
+            ] {
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The index that a name means for writes: its own or an alias's.
+    pub(super) fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        let name = self.aliases.get(name).map_or(name, |indices| &indices[0]);
+        self.indices.get(name)
+    }
+
+    pub(super) fn index_mut(&mut self, name: &str) -> &mut Index {
+        Arc::make_mut(
+            self.indices
+                .get_mut(name)
+                .expect("the caller names an index that is there"),
+        )
+    }
+
+    /// Creates an index, in the place of one of the same name.
+    pub(super) fn create(&mut self, name: &str, shards: u32) {
+        let here: Vec<usize> = (0..self.nodes.len())
+            .filter(|&node| !self.nodes[node].gone)
+            .collect();
+        let primaries = (0..shards as usize)
+            .map(|shard| here.get(shard % here.len().max(1)).copied())
+            .collect();
+        let formula = match self.flavour {
+            Flavour::Elasticsearch9 => Formula::Modulo,
+            _ => Formula::Classic {
+                routing_num_shards: routing_num_shards(shards),
+            },
+        };
+        let uuid = self.uuid();
+        self.indices.insert(
+            name.to_owned(),
+            Arc::new(Index::new(name, uuid, primaries, formula, self.store)),
+        );
+    }
+
+    pub(super) fn alias(&mut self, alias: &str, indices: &[&str]) {
+        self.aliases.insert(
+            alias.to_owned(),
+            indices.iter().map(|&index| index.to_owned()).collect(),
+        );
+    }
+
+    /// Takes a node out; its primaries move to the others in turn.
+    pub(super) fn evict(&mut self, node: usize) {
+        self.nodes[node].gone = true;
+        let here: Vec<usize> = (0..self.nodes.len()).filter(|&at| !self.nodes[at].gone).collect();
+        for index in self.indices.values_mut() {
+            for (shard, primary) in Arc::make_mut(index).primaries.iter_mut().enumerate() {
+                if *primary == Some(node) {
+                    *primary = here.get(shard % here.len().max(1)).copied();
+                }
+            }
+        }
+    }
+
+    pub(super) fn rebuild(&mut self) {
+        self.cluster_uuid = self.uuid();
+        let shards: Vec<(String, u32)> = self
+            .indices
+            .values()
+            .map(|index| (index.name.clone(), index.shards()))
+            .collect();
+        for (name, shards) in shards {
+            self.create(&name, shards);
+        }
+    }
+
+    /// 22 characters, different at each call.
+    fn uuid(&mut self) -> String {
+        self.uuids += 1;
+        format!("fake{:018x}", self.uuids)
+    }
+}
+
+impl NodeState {
+    fn new(node: usize) -> NodeState {
+        NodeState {
+            id: format!("fakenode{:014}", node + 1),
+            name: format!("node-{}", node + 1),
+            gone: false,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A certificate of the fake's own.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
+
+/// A self-signed certificate for 127.0.0.1 and localhost, ready to serve, and as PEM to be trusted.
+pub(super) fn own_certificate() -> anyhow::Result<(Arc<ServerConfig>, String)> {
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], key)?;
+    Ok((Arc::new(config), own.cert.pem()))
+}

@@ -1,0 +1,176 @@
+//! What the fake cluster promises to the tests and figures that stand on it.
+
+use serde_json::{Value, json};
+use testkit::client::Client;
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Spec, shard_of};
+use testkit::nginx::{Bulk, Ids};
+
+fn client(cluster: &FakeCluster, node: usize) -> Client {
+    Client::new(&cluster.urls()[node]).unwrap()
+}
+
+fn bulk(client: &Client, path: &str, body: &[u8]) -> Value {
+    client.post_ndjson(path, body).unwrap().json().unwrap()
+}
+
+#[test]
+fn every_document_gets_its_item_in_order() {
+    for flavour in [
+        Flavour::OpenSearch3,
+        Flavour::Elasticsearch9,
+        Flavour::OpenSearch1,
+    ] {
+        let cluster = FakeCluster::start(Spec::default().flavour(flavour).index("logs", 3)).unwrap();
+        let body = Bulk {
+            ids: Ids::From(5),
+            ..Bulk::new("logs", 40)
+        }
+        .body(1);
+        let answer = bulk(&client(&cluster, 0), "/_bulk", &body);
+        assert_eq!(answer["errors"], false);
+        let ids: Vec<&str> = answer["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["index"]["_id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, (5..45).map(|id| id.to_string()).collect::<Vec<_>>());
+        let first = answer.as_object().unwrap().keys().next().unwrap();
+        assert_eq!(
+            first,
+            if flavour == Flavour::Elasticsearch9 {
+                "errors"
+            } else {
+                "took"
+            }
+        );
+    }
+}
+
+#[test]
+fn documents_on_the_wrong_node_are_counted() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let body = Bulk {
+        ids: Ids::From(0),
+        ..Bulk::new("logs", 300)
+    }
+    .body(1);
+    bulk(&client(&cluster, 1), "/_bulk", &body);
+    let formula = testkit::fake::Formula::Classic {
+        routing_num_shards: 768,
+    };
+    let at_home = (0..300)
+        .filter(|id| shard_of(&id.to_string(), 3, formula) == 1)
+        .count() as u64;
+    let counts = cluster.counts();
+    assert_eq!(
+        (counts.docs, counts.misrouted, counts.bulks),
+        (300, 300 - at_home, 1)
+    );
+    assert_eq!(counts.docs_by_node, [0, 300, 0]);
+}
+
+#[test]
+fn stored_documents_are_found_by_id_and_conflict_as_they_should() {
+    let cluster = FakeCluster::start(Spec::default().storing().index("logs", 2)).unwrap();
+    let node = client(&cluster, 0);
+    let body = b"{\"create\":{\"_id\":\"a\"}}\n{\"n\":1}\n{\"create\":{\"_id\":\"a\"}}\n{\"n\":2}\n\
+                 {\"update\":{\"_id\":\"a\"}}\n{\"doc\":{\"m\":3}}\n{\"delete\":{\"_id\":\"b\"}}\n";
+    let answer = bulk(&node, "/logs/_bulk", body);
+    let statuses: Vec<i64> = answer["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| {
+            item.as_object().unwrap().values().next().unwrap()["status"]
+                .as_i64()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(
+        (statuses, &answer["errors"]),
+        (vec![201, 409, 200, 404], &json!(true))
+    );
+    let doc = node.get("/logs/_doc/a").unwrap().json().unwrap();
+    assert_eq!(
+        (&doc["_version"], &doc["_source"]),
+        (&json!(2), &json!({"n": 1, "m": 3}))
+    );
+    assert_eq!(cluster.docs("logs").len(), 1);
+}
+
+#[test]
+fn faults_come_on_cue_and_go() {
+    let cluster = FakeCluster::start(Spec::default().storing().index("logs", 1)).unwrap();
+    let node = client(&cluster, 0);
+    let one = b"{\"index\":{\"_id\":\"1\"}}\n{}\n";
+    cluster.cue(Cue::bulk(Fault::Status {
+        status: 429,
+        body: "{\"status\":429}".into(),
+    }));
+    assert_eq!(node.post_ndjson("/logs/_bulk", one).unwrap().status, 429);
+    assert_eq!(cluster.docs("logs").len(), 0);
+    cluster.cue(Cue::bulk(Fault::CloseWritten));
+    node.post_ndjson("/logs/_bulk", one).unwrap_err();
+    assert_eq!(cluster.docs("logs")["1"].version, 1);
+    cluster.cue(Cue::bulk(Fault::Items {
+        every: 1,
+        status: 503,
+        error: "{\"type\":\"x\"}".into(),
+    }));
+    assert_eq!(
+        bulk(&node, "/logs/_bulk", one)["items"][0]["index"]["status"],
+        503
+    );
+    cluster.cue(Cue::bulk(Fault::ItemCount(1)));
+    assert_eq!(
+        bulk(&node, "/logs/_bulk", one)["items"].as_array().unwrap().len(),
+        2
+    );
+    assert_eq!(
+        bulk(&node, "/logs/_bulk", one)["items"].as_array().unwrap().len(),
+        1
+    );
+}
+
+#[test]
+fn a_killed_node_refuses_and_a_restarted_one_answers() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let node = client(&cluster, 2);
+    node.get("/_cluster/health").unwrap().ok().unwrap();
+    cluster.leave(2);
+    node.get("/_cluster/health").unwrap_err();
+    assert!((0..3).all(|shard| cluster.node_of("logs", shard) != Some(2)));
+    cluster.restart(2).unwrap();
+    node.get("/_cluster/health").unwrap().ok().unwrap();
+}
+
+#[test]
+fn the_cluster_state_follows_changes() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let node = client(&cluster, 0);
+    let ask = || {
+        node.get("/_cluster/state/metadata,routing_table,version?filter_path=version,metadata.indices.*.settings.index.uuid,routing_table.indices.*.shards.*.node").unwrap().json().unwrap()
+    };
+    let before = ask();
+    cluster.move_shard("logs", 0, 2);
+    let moved = ask();
+    assert_ne!(before["version"], moved["version"]);
+    assert_eq!(
+        before["routing_table"]["indices"]["logs"]["shards"]["2"][0]["node"],
+        moved["routing_table"]["indices"]["logs"]["shards"]["0"][0]["node"]
+    );
+    cluster.create_index("logs", 3);
+    assert_ne!(
+        ask()["metadata"]["indices"]["logs"]["settings"]["index"]["uuid"],
+        moved["metadata"]["indices"]["logs"]["settings"]["index"]["uuid"]
+    );
+}
+
+#[test]
+fn strangers_are_refused() {
+    let cluster = FakeCluster::start(Spec::default().basic_auth("admin", "admin")).unwrap();
+    assert_eq!(client(&cluster, 0).get("/_nodes").unwrap().status, 401);
+    let known = client(&cluster, 0).basic_auth("admin", "admin");
+    assert_eq!(known.get("/_nodes/http").unwrap().status, 200);
+}
