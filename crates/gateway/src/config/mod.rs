@@ -1,36 +1,69 @@
 //! The configuration: a YAML file in the vocabulary that users know, checked as a whole before anything runs.
+//!
+//! A file goes through five steps, each a module: [`yaml`] reads text into a tree that knows where everything
+//! stood; [`tree`] nests dotted keys and puts in the environment; [`check`] compares the tree with the schema of
+//! the [`file`] types (unknown keys, types, missing keys); [`resolve`] turns those into the [`runtime`] types
+//! that the gateway works with (names looked up, addresses read); [`reload`] does it again when the file changes
+//! and [`diff`] says what that means. Every step reports all problems that it finds, with line, column and key.
+//!
+//! ```
+//! use gateway::config::Config;
+//!
+//! let text = r#"
+//! entry:  [{name: e, router: r, network.binding: "127.0.0.1:8000"}]
+//! router: [{name: r, default_flow: f}]
+//! flow:   [{name: f, filter: [{bulk_reshuffle: {elasticsearch: prod, mode: sync}}, {elasticsearch: {elasticsearch: prod}}]}]
+//! elasticsearch: [{name: prod, endpoints: ["http://127.0.0.1:9200"]}]
+//! "#;
+//! let loaded = Config::parse(text, Some("gateway.yml"), &|_| None).expect("nothing is wrong with it");
+//! assert_eq!(loaded.config.flows["f"].filters.len(), 2);
+//!
+//! let rejected = Config::parse(&text.replace("router: r", "ruoter: r"), Some("gateway.yml"), &|_| None).unwrap_err();
+//! let first = rejected.problems[0].to_string();
+//! assert!(first.contains("did you mean `router`?") || first.contains("`router` is missing"), "{first}");
+//! ```
 
+mod check;
+pub mod diff;
+pub mod file;
+mod problem;
+pub mod reload;
+mod resolve;
 mod runtime;
+mod schema;
 mod secret;
+mod show;
+mod tree;
+mod vocabulary;
+mod yaml;
 
+pub use problem::{Place, Problem, Rejected, Severity};
 pub use runtime::*;
+pub use schema::{Explanation, explain, markdown, schema};
 pub use secret::{MASK, Secret};
+pub use show::show;
+pub use tree::Environment;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use file::{
+    AdminFile, BasicAuthFile, BulkReshuffleFile, ConfigFile, ElasticsearchFile, EntryFile, FilterFile,
+    FlowFile, ForwardFile, ModeFile, RouterFile,
+};
+use problem::Problems;
 
 /// A configuration and what there is to say about it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// What to run.
     pub config: Config,
-    /// Accepted, but worth a line in the log each: keys that mean nothing any more, risky settings.
+    /// Accepted, but worth a line in the log each: keys that mean nothing any more, risky settings, doors left
+    /// open to strangers.
     pub warnings: Vec<Problem>,
-}
-
-/// One thing that is wrong, or worth a warning, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// What, in one sentence.
-    pub message: String,
-}
-
-/// Everything that is wrong with a file. `Display` shows all of it, one problem a paragraph.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problems:?}")]
-pub struct Rejected {
-    /// In the file's order; never empty.
-    pub problems: Vec<Problem>,
+    /// The file with every default filled in, for `config show`; secrets print as [`MASK`].
+    pub file: ConfigFile,
 }
 
 /// What the command line says in a file's place.
@@ -43,25 +76,184 @@ pub struct QuickStart {
     /// Take any certificate of the cluster.
     pub insecure_skip_verify: bool,
     /// Authorities (PEM) in place of the system's.
-    pub ca_file: Option<std::path::PathBuf>,
-    /// Send requests without credentials with the account in `cluster`.
+    pub ca_file: Option<PathBuf>,
+    /// What happens to client requests that carry no credentials.
     pub anonymous: Anonymous,
+    /// Where the admin port listens; none: its default.
+    pub admin: Option<SocketAddr>,
 }
 
+// === impl Config ===
+
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and checks a file, with the process's environment.
     ///
     /// # Errors
     /// Everything that is wrong with it, with places.
-    pub fn load(_file: &Path) -> Result<Loaded, Rejected> {
-        Err(Rejected { problems: Vec::new() })
+    pub fn load(file: &Path) -> Result<Loaded, Rejected> {
+        let name = file.display().to_string();
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, Some(&name), &|variable| std::env::var(variable).ok()),
+            Err(error) => {
+                let mut problems = Problems::new(Some(name));
+                problems.add(Severity::Error, None, "", format!("can't be read: {error}"), None);
+                Err(Rejected {
+                    problems: problems.into_sorted(),
+                })
+            }
+        }
+    }
+
+    /// Checks the text of a file. `name` is the file's name in messages.
+    ///
+    /// Besides the text, only the certificate files that it names are looked at.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with places.
+    pub fn parse(text: &str, name: Option<&str>, environment: Environment<'_>) -> Result<Loaded, Rejected> {
+        let mut problems = Problems::new(name.map(str::to_owned));
+        let loaded = Self::parse_into(text, environment, &mut problems);
+        let errors = problems.has_errors();
+        let problems = problems.into_sorted();
+        match loaded {
+            Some((config, file)) if !errors => Ok(Loaded {
+                config,
+                warnings: problems,
+                file,
+            }),
+            _ => Err(Rejected { problems }),
+        }
+    }
+
+    fn parse_into(
+        text: &str,
+        environment: Environment<'_>,
+        problems: &mut Problems,
+    ) -> Option<(Self, ConfigFile)> {
+        let node = yaml::parse(text, problems)?;
+        let mut node = tree::nest(node, problems);
+        tree::substitute(&mut node, environment, problems);
+        let (json, places) = check::check(&node, schema::cached(), problems);
+        // Values that failed the check are left out of `json`, so this reads whatever was right, and the
+        // references among it are checked too.
+        let file: ConfigFile = match serde_json::from_value(json) {
+            Ok(file) => file,
+            Err(error) => {
+                if !problems.has_errors() {
+                    let place = Place { line: 1, column: 1 };
+                    problems.error(place, "", format!("can't be read: {error}"), None);
+                }
+                return None;
+            }
+        };
+        let config = resolve::resolve(&file, Some(&places), problems);
+        Some((config, file))
     }
 
     /// Without a file: one entry, one cluster, bulk requests split by node, everything else forwarded.
     ///
     /// # Errors
-    /// What is wrong with the URL.
-    pub fn quick_start(_from: &QuickStart) -> Result<Loaded, Rejected> {
-        Err(Rejected { problems: Vec::new() })
+    /// What is wrong with the URL or the files it names.
+    pub fn quick_start(from: &QuickStart) -> Result<Loaded, Rejected> {
+        let mut problems = Problems::new(None);
+        let mut cluster = ElasticsearchFile {
+            name: CLUSTER.to_owned(),
+            ..Default::default()
+        };
+        cluster.anonymous = from.anonymous;
+        cluster.tls.insecure_skip_verify = from.insecure_skip_verify;
+        cluster.tls.ca_file = from.ca_file.as_ref().map(|file| file.display().to_string());
+        match resolve::endpoint(&from.cluster) {
+            Ok((endpoint, account)) => {
+                cluster.endpoint = Some(endpoint.to_string());
+                if let Some(Credentials::Basic { username, password }) = account {
+                    cluster.basic_auth = Some(BasicAuthFile { username, password });
+                }
+            }
+            Err(why) => {
+                problems.add(Severity::Error, None, "--cluster", why, None);
+                return Err(Rejected {
+                    problems: problems.into_sorted(),
+                });
+            }
+        }
+        let bulk = BulkReshuffleFile {
+            elasticsearch: CLUSTER.to_owned(),
+            mode: Some(ModeFile::Sync),
+            ..Default::default()
+        };
+        let forward = ForwardFile {
+            elasticsearch: CLUSTER.to_owned(),
+            ..Default::default()
+        };
+        let mut entry = EntryFile {
+            name: "entry".to_owned(),
+            router: "router".to_owned(),
+            ..Default::default()
+        };
+        entry.network.binding = from.listen.to_string();
+        let file = ConfigFile {
+            entry: vec![entry],
+            router: vec![RouterFile {
+                name: "router".to_owned(),
+                default_flow: "flow".to_owned(),
+                ..Default::default()
+            }],
+            flow: vec![FlowFile {
+                name: "flow".to_owned(),
+                filter: vec![
+                    FilterFile {
+                        bulk_reshuffle: Some(bulk),
+                        ..Default::default()
+                    },
+                    FilterFile {
+                        elasticsearch: Some(forward),
+                        ..Default::default()
+                    },
+                ],
+            }],
+            elasticsearch: vec![cluster],
+            admin: from.admin.map(|binding| AdminFile {
+                binding: binding.to_string(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let config = resolve::resolve(&file, None, &mut problems);
+        let errors = problems.has_errors();
+        let problems = problems.into_sorted();
+        if errors {
+            Err(Rejected { problems })
+        } else {
+            Ok(Loaded {
+                config,
+                warnings: problems,
+                file,
+            })
+        }
+    }
+
+    /// What to say loudly at start: clusters on which anyone who reaches an open port acts with the gateway's own
+    /// account. Already among [`Loaded::warnings`]; here for a start with bindings that differ from the file's
+    /// (`bound`, by entry name: the port that was free, an address from the command line).
+    pub fn open_doors(&self, bound: &[(Arc<str>, SocketAddr)]) -> Vec<String> {
+        let mut config = self.clone();
+        for entry in &mut config.entries {
+            if let Some((_, address)) = bound.iter().find(|(name, _)| *name == entry.name) {
+                entry.binding = *address;
+            }
+        }
+        resolve::open_doors(&config)
+            .into_iter()
+            .map(|(_, message)| message)
+            .collect()
     }
 }
+
+/// The one of `known` that is nearest to `written`, if it is near enough to be a slip.
+pub(crate) fn nearest_field<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    problem::nearest(written, known.iter().copied())
+}
+
+/// The name of the quick start's cluster.
+const CLUSTER: &str = "cluster";

@@ -34,6 +34,8 @@ pub struct Config {
     pub logging: Logging,
     /// Cores and memory.
     pub worker: Worker,
+    /// Whether a changed file is loaded by itself; `SIGHUP` always does it.
+    pub auto_reload: bool,
 }
 
 /// Directories the gateway writes to.
@@ -107,7 +109,7 @@ pub struct Limits {
 /// How long a client may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryTimeouts {
-    /// From a request's first byte (or the connection's start) to the end of its head.
+    /// From a request's first byte (or the connection's start, TLS handshake included) to the end of its head.
     pub header: Duration,
     /// Between two reads of a body.
     pub read: Duration,
@@ -115,8 +117,6 @@ pub struct EntryTimeouts {
     pub write: Duration,
     /// A connection with no request on it.
     pub idle: Duration,
-    /// TLS handshake.
-    pub handshake: Duration,
     /// Slowest body accepted, bytes per second, measured after `read` has passed; 0: no such limit.
     pub body_bytes_per_second_min: u64,
 }
@@ -243,9 +243,7 @@ pub enum Balancer {
     LeastInFlight,
 }
 
-/// Which nodes may be chosen. A node that a list excludes is out; if an `include` list isn't empty, a node must
-/// be on it; `include` and `exclude` of roles compare with any of the node's roles (`exclude: [master]` keeps
-/// nodes that are also something else: see the documentation of each key).
+/// Which nodes may be chosen: see [`NodeFilter::allows`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFilter {
     /// By `host:port`.
@@ -418,6 +416,51 @@ impl<T> Default for Choice<T> {
     }
 }
 
+// === impl NodeFilter ===
+
+impl NodeFilter {
+    /// Whether a node may be chosen. What a list excludes is out; if an `include` list isn't empty, the node must
+    /// be on it. Roles: a node with any excluded role is out, but `master` excludes dedicated masters only (nodes
+    /// that hold no data), since small clusters have every role on every node.
+    ///
+    /// `host` is `host:port` as published; attributes are names with values.
+    pub fn allows<'n>(
+        &self,
+        host: &str,
+        roles: impl Iterator<Item = &'n str> + Clone,
+        attributes: impl Iterator<Item = (&'n str, &'n str)> + Clone,
+    ) -> bool {
+        let holds_data = roles.clone().any(|role| role.starts_with("data"));
+        let host_in = |list: &[Arc<str>]| list.iter().any(|name| **name == *host);
+        let role_in = |list: &[Arc<str>]| list.iter().any(|name| roles.clone().any(|role| role == &**name));
+        let tag_in = |list: &[(Arc<str>, Arc<str>)]| {
+            list.iter()
+                .any(|(name, value)| attributes.clone().any(|tag| tag == (&**name, &**value)))
+        };
+        let role_out = |list: &[Arc<str>]| {
+            list.iter().any(|name| {
+                let dedicated_only = matches!(&**name, "master" | "cluster_manager");
+                !(dedicated_only && holds_data) && roles.clone().any(|role| role == &**name)
+            })
+        };
+        let out = host_in(&self.hosts.exclude) || role_out(&self.roles.exclude) || tag_in(&self.tags.exclude);
+        !out && (self.hosts.include.is_empty() || host_in(&self.hosts.include))
+            && (self.roles.include.is_empty() || role_in(&self.roles.include))
+            && (self.tags.include.is_empty() || tag_in(&self.tags.include))
+    }
+}
+
+// === impl Admin ===
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            binding: Some(SocketAddr::from(([127, 0, 0, 1], 2900))),
+            token: None,
+        }
+    }
+}
+
 // === impl Endpoint ===
 
 impl std::fmt::Display for Endpoint {
@@ -433,5 +476,37 @@ impl std::fmt::Display for Endpoint {
             "{scheme}://{open}{}{close}:{}{}",
             self.host, self.port, self.path_prefix
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(filter: &NodeFilter, roles: &[&str]) -> bool {
+        filter.allows("es1:9200", roles.iter().copied(), [("temp", "hot")].into_iter())
+    }
+
+    #[test]
+    fn excluding_masters_keeps_nodes_that_also_hold_data() {
+        let mut filter = NodeFilter::default();
+        assert!(allows(&filter, &["master"]));
+        filter.roles.exclude = vec!["master".into()];
+        assert!(!allows(&filter, &["master"]) && !allows(&filter, &["master", "ingest"]));
+        assert!(allows(&filter, &["master", "data_hot"]) && allows(&filter, &["ingest"]));
+        filter.roles.exclude = vec!["data".into()];
+        assert!(!allows(&filter, &["master", "data"]));
+    }
+
+    #[test]
+    fn exclusion_comes_before_inclusion() {
+        let mut filter = NodeFilter::default();
+        filter.hosts.include = vec!["es1:9200".into()];
+        filter.tags.include = vec![("temp".into(), "hot".into())];
+        assert!(allows(&filter, &["data"]));
+        filter.roles.include = vec!["ingest".into()];
+        assert!(!allows(&filter, &["data"]) && allows(&filter, &["data", "ingest"]));
+        filter.tags.exclude = vec![("temp".into(), "hot".into())];
+        assert!(!allows(&filter, &["data", "ingest"]));
     }
 }

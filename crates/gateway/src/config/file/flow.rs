@@ -1,0 +1,389 @@
+//! `flow`: filters; `pipeline`: accepted for existing files.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{BytesOrUnlimited, Ignored, Names, OneOrMany, Time, section};
+use crate::config::runtime::{Balancer, Level};
+
+section! {
+    /// A flow.
+    #[schemars(extend("required" = ["name", "filter"]))]
+    FlowFile {
+        /// Its name.
+        name: String = String::new(),
+        /// Run in order, until one answers the request.
+        filter: Vec<FilterFile> = Vec::new(),
+    }
+}
+
+section! {
+    /// One filter: exactly one of these keys, or `if` with `then`.
+    FilterFile {
+        /// Splits bulk requests by where their documents live, and answers them.
+        bulk_reshuffle: Option<BulkReshuffleFile> = None,
+        /// Forwards any request to a node, and answers it.
+        elasticsearch: Option<ForwardFile> = None,
+        /// A condition: `then` runs if it holds, `else` if not.
+        r#if: Option<Box<ConditionFile>> = None,
+        /// Filters for when `if` holds.
+        then: Option<Vec<FilterFile>> = None,
+        /// Filters for when `if` doesn't hold.
+        r#else: Option<Vec<FilterFile>> = None,
+    }
+}
+
+/// How the client of a bulk request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModeFile {
+    /// With the cluster's own answer.
+    Sync,
+    /// At once, from a durable log. Not there yet.
+    Async,
+}
+
+section! {
+    /// Splits bulk requests by where their documents live. Requests that are not bulk requests go on to the
+    /// next filter.
+    #[schemars(extend("required" = ["elasticsearch", "mode"]))]
+    BulkReshuffleFile {
+        /// Run only if this holds.
+        when: Option<ConditionFile> = None,
+        /// The cluster.
+        elasticsearch: String = String::new(),
+        /// How the client is answered: `sync` with the cluster's own answer.
+        mode: Option<ModeFile> = None,
+        /// What a part of a request is made for.
+        level: Level = Level::Node,
+        /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
+        /// to the server, which then writes them without looking for an older version.
+        fix_null_id: bool = false,
+        /// While the cluster's topology isn't known: forward bulk requests whole (`true`), or leave them to the
+        /// next filter (`false`).
+        continue_metadata_missing: bool = true,
+        /// Connections to one node at most.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_connection_per_node: u32 = 512,
+        /// Tries after the first, only where sending twice can't write twice.
+        #[schemars(range(max = 100))]
+        max_retry_times: u32 = 3,
+        /// Milliseconds before the first retry; doubled for each further one.
+        #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
+        retry_delay_in_ms: u32 = 100,
+        /// Longest time from a part sent to its whole reply.
+        timeout: Time = Time(Duration::from_secs(300)),
+        /// Longest time to establish a connection, TLS included.
+        dial_timeout: Time = Time(Duration::from_secs(3)),
+        /// Longest wait for a node to take more of a request.
+        write_timeout: Time = Time(Duration::from_secs(60)),
+        /// An unused connection is closed after this.
+        max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
+        /// Partitions of queues.
+        #[schemars(extend("x-ignored" = "queues are partitioned in asynchronous mode only"))]
+        partition_size: Ignored = Ignored,
+        /// Names of queues.
+        #[schemars(extend("x-ignored" = "nothing is queued in synchronous mode"))]
+        queue_name_prefix: Ignored = Ignored,
+        /// Whether to go on after queueing.
+        #[schemars(extend("x-ignored" = "a bulk request that was split is answered, so nothing is left for later filters"))]
+        continue_after_reshuffle: Ignored = Ignored,
+        /// Statistics.
+        #[schemars(extend("x-ignored" = "counters are always kept; see /stats of the admin port"))]
+        index_stats_analysis: Ignored = Ignored,
+        /// Statistics.
+        #[schemars(extend("x-ignored" = "counters are always kept; see /stats of the admin port"))]
+        action_stats_analysis: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "every action line is parsed; what can't be understood goes to the cluster whole, which words its own rejection"))]
+        validate_request: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "the cluster validates documents, and its answer is the client's"))]
+        validate_each_line: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "every action line is parsed anyway"))]
+        validate_metadata: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "the cluster validates documents, and its answer is the client's"))]
+        validate_payload: Ignored = Ignored,
+        /// Node lookup.
+        #[schemars(extend("x-ignored" = "documents of a shard without a known node go along with any other part"))]
+        skip_info_missing: Ignored = Ignored,
+        /// Buffers.
+        #[schemars(extend("x-ignored" = "a document may be as long as the body"))]
+        doc_buffer_size: Ignored = Ignored,
+        /// Tags.
+        #[schemars(extend("x-ignored" = "requests carry no tags"))]
+        tag_on_success: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// Forwards any request to a node.
+    #[schemars(extend("required" = ["elasticsearch"]))]
+    ForwardFile {
+        /// Run only if this holds.
+        when: Option<ConditionFile> = None,
+        /// The cluster.
+        elasticsearch: String = String::new(),
+        /// How a node is chosen.
+        balancer: Balancer = Balancer::Weight,
+        /// Weights of nodes; nodes not named weigh 1.
+        weights: Vec<WeightFile> = Vec::new(),
+        /// Which nodes may be chosen.
+        filter: NodeFilterFile = NodeFilterFile::default(),
+        /// Following the cluster's nodes.
+        refresh: RefreshFile = RefreshFile::default(),
+        /// Largest reply; `-1`: no limit.
+        max_response_size: BytesOrUnlimited = BytesOrUnlimited(None),
+        /// Connections to one node at most.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_connection_per_node: u32 = 512,
+        /// Tries after the first, only where sending twice can't write twice.
+        #[schemars(range(max = 100))]
+        max_retry_times: u32 = 3,
+        /// Milliseconds before the first retry; doubled for each further one.
+        #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
+        retry_delay_in_ms: u32 = 100,
+        /// Longest time from a request sent to its whole reply.
+        timeout: Time = Time(Duration::from_secs(300)),
+        /// Longest time to establish a connection, TLS included.
+        dial_timeout: Time = Time(Duration::from_secs(3)),
+        /// Longest wait for a node to take more of a request.
+        write_timeout: Time = Time(Duration::from_secs(60)),
+        /// An unused connection is closed after this.
+        max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
+        /// Waiting for a reply.
+        #[schemars(extend("x-ignored" = "`timeout` covers a request from its sending to its whole reply"))]
+        read_timeout: Ignored = Ignored,
+        /// Waiting for a connection.
+        #[schemars(extend("x-ignored" = "a request waits for a connection within its `timeout`"))]
+        max_conn_wait_timeout: Ignored = Ignored,
+        /// Life of connections.
+        #[schemars(extend("x-ignored" = "connections live until they are idle for `max_idle_conn_duration` or fail"))]
+        max_conn_duration: Ignored = Ignored,
+        /// Buffers.
+        #[schemars(extend("x-ignored" = "buffers are sized from the traffic"))]
+        read_buffer_size: Ignored = Ignored,
+        /// Buffers.
+        #[schemars(extend("x-ignored" = "buffers are sized from the traffic"))]
+        write_buffer_size: Ignored = Ignored,
+        /// Check of certificates.
+        #[schemars(extend("x-ignored" = "certificates are checked unless the cluster says `tls.insecure_skip_verify: true`"))]
+        tls_insecure_skip_verify: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "what could not be sent at all always goes to another node"))]
+        retry_on_backend_failure: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "reads are retried within `max_retry_times`"))]
+        retry_readonly_on_backend_failure: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "a write whose fate is unknown is sent again only where that can't write twice"))]
+        retry_writes_on_backend_failure: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "429 is the cluster's answer, and reaches the client"))]
+        retry_on_backend_busy: Ignored = Ignored,
+        /// Availability.
+        #[schemars(extend("x-ignored" = "nodes that fail leave the rotation at once and return by probe"))]
+        skip_available_check: Ignored = Ignored,
+        /// Availability.
+        #[schemars(extend("x-ignored" = "nodes that fail leave the rotation at once and return by probe"))]
+        check_cluster_health_when_not_available: Ignored = Ignored,
+        /// Metadata.
+        #[schemars(extend("x-ignored" = "replies are passed on as they are, with one header for the request's id"))]
+        skip_metadata_enrich: Ignored = Ignored,
+        /// Connections.
+        #[schemars(extend("x-ignored" = "connections are kept alive and pooled for each core"))]
+        skip_keepalive: Ignored = Ignored,
+        /// Clients.
+        #[schemars(extend("x-ignored" = "there is one kind of client"))]
+        client_mode: Ignored = Ignored,
+        /// Clients.
+        #[schemars(extend("x-ignored" = "nodes are chosen for each request; see `balancer`"))]
+        fixed_client: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// The weight of a node.
+    #[schemars(extend("required" = ["host", "weight"]))]
+    WeightFile {
+        /// The node, as `host:port`.
+        host: String = String::new(),
+        /// Its weight; 0 takes it out.
+        #[schemars(range(max = 1_000_000))]
+        weight: u32 = 1,
+    }
+}
+
+section! {
+    /// Following the cluster's nodes.
+    RefreshFile {
+        /// Send requests to all the nodes that the cluster has (`true`), or to the given endpoints only.
+        enabled: bool = true,
+        /// Between two looks at least; a change is otherwise seen as the cluster's own `discovery` sees it.
+        interval: Time = Time(Duration::from_secs(30)),
+    }
+}
+
+section! {
+    /// Which nodes may be chosen.
+    NodeFilterFile {
+        /// By `host:port`.
+        hosts: ChoiceFile = ChoiceFile::default(),
+        /// By role: `master`, `data`, `ingest`… A node with any excluded role is out, unless it also holds data
+        /// and `master` is the role excluded: `exclude: [master]` keeps requests off dedicated masters.
+        roles: ChoiceFile = ChoiceFile::default(),
+        /// By node attribute.
+        tags: TagChoiceFile = TagChoiceFile::default(),
+    }
+}
+
+section! {
+    /// What is in and what is out.
+    ChoiceFile {
+        /// If not empty: only these.
+        include: Names = OneOrMany(Vec::new()),
+        /// Never these.
+        exclude: Names = OneOrMany(Vec::new()),
+    }
+}
+
+section! {
+    /// What is in and what is out, by node attribute.
+    TagChoiceFile {
+        /// If not empty: only nodes with one of these attributes.
+        include: Vec<BTreeMap<String, String>> = Vec::new(),
+        /// Never nodes with one of these attributes.
+        exclude: Vec<BTreeMap<String, String>> = Vec::new(),
+    }
+}
+
+section! {
+    /// A condition on a request. Several keys must all hold. Fields are `_ctx.request.method`, `.path`, `.uri`,
+    /// `.host`, `.header.NAME`, `.query_args.NAME`, `.body_length`, and `_ctx.tls`, `_ctx.remote_ip`.
+    ConditionFile {
+        /// The field's text contains this.
+        contains: Option<BTreeMap<String, Names>> = None,
+        /// The field equals this.
+        equals: Option<BTreeMap<String, String>> = None,
+        /// The field's text begins with this.
+        prefix: Option<BTreeMap<String, Names>> = None,
+        /// The field's text ends with this.
+        suffix: Option<BTreeMap<String, Names>> = None,
+        /// The regular expression is found in the field's text.
+        regexp: Option<BTreeMap<String, Names>> = None,
+        /// The field is a number within these bounds; either nested, or dotted after the field's name.
+        range: Option<BTreeMap<String, RangeOrNumber>> = None,
+        /// The field equals one of these.
+        r#in: Option<BTreeMap<String, Names>> = None,
+        /// The request has this field.
+        exists: Option<Names> = None,
+        /// The request has these fields.
+        has_fields: Option<Names> = None,
+        /// The condition doesn't hold.
+        not: Option<Box<ConditionFile>> = None,
+        /// All hold.
+        and: Option<Vec<ConditionFile>> = None,
+        /// One holds at least.
+        or: Option<Vec<ConditionFile>> = None,
+    }
+}
+
+section! {
+    /// Bounds.
+    RangeFile {
+        /// At least.
+        gte: Option<i64> = None,
+        /// More than.
+        gt: Option<i64> = None,
+        /// At most.
+        lte: Option<i64> = None,
+        /// Less than.
+        lt: Option<i64> = None,
+    }
+}
+
+/// Bounds, or one bound if the field's name ends in `.gte`, `.gt`, `.lte` or `.lt`.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum RangeOrNumber {
+    /// One bound.
+    Number(i64),
+    /// Bounds.
+    Range(RangeFile),
+}
+
+section! {
+    /// Background work. Synchronous mode has none: see `processor`.
+    #[schemars(extend("required" = ["name"]))]
+    PipelineFile {
+        /// Its name.
+        name: String = String::new(),
+        /// Start it with the gateway.
+        enabled: Ignored = Ignored,
+        /// Start it with the gateway.
+        auto_start: Ignored = Ignored,
+        /// Start it again when it ends.
+        keep_running: Ignored = Ignored,
+        /// Only one in a cluster of gateways.
+        singleton: Ignored = Ignored,
+        /// Wait before a retry, milliseconds.
+        retry_delay_in_ms: Ignored = Ignored,
+        /// Longest run, milliseconds.
+        max_running_in_ms: Ignored = Ignored,
+        /// Logging.
+        logging: Ignored = Ignored,
+        /// Steps: only `bulk_indexing`, which has nothing to do in synchronous mode.
+        processor: Vec<ProcessorFile> = Vec::new(),
+    }
+}
+
+section! {
+    /// A step of a pipeline.
+    ProcessorFile {
+        /// Delivers queued bulk requests.
+        bulk_indexing: Option<BulkIndexingFile> = None,
+    }
+}
+
+section! {
+    /// Delivery of queued bulk requests: nothing is queued in synchronous mode.
+    BulkIndexingFile {
+        /// The cluster.
+        elasticsearch: Ignored = Ignored,
+        /// Connections.
+        max_connection_per_node: Ignored = Ignored,
+        /// Threads.
+        max_worker_size: Ignored = Ignored,
+        /// Parallelism of a queue.
+        num_of_slices: Ignored = Ignored,
+        /// Parallelism of a queue.
+        slices: Ignored = Ignored,
+        /// End of a queue.
+        idle_timeout_in_seconds: Ignored = Ignored,
+        /// Queues.
+        queues: Ignored = Ignored,
+        /// Queues.
+        queue_selector: Ignored = Ignored,
+        /// Order of queues.
+        waiting_after: Ignored = Ignored,
+        /// New queues.
+        detect_active_queue: Ignored = Ignored,
+        /// New queues.
+        detect_interval: Ignored = Ignored,
+        /// Missing nodes.
+        skip_info_missing: Ignored = Ignored,
+        /// Empty queues.
+        skip_empty_queue: Ignored = Ignored,
+        /// Reading of queues.
+        consumer: Ignored = Ignored,
+        /// Requests to the cluster.
+        bulk: Ignored = Ignored,
+        /// Size of requests.
+        bulk_size_in_mb: Ignored = Ignored,
+        /// Size of requests.
+        bulk_size_in_kb: Ignored = Ignored,
+    }
+}

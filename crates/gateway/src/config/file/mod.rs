@@ -1,0 +1,44 @@
+//! The file's own types: what may be written, with its documentation and its default beside it.
+//!
+//! These types are the one source for four things: the JSON Schema (`tidegate config schema`), the check of a
+//! file (keys, types, nearest valid key), `docs/configuration.md`, and `tidegate config show|explain`. So a key
+//! that is added here is documented, checked and shown; there is no second list.
+//!
+//! Three extensions of JSON Schema carry what the standard has no word for:
+//! `x-ignored` (accepted, has no effect, and why), `x-units` (what a bare number means) and the formats
+//! `duration`, `duration-or-seconds`, `byte-size`, `byte-size-or-unlimited` and `password`.
+
+mod cluster;
+mod entry;
+mod flow;
+mod root;
+mod router;
+pub(super) mod scalar;
+
+pub use cluster::*;
+pub use entry::*;
+pub use flow::*;
+pub use root::*;
+pub use router::*;
+pub use scalar::{Bytes, BytesOrUnlimited, Ignored, OneOrMany, Time, TimeOrSeconds};
+
+/// A section of the file: fields with documentation and default, strict about unknown keys.
+macro_rules! section {
+    ($(#[$outer:meta])* $name:ident {
+        $($(#[$inner:meta])* $field:ident: $type:ty = $default:expr,)*
+    }) => {
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        $(#[$outer])*
+        pub struct $name {
+            $($(#[$inner])* pub $field: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
+}
+use section;

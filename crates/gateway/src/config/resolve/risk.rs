@@ -1,0 +1,85 @@
+//! What only shows when sections are looked at together: contradictions, and doors left open.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Resolver;
+use crate::config::file::ConfigFile;
+use crate::config::runtime::*;
+
+impl Resolver<'_> {
+    pub(super) fn together(&mut self, config: &Config, file: &ConfigFile) {
+        for (at, entry) in file.entry.iter().enumerate() {
+            if entry.enabled && entry.max_request_body_size.0 > config.worker.body_memory_bytes_max {
+                let message = format!(
+                    "is more than `worker.body_memory` ({}), so the largest bodies could never be held",
+                    crate::config::file::scalar::show_bytes(config.worker.body_memory_bytes_max)
+                );
+                self.error(&format!("entry[{at}].max_request_body_size"), message);
+            }
+        }
+        if self.problems.has_errors() {
+            return;
+        }
+        let used: BTreeSet<&str> = config.entries.iter().map(|entry| &*entry.router).collect();
+        for (at, router) in file.router.iter().enumerate() {
+            if !used.contains(router.name.as_str()) {
+                self.warning(&format!("router[{at}]"), "no entry uses this router");
+            }
+        }
+        for (path, message) in open_doors(config) {
+            let at = file
+                .elasticsearch
+                .iter()
+                .position(|cluster| cluster.name == *path);
+            let path = at.map_or(String::new(), |at| format!("elasticsearch[{at}].anonymous"));
+            self.warning(&path, message);
+        }
+    }
+}
+
+/// Clusters that strangers can act on with the gateway's account: by name, with the sentence to say so loudly.
+pub(in crate::config) fn open_doors(config: &Config) -> Vec<(Arc<str>, String)> {
+    let mut doors = Vec::new();
+    for cluster in config.clusters.values() {
+        if cluster.anonymous != Anonymous::UseGatewayAccount {
+            continue;
+        }
+        let open: Vec<String> = config
+            .entries
+            .iter()
+            .filter(|entry| !entry.binding.ip().is_loopback() && !has_client_certificates(entry))
+            .filter(|entry| reaches(config, entry, &cluster.name))
+            .map(|entry| format!("`{}` ({})", entry.name, entry.binding))
+            .collect();
+        if !open.is_empty() {
+            let message = format!(
+                "ANYONE who reaches entry {} acts on cluster `{}` with the gateway's own account, without a password; \
+                 bind to 127.0.0.1, ask for client certificates (`tls.client_ca_file`), or write `anonymous: pass`",
+                open.join(", "),
+                cluster.name
+            );
+            doors.push((cluster.name.clone(), message));
+        }
+    }
+    doors
+}
+
+fn has_client_certificates(entry: &Entry) -> bool {
+    entry.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some())
+}
+
+/// Whether a request that comes in at `entry` can get to the cluster.
+fn reaches(config: &Config, entry: &Entry, cluster: &str) -> bool {
+    let Some(router) = config.routers.get(&entry.router) else {
+        return false;
+    };
+    router
+        .flows()
+        .filter_map(|flow| config.flows.get(flow))
+        .flat_map(|flow| &flow.filters)
+        .any(|filter| match &filter.action {
+            FilterAction::BulkReshuffle(bulk) => &*bulk.cluster == cluster,
+            FilterAction::Elasticsearch(forward) => &*forward.cluster == cluster,
+        })
+}

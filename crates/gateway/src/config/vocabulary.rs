@@ -1,0 +1,141 @@
+//! Words that users may know from elsewhere and that would do nothing here, although something is expected of
+//! them: these are errors that say so. (Words that may be dropped without harm are in the file's types, with
+//! `x-ignored`.)
+
+/// Why `key` is refused in the section that the file type `section` describes; none: nothing is known of it.
+pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
+    let why = match (section, key) {
+        ("FilterFile", key) if FILTERS.contains(&key) => {
+            "this filter is not there; the filters are `bulk_reshuffle` and `elasticsearch`"
+        }
+        ("ProcessorFile", key) if PROCESSORS.contains(&key) => {
+            "this processor is not there, and leaving it out in silence would lose what it is for"
+        }
+        ("EntryFile" | "RouterFile" | "ConfigFile", "ip_access_control")
+        | ("RouterFile", "permitted_client_ip_list" | "denied_client_ip_list" | "ip_access_rules") => {
+            "clients are not told apart by address here, and ignoring this would let in whom it keeps out; use a firewall"
+        }
+        ("ConfigFile", "http_client" | "keystore" | "web" | "redis" | "queue" | "kafka_queue" | "s3") => {
+            "this section is not there"
+        }
+        ("ElasticsearchFile", "credential_id") => "accounts are written as `basic_auth` or `api_key`",
+        ("ElasticsearchFile", "http_proxy") => "clusters are reached directly, without a proxy",
+        ("ConditionFile", "network" | "cluster_available" | "consumer_has_lag" | "queue_has_lag") => {
+            "this condition is not there"
+        }
+        _ => return None,
+    };
+    Some(why)
+}
+
+/// What to say when `key` is missing in `section`, if there is more to say than that.
+pub(super) fn missing(section: &str, key: &str) -> Option<&'static str> {
+    match (section, key) {
+        ("BulkReshuffleFile", "mode") => Some(MODE),
+        _ => None,
+    }
+}
+
+/// The one-line fix for files that were written for asynchronous mode.
+pub(super) const MODE: &str = "add the line `mode: sync`: clients then get the cluster's own answer; `async`, which answers from a durable log, comes with that log";
+
+const FILTERS: &[&str] = &[
+    "auto_generate_doc_id",
+    "basic_auth",
+    "bulk_request_mutate",
+    "bulk_request_resort",
+    "bulk_request_throttle",
+    "bulk_response_process",
+    "cache",
+    "clone",
+    "context_filter",
+    "context_limiter",
+    "context_parse",
+    "context_regex_replace",
+    "context_switch",
+    "date_range_precision_tuning",
+    "disk_enqueue",
+    "drop",
+    "dump",
+    "echo",
+    "elasticsearch_health_check",
+    "fast_bulk_indexing",
+    "flow",
+    "get_cache",
+    "hash_mod",
+    "http",
+    "index_diff",
+    "javascript",
+    "ldap_auth",
+    "logging",
+    "queue",
+    "ratio",
+    "redirect",
+    "redis_pubsub",
+    "request_api_key_filter",
+    "request_body_json_del",
+    "request_body_json_set",
+    "request_body_limiter",
+    "request_body_regex_replace",
+    "request_body_truncate",
+    "request_client_ip_filter",
+    "request_client_ip_limiter",
+    "request_header_filter",
+    "request_host_filter",
+    "request_host_limiter",
+    "request_method_filter",
+    "request_path_filter",
+    "request_path_limiter",
+    "request_reshuffle",
+    "request_user_filter",
+    "request_user_limiter",
+    "response_body_regex_replace",
+    "response_header_filter",
+    "response_header_format",
+    "response_status_filter",
+    "retry_limiter",
+    "rewrite_to_bulk",
+    "sample",
+    "search_pagination",
+    "security",
+    "set_basic_auth",
+    "set_cache",
+    "set_context",
+    "set_hostname",
+    "set_request_body",
+    "set_request_header",
+    "set_request_query_args",
+    "set_response",
+    "set_response_header",
+    "sleep",
+    "sliding_window_counter",
+    "smart_router",
+    "switch",
+    "throttle",
+    "translog",
+    "truncate_doc",
+    "url_filter",
+    "wildcard_domain",
+];
+
+const PROCESSORS: &[&str] = &[
+    "consumer",
+    "dag",
+    "dump_hash",
+    "echo",
+    "es_scroll",
+    "fast_bulk_indexing",
+    "flow_runner",
+    "hash_diff",
+    "http_replicator",
+    "index_diff",
+    "indexing_merge",
+    "json_indexing",
+    "kafka_consumer",
+    "logs_processor",
+    "merge_to_bulk",
+    "metrics",
+    "queue_consumer",
+    "replay",
+    "replication_correlation",
+];

@@ -1,0 +1,411 @@
+//! YAML text to a tree that remembers where everything stood. The only place that knows the YAML parser.
+//!
+//! Numbers and booleans stay text here: what a scalar means is decided by the key it belongs to, so a password
+//! `0123` or a name `no` is what was written.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span};
+
+use super::problem::{Place, Problems};
+
+/// A value and where it stood.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) value: Value,
+}
+
+/// What stood there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+/// A scalar, its meaning still open.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    /// Written in quotes or as a block: always text.
+    pub(super) quoted: bool,
+    /// Came from `$[[env.NAME]]` in part or whole: may be a secret, so messages don't repeat it.
+    pub(super) from_env: bool,
+}
+
+/// A key of a map and where it stood.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Key {
+    pub(super) name: String,
+    pub(super) place: Place,
+}
+
+/// Largest file, bytes.
+const FILE_BYTES_MAX: usize = 4 << 20;
+/// Deepest nesting; real files reach ten.
+const DEPTH_MAX: usize = 48;
+/// Longest key: its dots become levels, and levels are walked recursively.
+const KEY_BYTES_MAX: usize = 512;
+/// Values at most, those repeated by aliases included.
+const NODES_MAX: usize = 200_000;
+
+/// Parses one YAML document. Problems of syntax end it; duplicate keys are all reported.
+pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+    let start = Place { line: 1, column: 1 };
+    if text.len() > FILE_BYTES_MAX {
+        problems.error(
+            start,
+            "",
+            format!("the file is larger than {FILE_BYTES_MAX} bytes"),
+            None,
+        );
+        return None;
+    }
+    let options = granit_parser::options! {
+        disallow_directives: true,
+        emit_comments: false,
+        flow_nesting_limit: DEPTH_MAX,
+        block_nesting_limit: DEPTH_MAX,
+    };
+    let mut builder = Builder {
+        problems,
+        stack: Vec::new(),
+        anchors: HashMap::new(),
+        root: None,
+        nodes: 0,
+    };
+    let mut documents = 0;
+    for event in Parser::new_from_str_with_options(text.trim_start_matches('\u{feff}'), options) {
+        match event {
+            Ok((Event::DocumentStart(..), span)) => {
+                documents += 1;
+                if documents > 1 {
+                    builder.problems.error(
+                        place(&span),
+                        "",
+                        "a second YAML document begins here",
+                        Some("a file holds one configuration; remove the `---`".to_owned()),
+                    );
+                    return None;
+                }
+            }
+            Ok((event, span)) => builder.event(event, &span)?,
+            Err(error) => {
+                let mark = error.marker();
+                let place = Place {
+                    line: mark.line() as u32,
+                    column: mark.col() as u32 + 1,
+                };
+                let help = text
+                    .lines()
+                    .nth(place.line.saturating_sub(1) as usize)
+                    .filter(|line| line.contains("$[["))
+                    .map(|_| "put `$[[env.NAME]]` in quotes".to_owned());
+                builder
+                    .problems
+                    .error(place, "", format!("not valid YAML: {}", error.info()), help);
+                return None;
+            }
+        }
+    }
+    if builder.root.is_none() {
+        builder.problems.error(start, "", "the file is empty", None);
+    }
+    builder.root
+}
+
+/// Puts events together to a tree.
+struct Builder<'a> {
+    problems: &'a mut Problems,
+    stack: Vec<Open>,
+    /// Trees of anchors that are complete.
+    anchors: HashMap<usize, Node>,
+    root: Option<Node>,
+    nodes: usize,
+}
+
+/// A collection whose end is still to come.
+struct Open {
+    place: Place,
+    anchor: usize,
+    collection: Collection,
+}
+
+enum Collection {
+    List(Vec<Node>),
+    /// `merged` is what `<<` brings: added at the end, where the map doesn't say it itself.
+    Map {
+        entries: Vec<(Key, Node)>,
+        merged: Vec<(Key, Node)>,
+        key: Option<Key>,
+    },
+}
+
+// === impl Builder ===
+
+impl Builder<'_> {
+    /// Takes one event; `None` ends the parse, with the problem noted.
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
+        let place = place(span);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.no_tag(tag.is_some(), place)?;
+                let quoted = style != ScalarStyle::Plain;
+                let scalar = Scalar {
+                    text: text.into_owned(),
+                    quoted,
+                    from_env: false,
+                };
+                self.complete(
+                    Node {
+                        place,
+                        value: Value::Scalar(scalar),
+                    },
+                    anchor,
+                )
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.no_tag(tag.is_some(), place)?;
+                self.open(place, anchor, Collection::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.no_tag(tag.is_some(), place)?;
+                self.open(
+                    place,
+                    anchor,
+                    Collection::Map {
+                        entries: Vec::new(),
+                        merged: Vec::new(),
+                        key: None,
+                    },
+                )
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Open {
+                    place,
+                    anchor,
+                    collection,
+                } = self.stack.pop()?;
+                let value = match collection {
+                    Collection::List(list) => Value::List(list),
+                    Collection::Map {
+                        mut entries, merged, ..
+                    } => {
+                        for (key, node) in merged {
+                            if !entries.iter().any(|(known, _)| known.name == key.name) {
+                                entries.push((key, node));
+                            }
+                        }
+                        Value::Map(entries)
+                    }
+                };
+                self.complete(Node { place, value }, anchor)
+            }
+            Event::Alias(anchor) => match self.anchors.get(&anchor) {
+                Some(node) => {
+                    let copy = node.clone();
+                    self.nodes += size(&copy);
+                    self.complete(copy, 0)
+                }
+                None => self.fail(place, "an alias within its own anchor"),
+            },
+            _ => Some(()),
+        }
+    }
+
+    fn open(&mut self, place: Place, anchor: usize, collection: Collection) -> Option<()> {
+        // A map as a key has nowhere to go.
+        if let Some(Open {
+            collection: Collection::Map { key: None, .. },
+            ..
+        }) = self.stack.last()
+        {
+            return self.fail(place, "a key must be text");
+        }
+        self.stack.push(Open {
+            place,
+            anchor,
+            collection,
+        });
+        Some(())
+    }
+
+    /// A node is whole: it becomes a key, a value, or the root.
+    fn complete(&mut self, node: Node, anchor: usize) -> Option<()> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return self.fail(node.place, "too many values");
+        }
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.stack.last_mut().map(|open| &mut open.collection) {
+            None => self.root = Some(node),
+            Some(Collection::List(list)) => list.push(node),
+            Some(Collection::Map { entries, key, .. }) => match key.take() {
+                Some(key) if key.name == "<<" => return self.merge(node),
+                Some(key) => entries.push((key, node)),
+                None => match node.value {
+                    Value::Scalar(scalar) if scalar.text.len() > KEY_BYTES_MAX => {
+                        return self.fail(node.place, "a key this long is none of ours");
+                    }
+                    Value::Scalar(scalar) => {
+                        *key = Some(Key {
+                            name: scalar.text,
+                            place: node.place,
+                        })
+                    }
+                    _ => return self.fail(node.place, "a key must be text"),
+                },
+            },
+        }
+        Some(())
+    }
+
+    /// `<<: *anchor`: what the map doesn't say itself is taken from the other.
+    fn merge(&mut self, node: Node) -> Option<()> {
+        let Value::Map(others) = node.value else {
+            return self.fail(node.place, "`<<` takes a map");
+        };
+        if let Some(Collection::Map { merged, .. }) = self.stack.last_mut().map(|open| &mut open.collection) {
+            merged.extend(others);
+        }
+        Some(())
+    }
+
+    fn no_tag(&mut self, tagged: bool, place: Place) -> Option<()> {
+        if tagged {
+            self.fail(place, "YAML tags (`!name`) mean nothing here")
+        } else {
+            Some(())
+        }
+    }
+
+    fn fail(&mut self, place: Place, message: &str) -> Option<()> {
+        self.problems.error(place, "", message, None);
+        None
+    }
+}
+
+fn place(span: &Span) -> Place {
+    Place {
+        line: span.start.line() as u32,
+        column: span.start.col() as u32 + 1,
+    }
+}
+
+/// Number of values in a tree.
+fn size(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::Scalar(_) => 0,
+        Value::List(list) => list.iter().map(size).sum(),
+        Value::Map(entries) => entries.iter().map(|(_, node)| 1 + size(node)).sum(),
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Nothing was written: `key:`, `~` or `null`.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar)
+            if !scalar.quoted && !scalar.from_env && matches!(scalar.text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// What a message may call this.
+    pub(super) fn describe(&self) -> String {
+        match &self.value {
+            _ if self.is_null() => "nothing".to_owned(),
+            Value::Scalar(scalar) if scalar.from_env => "the value taken from the environment".to_owned(),
+            Value::Scalar(scalar) => {
+                let mut text: String = scalar.text.chars().take(60).collect();
+                if text.len() < scalar.text.len() {
+                    text.push('…');
+                }
+                format!("`{}`", text.escape_debug())
+            }
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a map".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems_of(text: &str) -> Vec<String> {
+        let mut problems = Problems::new(None);
+        parse(text, &mut problems);
+        problems
+            .into_sorted()
+            .iter()
+            .map(|p| {
+                let place = p.place.unwrap();
+                format!("{}:{} {}", place.line, place.column, p.message)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn places_are_those_of_the_text() {
+        let node = parse("a:\n  - b: ü\n    c: [1, \"2\"]\n", &mut Problems::new(None)).unwrap();
+        let Value::Map(top) = &node.value else { panic!() };
+        assert_eq!(top[0].0.place, Place { line: 1, column: 1 });
+        let Value::List(list) = &top[0].1.value else {
+            panic!()
+        };
+        let Value::Map(inner) = &list[0].value else {
+            panic!()
+        };
+        assert_eq!(
+            inner[1].0,
+            Key {
+                name: "c".into(),
+                place: Place { line: 3, column: 5 }
+            }
+        );
+        let Value::List(numbers) = &inner[1].1.value else {
+            panic!()
+        };
+        assert_eq!(numbers[1].place, Place { line: 3, column: 12 });
+    }
+
+    #[test]
+    fn a_merge_key_fills_in_what_is_not_said() {
+        let text = "base: &base {a: 1, b: 2}\nuse:\n  <<: *base\n  a: 9\n";
+        let node = parse(text, &mut Problems::new(None)).unwrap();
+        let Value::Map(top) = &node.value else { panic!() };
+        let Value::Map(used) = &top[1].1.value else {
+            panic!()
+        };
+        let read: Vec<_> = used
+            .iter()
+            .map(|(key, node)| (key.name.as_str(), node.describe()))
+            .collect();
+        assert_eq!(read, [("a", "`9`".to_owned()), ("b", "`2`".to_owned())]);
+    }
+
+    #[test]
+    fn hostile_files_are_refused_with_a_place() {
+        assert_eq!(problems_of(""), ["1:1 the file is empty"]);
+        assert_eq!(
+            problems_of("a: 1\n---\nb: 2\n"),
+            ["2:1 a second YAML document begins here"]
+        );
+        assert_eq!(
+            problems_of("a: !!binary x\n"),
+            ["1:13 YAML tags (`!name`) mean nothing here"]
+        );
+        assert_eq!(problems_of("? [a]\n: b\n"), ["1:3 a key must be text"]);
+        assert!(problems_of(&"[".repeat(1_000))[0].contains("not valid YAML"));
+        // Each level ten times the last: "billion laughs".
+        let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..12 {
+            let last = n - 1;
+            laughs += &format!("a{n}: &a{n} [{}]\n", vec![format!("*a{last}"); 10].join(", "));
+        }
+        assert!(problems_of(&laughs)[0].contains("too many values"));
+    }
+}

@@ -1,0 +1,332 @@
+//! Whole configuration files: what the published guide's does, what is said about everything that can be wrong,
+//! and that examples and reference page are true.
+//!
+//! Golden files: `tests/config/NAME.yml` and `NAME.txt`, every problem and warning. `UPDATE=1 cargo test -p gateway
+//! --test config` writes them (and `docs/configuration.md`) anew; read the difference before you commit it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gateway::config::*;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/config")
+        .join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn parse(text: &str) -> Result<Loaded, Rejected> {
+    Config::parse(text, Some("gateway.yml"), &|_| None)
+}
+
+/// Compares with a file in the repository, or writes it.
+fn expect_file(path: &Path, actual: &str) {
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, actual).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(
+        expected,
+        actual,
+        "{} is out of date: UPDATE=1 writes it anew",
+        path.display()
+    );
+}
+
+#[test]
+fn every_problem_is_reported_with_place_and_remedy() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
+    let mut seen = 0;
+    for file in std::fs::read_dir(&directory).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "yml") {
+            continue;
+        }
+        seen += 1;
+        let text = std::fs::read_to_string(&file).unwrap();
+        let said = match parse(&text) {
+            Ok(loaded) => {
+                let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+                format!("loads\n{}\n", warnings.join("\n"))
+            }
+            Err(rejected) => format!("rejected\n{rejected}\n"),
+        };
+        assert!(
+            !said.contains("hunter2"),
+            "{}: a secret is printed:\n{said}",
+            file.display()
+        );
+        expect_file(&file.with_extension("txt"), &said);
+    }
+    assert!(seen >= 9, "{seen} fixtures");
+}
+
+#[test]
+fn the_published_guides_file_runs_once_it_says_mode_sync() {
+    let config = parse(&fixture("guide.yml")).unwrap().config;
+    let entry = &config.entries[0];
+    assert_eq!(
+        (entry.binding.to_string().as_str(), entry.connections_max),
+        ("0.0.0.0:8000", 200_000)
+    );
+    assert_eq!(entry.tls, None);
+    let router = &config.routers["my_router"];
+    assert_eq!(
+        *router.route(&http::Method::POST, "/logs/_bulk")[0],
+        *"async_bulk"
+    );
+    let flow = &config.flows["async_bulk"];
+    let FilterAction::BulkReshuffle(bulk) = &flow.filters[0].action else {
+        panic!()
+    };
+    assert_eq!(
+        (bulk.level, bulk.mode, bulk.fix_null_id),
+        (Level::Node, Mode::Sync, true)
+    );
+    let FilterAction::Elasticsearch(forward) = &flow.filters[1].action else {
+        panic!()
+    };
+    assert_eq!(forward.response_bytes_max, None);
+    assert_eq!(forward.refresh, Some(Duration::from_secs(60)));
+    assert_eq!(forward.sending.connections_per_node_max, 1_000);
+    assert_eq!(forward.nodes.roles.exclude, ["master".into()]);
+    let cluster = &config.clusters["prod"];
+    assert_eq!(cluster.endpoints[0].to_string(), "https://127.0.0.1:9221");
+    assert!(
+        !cluster.tls.insecure_skip_verify,
+        "certificates are checked unless told otherwise"
+    );
+    assert_eq!(cluster.anonymous, Anonymous::Pass);
+
+    let rejected = parse(&fixture("guide-without-mode.yml")).unwrap_err();
+    let errors: Vec<_> = rejected
+        .problems
+        .iter()
+        .filter(|p| p.severity == Severity::Error)
+        .collect();
+    assert_eq!(errors.len(), 1, "{rejected}");
+    assert!(
+        errors[0].message.contains("add the line `mode: sync`"),
+        "{rejected}"
+    );
+}
+
+#[test]
+fn examples_load_without_errors_and_say_what_they_need() {
+    let environment = |name: &str| match name {
+        "ES_PASSWORD" | "ADMIN_TOKEN" => Some("hunter2".to_owned()),
+        "CERTS" => Some(root().join("crates/gateway/tests/config").display().to_string()),
+        _ => None,
+    };
+    let mut seen = 0;
+    for file in std::fs::read_dir(root().join("examples")).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "yml") {
+            continue;
+        }
+        seen += 1;
+        let text = std::fs::read_to_string(&file).unwrap();
+        let name = file.display().to_string();
+        match Config::parse(&text, Some(&name), &environment) {
+            Ok(loaded) => assert_eq!(loaded.warnings, [], "an example has nothing to warn of"),
+            // The certificates of the example are not there.
+            Err(rejected) => assert!(
+                name.ends_with("tls.yml")
+                    && rejected
+                        .problems
+                        .iter()
+                        .all(|p| p.message.contains("can't be read")),
+                "{rejected}"
+            ),
+        }
+        let without = Config::parse(&text, Some(&name), &|_| None);
+        let needs_environment = text.contains("No default for");
+        assert_eq!(without.is_err(), needs_environment, "{name}");
+    }
+    assert!(seen >= 6, "{seen} examples");
+}
+
+#[test]
+fn a_file_shown_with_its_defaults_loads_as_the_same_configuration() {
+    for name in ["guide.yml", "old-words.yml"] {
+        let first = parse(&fixture(name)).unwrap();
+        let shown = show(&first.file);
+        assert!(!shown.contains("hunter2") && !shown.contains("0123"), "{shown}");
+        let masked = shown.replace(&format!("\"{MASK}\""), "\"admin\"");
+        let second = parse(&masked).unwrap_or_else(|rejected| panic!("{rejected}\n{shown}"));
+        if name == "guide.yml" {
+            assert_eq!(first.config, second.config, "{shown}");
+        } else {
+            assert_eq!(first.config.entries, second.config.entries, "{shown}");
+            assert_eq!(first.config.flows, second.config.flows, "{shown}");
+        }
+    }
+    let shown = show(&parse(&fixture("open-door.yml")).unwrap().file);
+    assert!(
+        !shown.contains("hunter2") && shown.contains("http://gateway:"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_reference_page_is_the_schemas() {
+    let path = root().join("docs/configuration.md");
+    let page = std::fs::read_to_string(&path).unwrap_or_default();
+    let mark =
+        "<!-- From here on generated from the schema: UPDATE=1 cargo test -p gateway --test config -->\n\n";
+    let intro = page.split(mark).next().unwrap_or_default();
+    assert!(
+        !intro.is_empty(),
+        "the introduction of docs/configuration.md is gone"
+    );
+    expect_file(&path, &format!("{intro}{mark}{}", markdown()));
+}
+
+#[test]
+fn every_key_is_documented_and_can_be_explained() {
+    fn walk(path: &str, seen: &mut usize) {
+        let explained = explain(path).unwrap();
+        assert!(
+            path.is_empty() || !explained.description.is_empty(),
+            "`{path}` has no documentation"
+        );
+        assert!(
+            path.is_empty() || !explained.value.is_empty(),
+            "`{path}` says not what may be written"
+        );
+        *seen += 1;
+        // Conditions and filters hold themselves.
+        if ["when", "if", "then", "else"]
+            .iter()
+            .any(|key| path.ends_with(key))
+        {
+            return;
+        }
+        for (key, _) in explained.keys {
+            walk(
+                &if path.is_empty() {
+                    key
+                } else {
+                    format!("{path}.{key}")
+                },
+                seen,
+            );
+        }
+    }
+    let mut seen = 0;
+    walk("", &mut seen);
+    assert!(seen > 90, "{seen} keys");
+    assert_eq!(
+        explain("entry[0].read_timeout").unwrap().default.as_deref(),
+        Some("30s")
+    );
+    assert!(
+        explain("disk_queue")
+            .unwrap()
+            .ignored
+            .unwrap()
+            .contains("nothing is queued")
+    );
+    assert!(
+        explain("entry.nmae")
+            .unwrap_err()
+            .contains("did you mean `name`?")
+    );
+}
+
+#[test]
+fn the_schema_is_one_and_takes_dotted_keys() {
+    let schema = schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["additionalProperties"], false);
+    assert!(schema["patternProperties"].is_object());
+    assert!(
+        schema["$defs"]["BulkReshuffleFile"]["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|key| key == "mode")
+    );
+}
+
+fn quick(cluster: &str, listen: &str) -> QuickStart {
+    QuickStart {
+        cluster: cluster.to_owned(),
+        listen: listen.parse().unwrap(),
+        insecure_skip_verify: false,
+        ca_file: None,
+        anonymous: Anonymous::Pass,
+        admin: None,
+    }
+}
+
+#[test]
+fn the_quick_start_splits_bulks_and_forwards_the_rest() {
+    let loaded = Config::quick_start(&quick("https://admin:hunter2@es:9243", "127.0.0.1:0")).unwrap();
+    assert_eq!(loaded.warnings, []);
+    let config = loaded.config;
+    let flow = config.routers[&config.entries[0].router].route(&http::Method::POST, "/_bulk");
+    let filters = &config.flows[&flow[0]].filters;
+    assert!(matches!(&filters[0].action, FilterAction::BulkReshuffle(bulk) if bulk.level == Level::Node));
+    assert!(matches!(&filters[1].action, FilterAction::Elasticsearch(_)));
+    let cluster = config.clusters.values().next().unwrap();
+    assert_eq!(cluster.endpoints[0].to_string(), "https://es:9243");
+    assert!(
+        matches!(&cluster.credentials, Some(Credentials::Basic { password, .. }) if password.expose() == "hunter2")
+    );
+    assert!(!format!("{config:?}").contains("hunter2"));
+
+    let rejected = Config::quick_start(&quick("es:9200", "127.0.0.1:0")).unwrap_err();
+    assert!(
+        rejected.to_string().contains("--cluster: has no `http://`"),
+        "{rejected}"
+    );
+}
+
+#[test]
+fn an_open_door_is_a_loud_warning_wherever_the_port_ends_up() {
+    let mut from = quick("http://admin:hunter2@127.0.0.1:9200", "0.0.0.0:8000");
+    assert_eq!(
+        Config::quick_start(&from).unwrap().warnings,
+        [],
+        "clients bring their own accounts"
+    );
+    from.anonymous = Anonymous::UseGatewayAccount;
+    let loaded = Config::quick_start(&from).unwrap();
+    assert!(
+        loaded.warnings[0].message.starts_with("ANYONE who reaches"),
+        "{:?}",
+        loaded.warnings
+    );
+
+    from.listen = "127.0.0.1:8000".parse().unwrap();
+    let loaded = Config::quick_start(&from).unwrap();
+    assert_eq!(loaded.warnings, []);
+    assert_eq!(loaded.config.open_doors(&[]), Vec::<String>::new());
+    let moved = [(
+        loaded.config.entries[0].name.clone(),
+        "10.0.0.1:8000".parse().unwrap(),
+    )];
+    assert_eq!(loaded.config.open_doors(&moved).len(), 1);
+
+    from.cluster = "http://127.0.0.1:9200".to_owned();
+    let rejected = Config::quick_start(&from).unwrap_err();
+    assert!(rejected.to_string().contains("no gateway account"), "{rejected}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_with_its_name() {
+    let rejected = Config::load(Path::new("/nowhere/gateway.yml")).unwrap_err();
+    assert!(
+        rejected
+            .to_string()
+            .starts_with("/nowhere/gateway.yml: error: can't be read"),
+        "{rejected}"
+    );
+}
