@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod fake;
+pub mod load;
 pub mod nginx;
 pub mod pin;
 pub mod real;

@@ -1,0 +1,80 @@
+//! The load source as a process of its own, for figures: says `ready` when its requests are built and its connections
+//! stand, waits for a line on its standard input, sends, and prints its report as JSON.
+#![allow(clippy::print_stdout, reason = "the report is what the caller reads")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use testkit::load::{Load, Wanted};
+use testkit::nginx::{Bulk, Documents, Ids};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Where to send.
+    #[arg(long)]
+    to: SocketAddr,
+    /// How many documents in all.
+    #[arg(long)]
+    docs: u64,
+    /// Documents a request.
+    #[arg(long, default_value_t = 5_000)]
+    bulk: usize,
+    /// The index that each action names.
+    #[arg(long, default_value = "bench")]
+    index: String,
+    /// Leave the ids to the server.
+    #[arg(long)]
+    no_ids: bool,
+    /// Documents of 200 bytes instead of access-log lines.
+    #[arg(long)]
+    short: bool,
+    /// Different bodies, sent in turn.
+    #[arg(long, default_value_t = 4)]
+    bodies: usize,
+    /// Connections, one request at a time on each.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// Send gzipped bodies.
+    #[arg(long)]
+    gzip: bool,
+    /// Speak TLS and trust this PEM file.
+    #[arg(long)]
+    ca: Option<PathBuf>,
+    /// Stay on this core.
+    #[arg(long)]
+    core: Option<usize>,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(core) = arguments.core {
+        testkit::pin::to_core(core)?;
+    }
+    let ca_pem = arguments.ca.map(|path| {
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    });
+    let load = Load {
+        bulk: Bulk {
+            ids: if arguments.no_ids { Ids::None } else { Ids::Given },
+            documents: if arguments.short {
+                Documents::Short
+            } else {
+                Documents::Nginx
+            },
+            ..Bulk::new(&arguments.index, arguments.bulk)
+        },
+        bodies: arguments.bodies,
+        connections: arguments.connections,
+        gzip: arguments.gzip,
+        ca_pem: ca_pem.transpose()?,
+        ..Load::at(arguments.to)
+    };
+    let prepared = load.prepare()?;
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
+    let report = prepared.run(Wanted::Docs(arguments.docs))?;
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}

@@ -1,0 +1,345 @@
+//! A closed-loop load source for bulk requests: each connection sends a prebuilt request, reads the whole reply, checks
+//! it, and sends the next. What it reports is therefore docs/s at a given number of connections, and the time from the
+//! first byte sent to the last byte read, without correction for waiting that an open loop would see.
+//!
+//! Every reply is checked for its status, `"errors":false` and the number of its items; the first one of each
+//! connection also for its ids, one by one in request order.
+//!
+//! ```
+//! use testkit::fake::{FakeCluster, Spec};
+//! use testkit::load::{Load, Wanted};
+//! use testkit::nginx::Bulk;
+//!
+//! let cluster = FakeCluster::start(Spec::default().index("logs", 3))?;
+//! let load = Load { bulk: Bulk::new("logs", 100), ..Load::at(cluster.addresses()[0]) };
+//! let report = load.prepare()?.run(Wanted::Docs(1_000))?;
+//! assert_eq!((report.docs, report.failed), (1_000, 0));
+//! # anyhow::Ok(())
+//! ```
+
+mod reply;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hdrhistogram::Histogram;
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::nginx::Bulk;
+use reply::Replies;
+
+/// What is to be sent, where, and by how many.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Where the requests go.
+    pub address: SocketAddr,
+    /// The path and parameters of each request.
+    pub path: String,
+    /// The recipe of the bodies.
+    pub bulk: Bulk,
+    /// How many different bodies are made and sent in turn.
+    pub bodies: usize,
+    /// Connections, each with one request at a time.
+    pub connections: usize,
+    /// Bodies are sent gzipped (packed beforehand, level 6).
+    pub gzip: bool,
+    /// TLS, trusting this PEM certificate.
+    pub ca_pem: Option<String>,
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted {
+    /// After this many documents, rounded up to whole requests.
+    Docs(u64),
+    /// After this long; requests under way are finished.
+    Time(Duration),
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// Documents in requests that were answered well.
+    pub docs: u64,
+    /// Requests answered well.
+    pub requests: u64,
+    /// Requests answered otherwise, or not at all.
+    pub failed: u64,
+    /// The first failure's words.
+    pub failure: Option<String>,
+    /// From the first request to the last reply.
+    pub seconds: f64,
+    /// Half of the requests took no longer.
+    pub p50_ms: f64,
+    /// 99 of 100 requests took no longer.
+    pub p99_ms: f64,
+    /// No request took longer.
+    pub max_ms: f64,
+    /// Bytes of one body as it is sent, averaged.
+    pub body_bytes: u64,
+}
+
+/// Connections that stand and requests that are built: a run only sends.
+#[derive(Debug)]
+pub struct Prepared {
+    requests: Arc<Vec<Request>>,
+    docs: u64,
+    connections: Vec<Connection>,
+}
+
+/// A request, head and body, as it travels.
+#[derive(Debug)]
+struct Request {
+    bytes: Vec<u8>,
+    body_bytes: u64,
+    ids: Vec<Box<[u8]>>,
+}
+
+trait Socket: Read + Write + Send {}
+impl<T: Read + Write + Send> Socket for T {}
+
+struct Connection {
+    socket: Box<dyn Socket>,
+    replies: Replies,
+    ids_checked: bool,
+}
+
+// === impl Load ===
+
+impl Load {
+    /// One connection sending 5,000 access-log documents a request, with ids, to index `bench`.
+    pub fn at(address: SocketAddr) -> Load {
+        Load {
+            address,
+            path: "/_bulk".to_owned(),
+            bulk: Bulk::new("bench", 5_000),
+            bodies: 4,
+            connections: 1,
+            gzip: false,
+            ca_pem: None,
+        }
+    }
+
+    /// Builds the requests and connects.
+    ///
+    /// # Errors
+    /// When a connection cannot be made.
+    pub fn prepare(&self) -> Result<Prepared> {
+        let requests = (0..self.bodies)
+            .map(|seed| self.request(seed as u64))
+            .collect::<Result<Vec<_>>>()?;
+        let tls = self.ca_pem.as_deref().map(trusting).transpose()?;
+        let connections = (0..self.connections)
+            .map(|_| self.connect(tls.as_ref()))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Prepared {
+            requests: Arc::new(requests),
+            docs: self.bulk.docs as u64,
+            connections,
+        })
+    }
+
+    fn request(&self, seed: u64) -> Result<Request> {
+        let plain = self.bulk.body(seed);
+        let ids = reply::ids_in(&plain).map(Box::from).collect();
+        let (body, packed) = if self.gzip {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+            encoder.write_all(&plain)?;
+            (encoder.finish()?, "content-encoding: gzip\r\n")
+        } else {
+            (plain, "")
+        };
+        let mut bytes = format!(
+            "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/x-ndjson\r\n{packed}content-length: {}\r\n\r\n",
+            self.path,
+            self.address,
+            body.len()
+        )
+        .into_bytes();
+        bytes.extend_from_slice(&body);
+        Ok(Request {
+            bytes,
+            body_bytes: body.len() as u64,
+            ids,
+        })
+    }
+
+    fn connect(&self, tls: Option<&Arc<ClientConfig>>) -> Result<Connection> {
+        let stream = TcpStream::connect(self.address)
+            .with_context(|| format!("cannot connect to {}", self.address))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+        let socket: Box<dyn Socket> = match tls {
+            None => Box::new(stream),
+            Some(config) => {
+                let name = ServerName::from(self.address.ip());
+                Box::new(StreamOwned::new(
+                    ClientConnection::new(Arc::clone(config), name)?,
+                    stream,
+                ))
+            }
+        };
+        Ok(Connection {
+            socket,
+            replies: Replies::default(),
+            ids_checked: false,
+        })
+    }
+}
+
+fn trusting(pem: &str) -> Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        roots.add(certificate.map_err(|error| anyhow!("the certificate to trust: {error}"))?)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(
+        config.with_root_certificates(roots).with_no_client_auth(),
+    ))
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Sends on all connections until there is enough.
+    ///
+    /// # Errors
+    /// When a thread cannot be started. Failed requests are counted, and end their connection's part.
+    pub fn run(self, wanted: Wanted) -> Result<Report> {
+        let tickets = Arc::new(AtomicU64::new(0));
+        let requests_max = match wanted {
+            Wanted::Docs(docs) => docs.div_ceil(self.docs),
+            Wanted::Time(_) => u64::MAX,
+        };
+        let begun = Instant::now();
+        let until = match wanted {
+            Wanted::Docs(_) => None,
+            Wanted::Time(time) => Some(begun + time),
+        };
+        let mut threads = Vec::new();
+        for mut connection in self.connections {
+            let (requests, tickets) = (Arc::clone(&self.requests), Arc::clone(&tickets));
+            let docs = self.docs;
+            let work = move || {
+                connection.work(&requests, docs, &|| {
+                    let ticket = tickets.fetch_add(1, Ordering::Relaxed);
+                    (ticket < requests_max && until.is_none_or(|until| Instant::now() < until))
+                        .then_some(ticket)
+                })
+            };
+            threads.push(thread::Builder::new().stack_size(256 << 10).spawn(work)?);
+        }
+        let mut total = Tally::new();
+        for thread in threads {
+            total.add(
+                &thread
+                    .join()
+                    .map_err(|_| anyhow!("a connection's thread panicked"))?,
+            );
+        }
+        Ok(total.report(begun.elapsed(), self.docs, &self.requests))
+    }
+}
+
+// === impl Connection ===
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("ids_checked", &self.ids_checked)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    fn work(&mut self, requests: &[Request], docs: u64, next: &dyn Fn() -> Option<u64>) -> Tally {
+        let mut tally = Tally::new();
+        while let Some(ticket) = next() {
+            let request = &requests[ticket as usize % requests.len()];
+            let begun = Instant::now();
+            if let Err(error) = self.exchange(request, docs) {
+                tally.failed += 1;
+                tally.failure.get_or_insert_with(|| format!("{error:#}"));
+                break;
+            }
+            let took = begun.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
+            tally.latency_us.saturating_record(took);
+        }
+        tally
+    }
+
+    fn exchange(&mut self, request: &Request, docs: u64) -> Result<()> {
+        self.socket.write_all(&request.bytes).context("while sending")?;
+        self.socket.flush()?;
+        let body = self
+            .replies
+            .read(self.socket.as_mut())
+            .context("while reading the reply")?;
+        reply::check(body, docs)?;
+        if !self.ids_checked {
+            reply::check_ids(body, &request.ids)?;
+            self.ids_checked = true;
+        }
+        Ok(())
+    }
+}
+
+// === Tally ===
+
+struct Tally {
+    latency_us: Histogram<u64>,
+    failed: u64,
+    failure: Option<String>,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are in order");
+        Tally {
+            latency_us,
+            failed: 0,
+            failure: None,
+        }
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.latency_us
+            .add(&other.latency_us)
+            .expect("both have the same bounds");
+        self.failed += other.failed;
+        if self.failure.is_none() {
+            self.failure.clone_from(&other.failure);
+        }
+    }
+
+    fn report(self, took: Duration, docs: u64, requests: &[Request]) -> Report {
+        let answered = self.latency_us.len();
+        let ms = |us: u64| us as f64 / 1e3;
+        Report {
+            docs: answered * docs,
+            requests: answered,
+            failed: self.failed,
+            failure: self.failure,
+            seconds: took.as_secs_f64(),
+            p50_ms: ms(self.latency_us.value_at_quantile(0.5)),
+            p99_ms: ms(self.latency_us.value_at_quantile(0.99)),
+            max_ms: ms(self.latency_us.max()),
+            body_bytes: requests.iter().map(|request| request.body_bytes).sum::<u64>()
+                / requests.len() as u64,
+        }
+    }
+}
+
+/// A request that takes longer has failed.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+const LATENCY_US_MAX: u64 = 120_000_000;
