@@ -1,5 +1,6 @@
 //! The bulk format, sans-I/O: bytes of a `_bulk` body to a plan by node, node replies back to one reply.
 
+mod action;
 mod dialect;
 mod gather;
 mod ids;
@@ -7,9 +8,15 @@ mod items;
 mod murmur;
 mod plan;
 mod route;
+mod scan;
+mod slow;
+mod strict;
 mod table;
+mod update;
+mod walk;
 mod why;
 
+pub use action::Op;
 pub use dialect::{Dialect, Flavour, Version};
 pub use gather::Gather;
 pub use ids::{ID_LENGTH, IdMint};

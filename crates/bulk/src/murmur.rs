@@ -13,6 +13,16 @@ pub fn hash(text: &str) -> i32 {
     }
 }
 
+/// The hash of a text that is known to be UTF-8.
+#[inline]
+pub(crate) fn hash_utf8(text: &[u8]) -> i32 {
+    if text.is_ascii() {
+        hash_ascii(text)
+    } else {
+        hash(&String::from_utf8_lossy(text))
+    }
+}
+
 /// The hash of a text that is known to be ASCII: each byte is one code unit.
 #[inline]
 pub(crate) fn hash_ascii(bytes: &[u8]) -> i32 {

@@ -1,6 +1,8 @@
 //! A body split into parts: one a node, or finer.
 
-use crate::{IdMint, NodeIx, RouteTable, Why};
+use crate::action::Form;
+use crate::walk::{Aim, Doc, Walk};
+use crate::{ID_LENGTH, IdMint, NodeIx, RouteTable, Why};
 
 /// How finely a body is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -109,8 +111,16 @@ pub(crate) struct Piece {
 pub(crate) const ARENA: u32 = 1 << 31;
 
 /// Memory that plans are made of, kept from request to request.
-#[derive(Debug, Default)]
-pub struct Scratch {}
+#[derive(Debug)]
+pub struct Scratch {
+    /// Off in oracle tests only: every action line then takes the slow path.
+    fast: bool,
+    order: Vec<u16>,
+    arena: Vec<u8>,
+    parts: Vec<Part>,
+    pieces: Vec<Vec<Piece>>,
+    slots: Slots,
+}
 
 /// Splits a body. Touches each byte of it once, allocates nothing per document.
 pub fn plan(
@@ -120,9 +130,288 @@ pub fn plan(
     ids: &mut IdMint,
     scratch: &mut Scratch,
 ) -> Verdict {
-    let _ = (body, ask, table, ids, scratch);
-    Verdict::Pass(Pass {
-        why: Why::NoTopology,
-        line: None,
-    })
+    let mut draft = Draft::new(body, ask.level, table, scratch);
+    match draft.fill(ask, ids) {
+        Ok(()) => Verdict::Plan(draft.finish()),
+        Err(pass) => {
+            let plan = draft.finish();
+            scratch.recycle(plan);
+            Verdict::Pass(pass)
+        }
+    }
+}
+
+/// A plan in the making.
+struct Draft<'a, 's> {
+    body: &'a [u8],
+    level: Level,
+    table: &'a RouteTable,
+    scratch: &'s mut Scratch,
+    plan: Plan,
+}
+
+/// Part numbers by what distinguishes parts at a level. Emptied after each plan by undoing what was written, so the
+/// cost is that of the parts in use and not of the cluster's size.
+#[derive(Debug, Default)]
+struct Slots {
+    /// At the levels index and shard: where an index's row begins in `parts`, by ordinal.
+    rows: Vec<u32>,
+    rows_in_use: Vec<u32>,
+    /// Part numbers, by node or by row and node or shard.
+    parts: Vec<u16>,
+    /// The part for documents that any node may take.
+    any: u16,
+}
+
+const NO_PART: u16 = u16::MAX;
+const NO_ROW: u32 = u32::MAX;
+
+// === impl Scratch ===
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            fast: true,
+            order: Vec::new(),
+            arena: Vec::new(),
+            parts: Vec::new(),
+            pieces: Vec::new(),
+            slots: Slots {
+                any: NO_PART,
+                ..Slots::default()
+            },
+        }
+    }
+}
+
+impl Scratch {
+    /// Memory whose plans are made by the slow path alone: the oracle of the fast one.
+    #[doc(hidden)]
+    pub fn without_fast_path() -> Self {
+        Self {
+            fast: false,
+            ..Self::default()
+        }
+    }
+
+    /// Takes back the memory of a plan that is done with.
+    pub fn recycle(&mut self, plan: Plan) {
+        let Plan {
+            mut parts,
+            mut order,
+            mut arena,
+            ..
+        } = plan;
+        for part in parts.drain(..) {
+            let mut pieces = part.pieces;
+            pieces.clear();
+            self.pieces.push(pieces);
+        }
+        order.clear();
+        arena.clear();
+        (self.parts, self.order, self.arena) = (parts, order, arena);
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Number of operations.
+    pub fn docs(&self) -> u32 {
+        self.docs
+    }
+
+    /// The part that the `doc`th operation is in.
+    pub fn part_of(&self, doc: u32) -> usize {
+        self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
+    }
+}
+
+// === impl Draft ===
+
+impl<'a, 's> Draft<'a, 's> {
+    fn new(body: &'a [u8], level: Level, table: &'a RouteTable, scratch: &'s mut Scratch) -> Self {
+        let plan = Plan {
+            parts: std::mem::take(&mut scratch.parts),
+            order: std::mem::take(&mut scratch.order),
+            arena: std::mem::take(&mut scratch.arena),
+            docs: 0,
+        };
+        scratch.slots.clear(level, table);
+        Self {
+            body,
+            level,
+            table,
+            scratch,
+            plan,
+        }
+    }
+
+    fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint) -> Result<(), Pass> {
+        let mut walk = Walk::new(self.body, ask, self.table, self.scratch.fast)?;
+        while let Some(doc) = walk.next()? {
+            match doc.aim {
+                Aim::Shard(shard) => {
+                    let part = self.part(&doc, Some(shard))?;
+                    self.push(part, doc.start, doc.end);
+                }
+                Aim::Free => {
+                    let part = self.part(&doc, None)?;
+                    self.push(part, doc.start, doc.end);
+                }
+                Aim::Mint => self.push_minted(&doc, ids.mint())?,
+            }
+        }
+        if self.plan.docs == 0 {
+            Err(Pass {
+                why: Why::Empty,
+                line: None,
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn finish(self) -> Plan {
+        let mut plan = self.plan;
+        if plan.parts.len() == 1 {
+            plan.order.clear();
+        }
+        for part in &mut plan.parts {
+            part.bytes = part
+                .pieces
+                .iter()
+                .map(|piece| u64::from(piece.end - (piece.start & !ARENA)))
+                .sum();
+        }
+        plan
+    }
+
+    /// The number of the part that a document goes to, made if need be.
+    #[inline]
+    fn part(&mut self, doc: &Doc<'_, '_>, shard: Option<u32>) -> Result<u16, Pass> {
+        let nodes = self.table.nodes();
+        let node = shard
+            .and_then(|shard| doc.route.node(shard))
+            .filter(|node| node.0 < nodes);
+        let slots = &mut self.scratch.slots;
+        let slot = match (self.level, node, shard) {
+            (Level::Cluster, ..) | (_, None, _) | (_, _, None) => &mut slots.any,
+            (Level::Node, Some(node), _) => &mut slots.parts[usize::from(node.0)],
+            (Level::Index, Some(node), _) => slots.in_row(doc.ordinal, u32::from(nodes), u32::from(node.0)),
+            (Level::Shard, Some(_), Some(shard)) => slots.in_row(doc.ordinal, doc.route.shards(), shard),
+        };
+        if *slot != NO_PART {
+            return Ok(*slot);
+        }
+        let number = self.plan.parts.len();
+        if number >= usize::from(NO_PART) {
+            return Err(Pass {
+                why: Why::TooManyParts,
+                line: None,
+            });
+        }
+        *slot = number as u16;
+        let known = if self.level == Level::Cluster { None } else { node };
+        let named = known.is_some() && matches!(self.level, Level::Index | Level::Shard);
+        self.plan.parts.push(Part {
+            destination: known.map_or(Destination::Any, Destination::Node),
+            shard: shard.filter(|_| known.is_some() && self.level == Level::Shard),
+            index: named.then(|| doc.route.name.clone()),
+            docs: 0,
+            bytes: 0,
+            pieces: self.scratch.pieces.pop().unwrap_or_default(),
+        });
+        Ok(number as u16)
+    }
+
+    #[inline]
+    fn push(&mut self, part: u16, start: usize, end: usize) {
+        self.plan.order.push(part);
+        self.plan.docs += 1;
+        let part = &mut self.plan.parts[usize::from(part)];
+        part.docs += 1;
+        part.push(start as u32, end as u32);
+    }
+
+    /// A document that gets its id here.
+    fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH]) -> Result<(), Pass> {
+        let part = self.part(doc, Some(doc.route.shard_of(&id, doc.routing)))?;
+        let place = doc.action.place;
+        let at = doc.start + place.at as usize;
+        let arena = &mut self.plan.arena;
+        let from = arena.len();
+        match place.form {
+            Form::Only | Form::First => arena.extend_from_slice(b"\"_id\":"),
+            Form::Value => {}
+        }
+        arena.push(b'"');
+        arena.extend_from_slice(&id);
+        arena.push(b'"');
+        if place.form == Form::First {
+            arena.push(b',');
+        }
+        let to = arena.len();
+        if to >= ARENA as usize {
+            return Err(Pass {
+                why: Why::TooLarge,
+                line: None,
+            });
+        }
+        self.push(part, doc.start, at);
+        let part = &mut self.plan.parts[usize::from(part)];
+        part.pieces.push(Piece {
+            start: from as u32 | ARENA,
+            end: to as u32,
+        });
+        part.push((at + place.cut as usize) as u32, doc.end as u32);
+        Ok(())
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    /// Appends a range of the body; neighbours become one piece.
+    #[inline]
+    fn push(&mut self, start: u32, end: u32) {
+        match self.pieces.last_mut() {
+            Some(last) if last.end == start && last.start & ARENA == 0 => last.end = end,
+            _ => self.pieces.push(Piece { start, end }),
+        }
+    }
+}
+
+// === impl Slots ===
+
+impl Slots {
+    fn clear(&mut self, level: Level, table: &RouteTable) {
+        self.any = NO_PART;
+        for row in self.rows_in_use.drain(..) {
+            self.rows[row as usize] = NO_ROW;
+        }
+        self.parts.clear();
+        match level {
+            Level::Cluster => {}
+            Level::Node => self.parts.resize(usize::from(table.nodes()), NO_PART),
+            Level::Index | Level::Shard => {
+                let indices = table.indices() as usize;
+                if self.rows.len() < indices {
+                    self.rows.resize(indices, NO_ROW);
+                }
+            }
+        }
+    }
+
+    /// The slot at `column` of an index's row, which has `width` columns.
+    #[inline]
+    fn in_row(&mut self, ordinal: u32, width: u32, column: u32) -> &mut u16 {
+        let row = &mut self.rows[ordinal as usize];
+        if *row == NO_ROW {
+            *row = self.parts.len() as u32;
+            self.rows_in_use.push(ordinal);
+            self.parts.resize(self.parts.len() + width as usize, NO_PART);
+        }
+        &mut self.parts[(*row + column) as usize]
+    }
 }

@@ -62,13 +62,19 @@ impl IndexRoute {
     /// Without routing an index with `partition_size` above 1 answers an item error; the shard returned is then
     /// just a consistent choice.
     pub fn shard(&self, id: &str, routing: Option<&str>) -> u32 {
+        self.shard_of(id.as_bytes(), routing.map(str::as_bytes))
+    }
+
+    /// As [`Self::shard`], for texts that are known to be UTF-8.
+    #[inline]
+    pub(crate) fn shard_of(&self, id: &[u8], routing: Option<&[u8]>) -> u32 {
         match routing {
             Some(routing) if self.partition_size > 1 => {
-                let offset = murmur::hash(id).rem_euclid(self.partition_size as i32);
-                self.shard_of_hash(murmur::hash(routing).wrapping_add(offset))
+                let offset = murmur::hash_utf8(id).rem_euclid(self.partition_size as i32);
+                self.shard_of_hash(murmur::hash_utf8(routing).wrapping_add(offset))
             }
-            Some(routing) => self.shard_of_hash(murmur::hash(routing)),
-            None => self.shard_of_hash(murmur::hash(id)),
+            Some(routing) => self.shard_of_hash(murmur::hash_utf8(routing)),
+            None => self.shard_of_hash(murmur::hash_utf8(id)),
         }
     }
 
@@ -84,9 +90,9 @@ impl IndexRoute {
         }
     }
 
-    /// The node that holds a shard's primary; `None` while unassigned.
+    /// The node that holds a shard's primary; `None` while unassigned, and for a shard that does not exist.
     pub fn node(&self, shard: u32) -> Option<NodeIx> {
-        self.primaries[shard as usize]
+        self.primaries.get(shard as usize).copied().flatten()
     }
 
     /// Why documents of this index cannot be predicted, if so: as told, or since its metadata make no sense.

@@ -32,7 +32,7 @@ pub enum Target {
 pub struct RouteTable {
     dialect: Dialect,
     nodes: u16,
-    names: HashMap<Box<str>, Entry>,
+    names: HashMap<Box<[u8]>, Entry>,
     harmless_pipelines: HashSet<Box<str>>,
     indices: u32,
 }
@@ -97,7 +97,7 @@ impl RouteTable {
 
     /// What `name` stands for; `None` for a name that the cluster does not have.
     pub fn target(&self, name: &str) -> Option<&Target> {
-        self.names.get(name).map(|entry| &entry.target)
+        self.entry(name.as_bytes()).map(|entry| &entry.target)
     }
 
     /// Whether the pipeline is known to leave `_index`, `_id` and `_routing` alone.
@@ -106,7 +106,8 @@ impl RouteTable {
         name == "_none" || self.harmless_pipelines.contains(name)
     }
 
-    pub(crate) fn entry(&self, name: &str) -> Option<&Entry> {
+    /// What `name`, in UTF-8, stands for.
+    pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
         self.names.get(name)
     }
 }
@@ -130,7 +131,9 @@ impl RouteTableBuilder {
         if ordinal == next {
             self.table.indices += 1;
         }
-        self.table.names.insert(name.into(), Entry { target, ordinal });
+        self.table
+            .names
+            .insert(name.as_bytes().into(), Entry { target, ordinal });
         self
     }
 

@@ -1,0 +1,96 @@
+//! What an action line says, as far as admission and routing need it.
+
+use crate::Why;
+
+/// What is to be done with a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Index: create or replace.
+    Index,
+    /// Create: fails where the document exists.
+    Create,
+    /// Partial or scripted update.
+    Update,
+    /// Delete: the only one without a source line.
+    Delete,
+}
+
+/// An action line, read. Strings are decoded UTF-8; none is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Action<'a> {
+    /// The effective operation: `index` with `op_type: create` is a create.
+    pub(crate) op: Op,
+    pub(crate) index: Option<&'a [u8]>,
+    pub(crate) id: Option<&'a [u8]>,
+    pub(crate) routing: Option<&'a [u8]>,
+    pub(crate) pipeline: Option<&'a [u8]>,
+    pub(crate) place: Place,
+    /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
+    pub(crate) compare_and_set: bool,
+}
+
+/// Where an id can be written into an action line that has none. Offsets are from the line's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The id goes here…
+    pub(crate) at: u32,
+    /// …in place of this many bytes (4 for a `null`, else 0)…
+    pub(crate) cut: u32,
+    /// …in this form.
+    pub(crate) form: Form,
+}
+
+/// What is written to give an action line its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `"_id":"…"`, into an empty object.
+    Only,
+    /// `"_id":"…",`, before the other keys.
+    First,
+    /// `"…"`, instead of a null.
+    Value,
+}
+
+/// Longest id that servers take, bytes of UTF-8 (`IndexRequest.MAX_DOCUMENT_ID_LENGTH_IN_BYTES`).
+pub(crate) const ID_BYTES_MAX: usize = 512;
+
+// === impl Op ===
+
+impl Op {
+    /// The action's name, in requests and in reply items.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Op::Index => "index",
+            Op::Create => "create",
+            Op::Update => "update",
+            Op::Delete => "delete",
+        }
+    }
+
+    pub(crate) fn parse(name: &[u8]) -> Option<Op> {
+        match name {
+            b"index" => Some(Op::Index),
+            b"create" => Some(Op::Create),
+            b"update" => Some(Op::Update),
+            b"delete" => Some(Op::Delete),
+            _ => None,
+        }
+    }
+}
+
+// === impl Action ===
+
+impl Action<'_> {
+    /// The rules that hold for fast and slow lines alike (`IndexRequest.validate`, `UpdateRequest.validate`,
+    /// `DeleteRequest.validate`: one offender makes the servers reject the whole request).
+    pub(crate) fn admit(&self, allow_explicit_index: bool) -> Result<(), Why> {
+        if self.index.is_some() && !allow_explicit_index {
+            return Err(Why::ExplicitIndex);
+        }
+        match (self.op, self.id) {
+            (Op::Update | Op::Delete, None) => Err(Why::NoId),
+            (_, Some(id)) if id.len() > ID_BYTES_MAX => Err(Why::IdTooLong),
+            _ => Ok(()),
+        }
+    }
+}

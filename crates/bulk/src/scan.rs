@@ -1,0 +1,253 @@
+//! The fast reader of action lines: takes only what it fully understands.
+//!
+//! It knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing` and `pipeline`, each at most
+//! once, whose values are null or non-empty strings of plain ASCII without escapes; spaces may stand between tokens.
+//! That is what shippers and client libraries write. For all else it returns `None` and [`crate::slow`] decides.
+
+use crate::action::{Action, Form, ID_BYTES_MAX, Op, Place};
+
+/// Reads the action line that begins at `at`; returns it with the place after its newline.
+#[inline]
+pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
+    let line = body.get(at..)?;
+    let (op, mut p) = head(line)?;
+    let place = Place {
+        at: p as u32,
+        cut: 0,
+        form: Form::First,
+    };
+    let mut action = Action {
+        op,
+        index: None,
+        id: None,
+        routing: None,
+        pipeline: None,
+        place,
+        compare_and_set: false,
+    };
+    let mut seen = 0_u8;
+    p = spaces(line, p);
+    if *line.get(p)? == b'}' {
+        action.place.form = Form::Only;
+        p += 1;
+    } else {
+        loop {
+            let (key, after_key) = key(line, p)?;
+            if seen & key != 0 {
+                return None;
+            }
+            seen |= key;
+            p = spaces(line, expect(line, spaces(line, after_key), b':')?);
+            let value = if *line.get(p)? == b'"' {
+                let value = plain_string(line, p + 1)?;
+                p += value.len() + 2;
+                Some(value)
+            } else if line[p..].starts_with(b"null") {
+                if key == ID {
+                    action.place = Place {
+                        at: p as u32,
+                        cut: 4,
+                        form: Form::Value,
+                    };
+                }
+                p += 4;
+                None
+            } else {
+                return None;
+            };
+            match key {
+                INDEX => action.index = value,
+                ID => action.id = value,
+                ROUTING => action.routing = value,
+                _ => action.pipeline = value,
+            }
+            p = spaces(line, p);
+            match *line.get(p)? {
+                b',' => p = spaces(line, p + 1),
+                b'}' => break,
+                _ => return None,
+            }
+        }
+        p += 1;
+    }
+    p = expect(line, spaces(line, p), b'}')?;
+    if *line.get(p)? == b'\r' {
+        p += 1;
+    }
+    p = expect(line, p, b'\n')?;
+    if action.id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
+        return None;
+    }
+    Some((action, at + p))
+}
+
+const INDEX: u8 = 1;
+const ID: u8 = 2;
+const ROUTING: u8 = 4;
+const PIPELINE: u8 = 8;
+
+/// `{"op":{`, and the place after it.
+#[inline]
+fn head(line: &[u8]) -> Option<(Op, usize)> {
+    let p = expect(line, spaces(line, expect(line, 0, b'{')?), b'"')?;
+    let (op, length) = match line.get(p..p + 7)? {
+        [b'i', b'n', b'd', b'e', b'x', b'"', _] => (Op::Index, 6),
+        b"create\"" => (Op::Create, 7),
+        b"update\"" => (Op::Update, 7),
+        b"delete\"" => (Op::Delete, 7),
+        _ => return None,
+    };
+    let p = expect(line, spaces(line, p + length), b':')?;
+    let p = expect(line, spaces(line, p), b'{')?;
+    Some((op, p))
+}
+
+/// One of the four keys, and the place after its closing quote.
+#[inline]
+fn key(line: &[u8], p: usize) -> Option<(u8, usize)> {
+    let rest = line.get(p..)?;
+    if rest.starts_with(b"\"_id\"") {
+        Some((ID, p + 5))
+    } else if rest.starts_with(b"\"_index\"") {
+        Some((INDEX, p + 8))
+    } else if rest.starts_with(b"\"routing\"") {
+        Some((ROUTING, p + 9))
+    } else if rest.starts_with(b"\"pipeline\"") {
+        Some((PIPELINE, p + 10))
+    } else {
+        None
+    }
+}
+
+#[inline]
+fn spaces(line: &[u8], mut p: usize) -> usize {
+    while line.get(p) == Some(&b' ') {
+        p += 1;
+    }
+    p
+}
+
+#[inline]
+fn expect(line: &[u8], p: usize, byte: u8) -> Option<usize> {
+    if *line.get(p)? == byte { Some(p + 1) } else { None }
+}
+
+/// The string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control characters.
+#[inline]
+fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
+    let rest = line.get(p..)?;
+    let mut at = 0;
+    // Eight bytes a step. The lowest flagged byte is exact; above it a borrow may flag more.
+    while let Some(word) = rest.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let stops = stops(u64::from_le_bytes(*word));
+        if stops != 0 {
+            return finish(rest, at + (stops.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    let length = rest[at..]
+        .iter()
+        .position(|b| !matches!(b, b' '..=b'~') || matches!(b, b'"' | b'\\'))?;
+    finish(rest, at + length)
+}
+
+#[inline]
+fn finish(rest: &[u8], length: usize) -> Option<&[u8]> {
+    if length > 0 && rest[length] == b'"' {
+        Some(&rest[..length])
+    } else {
+        None
+    }
+}
+
+/// The high bit of every byte that ends a plain string: quote, backslash, control, not ASCII.
+#[inline]
+fn stops(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = ONES << 7;
+    let zero = |x: u64| x.wrapping_sub(ONES) & !x;
+    let quote = zero(word ^ (ONES * b'"' as u64));
+    let backslash = zero(word ^ (ONES * b'\\' as u64));
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let delete = zero(word ^ (ONES * 0x7f));
+    (quote | backslash | control | delete | word) & HIGHS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<Action<'_>> {
+        let (action, end) = action(line.as_bytes(), 0)?;
+        assert_eq!(end, line.find('\n').expect("a line") + 1);
+        Some(action)
+    }
+
+    #[test]
+    fn takes_what_shippers_write() {
+        let action = read("{\"index\":{\"_index\":\"logs\",\"_id\":\"a1\"}}\n{}\n").expect("plain");
+        assert_eq!(
+            (action.op, action.index, action.id),
+            (Op::Index, Some(&b"logs"[..]), Some(&b"a1"[..]))
+        );
+        let action = read("{ \"create\" : { \"_id\" : null , \"routing\" : \"a long routing value\" } }\r\n")
+            .expect("spaces");
+        assert_eq!(
+            action.place,
+            Place {
+                at: 23,
+                cut: 4,
+                form: Form::Value
+            }
+        );
+        assert_eq!(action.routing, Some(&b"a long routing value"[..]));
+        assert_eq!(read("{\"delete\":{}}\n").expect("empty").place.form, Form::Only);
+    }
+
+    #[test]
+    fn leaves_to_the_slow_path_what_needs_thought() {
+        for line in [
+            "{\"index\":{\"_id\":\"a\\u0031\"}}\n",
+            "{\"index\":{\"_id\":\"é\"}}\n",
+            "{\"index\":{\"_id\":\"\"}}\n",
+            "{\"index\":{\"_id\":1}}\n",
+            "{\"index\":{\"_id\":\"a\",\"_id\":\"b\"}}\n",
+            "{\"index\":{\"_id\":\"a\"},\"x\":1}\n",
+            "{\"index\":{\"_id\":\"a\",}}\n",
+            "{\"index\":{,\"_id\":\"a\"}}\n",
+            "{\"index\":{\"_id\":\"a\"}} x\n",
+            "{\"index\":{\"_id\":\"a\"}}",
+            "{\"index\":{\"version\":1}}\n",
+            "{\"get\":{}}\n",
+            "{\"index\":[]}\n",
+            "\n",
+            "",
+        ] {
+            assert_eq!(action(line.as_bytes(), 0), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn finds_the_end_of_a_string_at_every_length_and_for_every_byte() {
+        for length in 1..40 {
+            let text = "x".repeat(length) + "\"" + &"y".repeat(20);
+            assert_eq!(plain_string(text.as_bytes(), 0).map(<[u8]>::len), Some(length));
+        }
+        for byte in 0..=255_u8 {
+            for place in 0..10 {
+                let mut text = *b"abcdefghijkl\"abcdefgh";
+                text[place] = byte;
+                let expected = match byte {
+                    b'"' if place > 0 => Some(place),
+                    b'"' | b'\\' | 0..=0x1f | 0x7f.. => None,
+                    _ => Some(12),
+                };
+                assert_eq!(
+                    plain_string(&text, 0).map(<[u8]>::len),
+                    expected,
+                    "{byte} at {place}"
+                );
+            }
+        }
+    }
+}

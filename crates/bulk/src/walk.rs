@@ -1,0 +1,275 @@
+//! Goes through a body operation by operation, with the shard of each: what planning, explaining and the making of
+//! failed items have in common.
+
+use memchr::memchr;
+
+use crate::action::{Action, Op};
+use crate::plan::{Ask, NullId, Pass};
+use crate::slow::SlowAction;
+use crate::table::Entry;
+use crate::{IndexRoute, RouteTable, Target, Why, murmur, scan, slow, update};
+
+/// One operation and where it goes.
+pub(crate) struct Doc<'s, 't> {
+    pub(crate) action: Action<'s>,
+    /// Its lines in the body, newlines included.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) route: &'t IndexRoute,
+    /// A dense number of the concrete index.
+    pub(crate) ordinal: u32,
+    /// The effective routing, URL and alias considered.
+    pub(crate) routing: Option<&'s [u8]>,
+    pub(crate) aim: Aim,
+}
+
+/// What is known about an operation's shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// The shard is known.
+    Shard(u32),
+    /// The server will choose: there is no id, and no routing that decides alone.
+    Free,
+    /// An id is to be minted, and the shard follows from it.
+    Mint,
+}
+
+/// A walk through one body.
+pub(crate) struct Walk<'b, 't> {
+    body: &'b [u8],
+    at: usize,
+    fast: bool,
+    slow: Option<SlowAction<'b>>,
+    resolver: Resolver<'b, 't>,
+}
+
+/// Knows what names stand for, and remembers the last one.
+struct Resolver<'b, 't> {
+    ask: &'b Ask<'b>,
+    table: &'t RouteTable,
+    /// The index name looked up last, and what it stands for.
+    name: Vec<u8>,
+    last: Option<(&'t Entry, &'t IndexRoute)>,
+    /// The pipeline found harmless last; empty if none.
+    pipeline: Vec<u8>,
+}
+
+/// Bodies are addressed with 31 bits.
+const BODY_BYTES_END: usize = 1 << 31;
+
+// === impl Walk ===
+
+impl<'b, 't> Walk<'b, 't> {
+    /// Begins a walk; refuses what can be refused at a glance. `fast` is off in oracle tests only.
+    pub(crate) fn new(
+        body: &'b [u8],
+        ask: &'b Ask<'b>,
+        table: &'t RouteTable,
+        fast: bool,
+    ) -> Result<Self, Pass> {
+        let refuse = |why, line| Err(Pass { why, line });
+        if body.len() >= BODY_BYTES_END {
+            return refuse(Why::TooLarge, None);
+        }
+        if body.last().is_some_and(|last| *last != b'\n') {
+            return refuse(Why::NotTerminated, Some(line_of(body, body.len())));
+        }
+        if ask.url_routing.is_some_and(str::is_empty) {
+            return refuse(Why::EmptyRouting, None);
+        }
+        match ask.url_pipeline {
+            Some("") => return refuse(Why::EmptyPipeline, None),
+            Some(name) if !table.pipeline_is_harmless(name) => return refuse(Why::UnknownPipeline, None),
+            _ => {}
+        }
+        let resolver = Resolver {
+            ask,
+            table,
+            name: Vec::new(),
+            last: None,
+            pipeline: Vec::new(),
+        };
+        Ok(Self {
+            body,
+            at: 0,
+            fast,
+            slow: None,
+            resolver,
+        })
+    }
+
+    /// The next operation; `None` at the end of the body.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
+        let fast = if self.fast {
+            scan::action(self.body, self.at)
+        } else {
+            None
+        };
+        let (start, action, after_action) = match fast {
+            Some((action, after)) => (self.at, action, after),
+            None => match self.read_slowly()? {
+                Some((start, after)) => {
+                    let slow = self.slow.as_ref().expect("read_slowly has just left an action");
+                    (start, slow.action(), after)
+                }
+                None => return Ok(None),
+            },
+        };
+        match self.resolver.resolve(&action) {
+            Ok((entry, route, routing, aim)) => {
+                let end = source_end(self.body, after_action, &action);
+                let end = end.map_err(|why| pass_at(self.body, after_action, why))?;
+                self.at = end;
+                let ordinal = entry.ordinal;
+                Ok(Some(Doc {
+                    action,
+                    start,
+                    end,
+                    route,
+                    ordinal,
+                    routing,
+                    aim,
+                }))
+            }
+            Err(why) => Err(pass_at(self.body, start, why)),
+        }
+    }
+
+    /// Reads the next action that is not a blank line into `self.slow`: its start, and the place after its newline.
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&mut self) -> Result<Option<(usize, usize)>, Pass> {
+        let body = self.body;
+        loop {
+            let start = self.at;
+            let Some(length) = memchr(b'\n', &body[start..]) else {
+                return Ok(None);
+            };
+            let line = &body[start..start + length];
+            self.at += length + 1;
+            let dialect = self.resolver.table.dialect();
+            if let Some(action) = slow::action(line, dialect).map_err(|why| pass_at(body, start, why))? {
+                self.slow = Some(action);
+                return Ok(Some((start, self.at)));
+            }
+        }
+    }
+}
+
+/// The end of the operation whose action line ends at `at`.
+#[inline]
+fn source_end(body: &[u8], at: usize, action: &Action<'_>) -> Result<usize, Why> {
+    if action.op == Op::Delete {
+        return Ok(at);
+    }
+    // The servers drop such an action without a word.
+    let length = memchr(b'\n', &body[at..]).ok_or(Why::NoSource)?;
+    let source = &body[at..at + length];
+    match source {
+        [] | [b'\r'] => return Err(Why::EmptySource),
+        _ if action.op == Op::Update && !update::acceptable(source, action.compare_and_set) => {
+            return Err(Why::UpdateBody);
+        }
+        _ => {}
+    }
+    Ok(at + length + 1)
+}
+
+#[cold]
+fn pass_at(body: &[u8], at: usize, why: Why) -> Pass {
+    Pass {
+        why,
+        line: Some(line_of(body, at)),
+    }
+}
+
+/// The number of the line that `at` lies in, from 1.
+fn line_of(body: &[u8], at: usize) -> u32 {
+    memchr::memchr_iter(b'\n', &body[..at]).count() as u32 + 1
+}
+
+// === impl Resolver ===
+
+type Resolved<'s, 't> = (&'t Entry, &'t IndexRoute, Option<&'s [u8]>, Aim);
+
+impl<'b, 't> Resolver<'b, 't> {
+    #[inline]
+    fn resolve<'s>(&mut self, action: &Action<'s>) -> Result<Resolved<'s, 't>, Why>
+    where
+        'b: 's,
+        't: 's,
+    {
+        action.admit(self.table.dialect().allow_explicit_index)?;
+        if action.pipeline.is_some_and(|pipeline| pipeline != self.pipeline) {
+            self.check_pipeline(action)?;
+        }
+        let (entry, route) = self.index(action)?;
+        let mut routing = action.routing.or(self.ask.url_routing.map(str::as_bytes));
+        if let Target::Alias {
+            index_routing: Some(of_alias),
+            ..
+        } = &entry.target
+        {
+            // A conflicting routing is answered with an item error (`Metadata.resolveWriteIndexRouting`), so
+            // following it is as good as any choice.
+            routing = routing.or(Some(of_alias.as_bytes()));
+        }
+        Ok((entry, route, routing, self.aim(action, route, routing)))
+    }
+
+    #[inline]
+    fn aim(&self, action: &Action<'_>, route: &IndexRoute, routing: Option<&[u8]>) -> Aim {
+        let without_id = || match self.ask.null_id {
+            NullId::Keep => Aim::Free,
+            NullId::Mint => Aim::Mint,
+        };
+        match (action.id, routing) {
+            (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
+            (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
+            (None, Some(routing)) if route.partition_size == 1 => {
+                Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
+            }
+            (None, _) => without_id(),
+        }
+    }
+
+    #[inline]
+    fn index(&mut self, action: &Action<'_>) -> Result<(&'t Entry, &'t IndexRoute), Why> {
+        let name = match (action.index, self.ask.default_index) {
+            (Some(name), _) => name,
+            (None, Some(name)) => name.as_bytes(),
+            (None, None) => return Err(Why::NoIndex),
+        };
+        match self.last {
+            Some(last) if *name == *self.name => Ok(last),
+            _ => self.look_up(name),
+        }
+    }
+
+    fn look_up(&mut self, name: &[u8]) -> Result<(&'t Entry, &'t IndexRoute), Why> {
+        if name.first() == Some(&b'<') {
+            return Err(Why::DateMath);
+        }
+        let entry = self.table.entry(name).ok_or(Why::UnknownIndex)?;
+        let found = (entry, &**entry.target.write()?);
+        self.last = Some(found);
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        Ok(found)
+    }
+
+    #[cold]
+    fn check_pipeline(&mut self, action: &Action<'_>) -> Result<(), Why> {
+        let Some(pipeline) = action.pipeline else {
+            return Ok(());
+        };
+        let name = std::str::from_utf8(pipeline).map_err(|_| Why::UnknownPipeline)?;
+        if !self.table.pipeline_is_harmless(name) {
+            return Err(Why::UnknownPipeline);
+        }
+        self.pipeline.clear();
+        self.pipeline.extend_from_slice(pipeline);
+        Ok(())
+    }
+}
