@@ -1,11 +1,46 @@
 //! One node's reply, cut into its items.
+//!
+//! A reply is `{"took":…,"errors":…,"items":[{"op":{…}},{"op":{…}}]}`. In a compact reply each boundary between two
+//! items reads `}},{"`. The text may occur elsewhere too (in an error's nested causes, in an id); but since every true
+//! boundary matches, as many matches as boundaries means that there is no false one. Else a reader that follows
+//! strings and brackets cuts the reply.
 
-use crate::Dialect;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use memchr::{memchr2, memmem};
+
+use crate::action::Op;
 
 /// One part's answer: as many items as the part has operations.
 #[derive(Debug)]
 pub struct Reply<'r> {
-    bytes: std::borrow::Cow<'r, [u8]>,
+    pub(crate) bytes: Cow<'r, [u8]>,
+    /// Start and end of each item.
+    pub(crate) bounds: Vec<(u32, u32)>,
+    pub(crate) replaced: BTreeMap<u32, Vec<u8>>,
+    pub(crate) head: Head,
+    /// Items stand one after another with a comma between.
+    pub(crate) compact: bool,
+}
+
+/// What stands before and after the items.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Keys in the order of the reply.
+    pub(crate) keys: Vec<HeadKey>,
+    pub(crate) errors: bool,
+    pub(crate) ingest_took_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HeadKey {
+    Took,
+    Errors,
+    IngestTook,
+    Items,
+    /// A key that we do not know, with its scalar value, as it stands in the reply.
+    Other(Box<[u8]>),
 }
 
 /// Why replies cannot be merged. The node's fault: the gateway answers as if the part's fate were unknown.
@@ -32,103 +67,419 @@ pub enum MergeError {
     },
 }
 
-/// An error that items of a part carry which no node has answered.
-#[derive(Clone, Copy, Debug)]
-pub struct RawError<'a> {
-    /// HTTP status of the items, e.g. 503.
-    pub status: u16,
-    /// `type` of the error, e.g. `unavailable_shards_exception`.
-    pub kind: &'a str,
-    /// `reason` of the error, in words.
-    pub reason: &'a str,
+/// What an item says about its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemFacts {
+    /// The action that it answers.
+    pub op: Option<Op>,
+    /// Its HTTP status; `None` if it says none.
+    pub status: Option<u16>,
+    /// It carries an `error`. (A delete that found nothing has status 404 and no error.)
+    pub failed: bool,
 }
 
 // === impl Reply ===
 
 impl<'r> Reply<'r> {
-    /// Cuts a node's reply (the whole body of a 200) into items.
+    /// Cuts a node's reply (the whole body of a 200) into items, `docs` of them.
+    ///
+    /// # Errors
+    ///
+    /// [`MergeError::Malformed`] when it is not a bulk reply, [`MergeError::Count`] when the number of items differs.
     pub fn split(bytes: &'r [u8], docs: u32) -> Result<Self, MergeError> {
-        let _ = docs;
-        Ok(Self { bytes: bytes.into() })
-    }
-
-    /// Makes the items of a part that no node has answered, shaped as this cluster shapes an item failure.
-    pub fn failed(
-        plan: &crate::Plan,
-        part: usize,
-        body: &[u8],
-        ask: &crate::Ask<'_>,
-        table: &crate::RouteTable,
-        error: RawError<'_>,
-    ) -> Self {
-        let _ = (plan, part, body, ask, table, error);
-        Self {
-            bytes: std::borrow::Cow::Owned(Vec::new()),
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(MergeError::Malformed("longer than 4 GiB"));
         }
+        let mut read = Read { bytes, at: 0 };
+        let mut head = Head::default();
+        let (mut bounds, mut compact) = (Vec::new(), false);
+        read.take(b'{')?;
+        loop {
+            let start = read.spaces();
+            let key = read.string()?;
+            read.take(b':')?;
+            let value = read.spaces();
+            let known = match key {
+                b"items" if read.bytes.get(value) == Some(&b'[') => {
+                    (bounds, compact, read.at) = cut(bytes, value + 1, docs)?;
+                    HeadKey::Items
+                }
+                _ => {
+                    let text = read.scalar()?;
+                    head.key(key, text, &bytes[start..read.at])?
+                }
+            };
+            if known != HeadKey::Items && head.keys.contains(&known) {
+                return Err(MergeError::Malformed("a key stands twice"));
+            }
+            head.keys.push(known);
+            read.spaces();
+            if read.comma_or(b'}')? {
+                break;
+            }
+        }
+        if read.spaces() != bytes.len() {
+            return Err(MergeError::Malformed("it goes on after its end"));
+        }
+        for needed in [HeadKey::Took, HeadKey::Errors, HeadKey::Items] {
+            if head.keys.iter().filter(|key| **key == needed).count() != 1 {
+                return Err(MergeError::Malformed("took, errors and items must stand once"));
+            }
+        }
+        Ok(Self {
+            bytes: Cow::Borrowed(bytes),
+            bounds,
+            replaced: BTreeMap::new(),
+            head,
+            compact,
+        })
     }
 
     /// Number of items.
     pub fn items(&self) -> u32 {
-        0
+        self.bounds.len() as u32
     }
 
-    /// The bytes of an item, `{"index":{…}}`.
+    /// The bytes of an item, `{"index":{…}}`. Panics if there is no such item.
     pub fn item(&self, item: u32) -> &[u8] {
-        let _ = item;
-        &self.bytes
+        if let Some(bytes) = self.replaced.get(&item) {
+            return bytes;
+        }
+        let (start, end) = self.bounds[item as usize];
+        &self.bytes[start as usize..end as usize]
     }
 
-    /// The HTTP status of an item; `None` if it says none.
+    /// What an item says. Panics if there is no such item.
+    pub fn facts(&self, item: u32) -> ItemFacts {
+        facts(self.item(item)).unwrap_or(ItemFacts {
+            op: None,
+            status: None,
+            failed: true,
+        })
+    }
+
+    /// The HTTP status of an item; `None` if it says none. Panics if there is no such item.
     pub fn status(&self, item: u32) -> Option<u16> {
-        let _ = item;
-        None
+        self.facts(item).status
     }
 
-    /// Puts another item in an item's place, e.g. one that a retry brought.
+    /// Puts another item in an item's place, e.g. one that a retry brought. Panics if there is no such item.
     pub fn replace(&mut self, item: u32, bytes: Vec<u8>) {
-        let _ = (item, bytes);
+        assert!(item < self.items(), "only an item that exists can be replaced");
+        self.replaced.insert(item, bytes);
+        self.compact = false;
     }
 
     /// Whether some item failed: as the node said, or after replacements as the items say.
     pub fn errors(&self) -> bool {
-        false
+        if self.replaced.is_empty() {
+            self.head.errors
+        } else {
+            (0..self.items()).any(|item| self.facts(item).failed)
+        }
+    }
+
+    /// `took` for ingest pipelines, ms, if the node says one.
+    pub fn ingest_took_ms(&self) -> Option<u64> {
+        self.head.ingest_took_ms
     }
 }
 
-/// The one reply to the client: `{took, errors, items}` with all parts' items in the order of the request.
-#[derive(Debug)]
-pub struct Merge<'p, 'r> {
-    plan: &'p crate::Plan,
-    replies: Vec<Reply<'r>>,
+// === impl Head ===
+
+impl Head {
+    fn key(&mut self, key: &[u8], value: &[u8], whole: &[u8]) -> Result<HeadKey, MergeError> {
+        let number = || {
+            std::str::from_utf8(value)
+                .ok()
+                .and_then(|value| value.parse::<u64>().ok())
+        };
+        Ok(match key {
+            b"took" => HeadKey::Took,
+            b"errors" => {
+                self.errors = match value {
+                    b"true" => true,
+                    b"false" => false,
+                    _ => return Err(MergeError::Malformed("errors is not a boolean")),
+                };
+                HeadKey::Errors
+            }
+            b"ingest_took" => {
+                let ms = number().ok_or(MergeError::Malformed("ingest_took is not a number"))?;
+                self.ingest_took_ms = Some(ms);
+                HeadKey::IngestTook
+            }
+            b"items" => return Err(MergeError::Malformed("items is not an array")),
+            _ => HeadKey::Other(whole.into()),
+        })
+    }
 }
 
-// === impl Merge ===
+type Cut = (Vec<(u32, u32)>, bool, usize);
 
-impl<'p, 'r> Merge<'p, 'r> {
-    /// Gets ready to merge: one reply for each part, in the order of `plan.parts`.
-    pub fn new(
-        plan: &'p crate::Plan,
-        replies: Vec<Reply<'r>>,
-        took_ms: u64,
-        dialect: &Dialect,
-    ) -> Result<Self, MergeError> {
-        let _ = (took_ms, dialect);
-        Ok(Self { plan, replies })
+/// Cuts the items that begin at `from` (after the bracket); also whether they stand without space, and the place
+/// after the closing bracket.
+fn cut(bytes: &[u8], from: usize, docs: u32) -> Result<Cut, MergeError> {
+    if let Some(cut) = cut_compact(bytes, from, docs) {
+        return Ok(cut);
+    }
+    let (bounds, after) = cut_bytewise(bytes, from)?;
+    if bounds.len() != docs as usize {
+        return Err(MergeError::Count {
+            docs,
+            items: bounds.len() as u32,
+        });
+    }
+    Ok((bounds, false, after))
+}
+
+/// The fast cut; `None` when it cannot be sure.
+fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
+    // Nothing may follow the items: then the last item's end is known from the reply's end.
+    let inner = bytes.get(from..)?.strip_suffix(b"]}")?;
+    if !inner.starts_with(b"{\"") || !inner.ends_with(b"}}") {
+        return None;
+    }
+    let mut bounds = Vec::with_capacity(docs as usize);
+    let mut start = from as u32;
+    for boundary in memmem::find_iter(inner, b"}},{\"") {
+        let end = (from + boundary) as u32 + 2;
+        bounds.push((start, end));
+        start = end + 1;
+        if bounds.len() >= docs as usize {
+            return None;
+        }
+    }
+    bounds.push((start, (from + inner.len()) as u32));
+    if bounds.len() == docs as usize {
+        Some((bounds, true, bytes.len() - 1))
+    } else {
+        None
+    }
+}
+
+/// The cut that follows strings and brackets.
+fn cut_bytewise(bytes: &[u8], from: usize) -> Result<(Vec<(u32, u32)>, usize), MergeError> {
+    let mut read = Read { bytes, at: from };
+    let mut bounds = Vec::new();
+    read.spaces();
+    if bytes.get(read.at) == Some(&b']') {
+        return Ok((bounds, read.at + 1));
+    }
+    loop {
+        let start = read.spaces();
+        if bytes.get(start) != Some(&b'{') {
+            return Err(MergeError::Malformed("an item is not an object"));
+        }
+        read.skip_nested()?;
+        bounds.push((start as u32, read.at as u32));
+        read.spaces();
+        if read.comma_or(b']')? {
+            return Ok((bounds, read.at));
+        }
+    }
+}
+
+/// What an item says; `None` if it is not an item.
+fn facts(item: &[u8]) -> Option<ItemFacts> {
+    let mut read = Read { bytes: item, at: 0 };
+    read.take(b'{').ok()?;
+    let op = Op::parse(read.string().ok()?);
+    read.take(b':').ok()?;
+    read.take(b'{').ok()?;
+    let mut facts = ItemFacts {
+        op,
+        status: None,
+        failed: false,
+    };
+    loop {
+        let key = read.string().ok()?;
+        read.take(b':').ok()?;
+        read.spaces();
+        match *read.bytes.get(read.at)? {
+            b'{' | b'[' => {
+                facts.failed |= key == b"error";
+                read.skip_nested().ok()?;
+            }
+            _ => {
+                let value = read.scalar().ok()?;
+                if key == b"status" {
+                    facts.status = std::str::from_utf8(value).ok()?.parse().ok();
+                }
+                facts.failed |= key == b"error" && value != b"null";
+            }
+        }
+        read.spaces();
+        if read.comma_or(b'}').ok()? {
+            return Some(facts);
+        }
+    }
+}
+
+/// Follows JSON without judging it.
+struct Read<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+// === impl Read ===
+
+impl<'a> Read<'a> {
+    fn spaces(&mut self) -> usize {
+        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+        self.at
     }
 
-    /// Length of the whole reply, bytes: its `Content-Length`.
-    pub fn bytes(&self) -> u64 {
-        self.replies.len() as u64 + self.plan.parts.len() as u64
+    fn take(&mut self, byte: u8) -> Result<(), MergeError> {
+        let at = self.spaces();
+        if self.bytes.get(at) != Some(&byte) {
+            return Err(MergeError::Malformed("not the JSON of a bulk reply"));
+        }
+        self.at += 1;
+        Ok(())
     }
 
-    /// Whether some item failed.
-    pub fn errors(&self) -> bool {
-        false
+    fn comma_or(&mut self, close: u8) -> Result<bool, MergeError> {
+        if self.bytes.get(self.at) == Some(&close) {
+            self.at += 1;
+            return Ok(true);
+        }
+        self.take(b',').map(|()| false)
     }
 
-    /// Appends the reply's next bytes to `out`, at most `max` of them, and returns how many; 0 at the end.
-    pub fn next(&mut self, out: &mut Vec<u8>, max: usize) -> usize {
-        let _ = (out, max);
-        0
+    /// A string, as it stands between its quotes.
+    fn string(&mut self) -> Result<&'a [u8], MergeError> {
+        self.take(b'"')?;
+        let start = self.at;
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let stop = memchr2(b'"', b'\\', rest).ok_or(MergeError::Malformed("a string has no end"))?;
+            self.at += stop;
+            if self.bytes[self.at] == b'"' {
+                self.at += 1;
+                return Ok(&self.bytes[start..self.at - 1]);
+            }
+            self.at += 2;
+        }
+    }
+
+    /// A string, number or word, as it stands.
+    fn scalar(&mut self) -> Result<&'a [u8], MergeError> {
+        let start = self.spaces();
+        if self.bytes.get(start) == Some(&b'"') {
+            self.string()?;
+        } else {
+            while let Some(b'a'..=b'z' | b'0'..=b'9' | b'-' | b'+' | b'.' | b'E') = self.bytes.get(self.at) {
+                self.at += 1;
+            }
+        }
+        if self.at == start {
+            return Err(MergeError::Malformed("a value that is not expected"));
+        }
+        Ok(&self.bytes[start..self.at])
+    }
+
+    /// Goes to the place after the object or array that begins here.
+    fn skip_nested(&mut self) -> Result<(), MergeError> {
+        let mut depth = 0_usize;
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    self.string()?;
+                    continue;
+                }
+                Some(b'{' | b'[') => depth += 1,
+                Some(b'}' | b']') => depth -= 1,
+                Some(_) => {}
+                None => return Err(MergeError::Malformed("it breaks off")),
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = r#"{"took":3,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":409,"error":{"type":"x","reason":"y"}}},{"delete":{"_id":"3","result":"not_found","status":404}}]}"#;
+
+    #[test]
+    fn items_of_a_compact_reply_are_found_and_understood() {
+        let reply = Reply::split(PLAIN.as_bytes(), 3).expect("a reply");
+        assert!(reply.compact && reply.errors());
+        assert_eq!(
+            reply.item(0),
+            br#"{"index":{"_index":"a","_id":"1","status":201}}"#
+        );
+        assert_eq!(
+            reply.facts(1),
+            ItemFacts {
+                op: Some(Op::Create),
+                status: Some(409),
+                failed: true
+            }
+        );
+        assert_eq!(
+            reply.facts(2),
+            ItemFacts {
+                op: Some(Op::Delete),
+                status: Some(404),
+                failed: false
+            }
+        );
+    }
+
+    #[test]
+    fn false_boundaries_and_white_space_are_seen_through() {
+        let tricky = r#"{"errors":false,"took":3,"ingest_took":9,"items":[{"index":{"_id":"}},{\"","status":201}},{"index":{"_id":"b","status":200}}]}"#;
+        let reply = Reply::split(tricky.as_bytes(), 2).expect("a reply");
+        assert_eq!(reply.item(1), br#"{"index":{"_id":"b","status":200}}"#);
+        assert_eq!(reply.ingest_took_ms(), Some(9));
+        let causes = r#"{"took":1,"errors":true,"items":[{"index":{"error":{"caused_by":{"a":{"b":1}},"list":[{"x":{"y":1}},{"x":1}]},"status":400}}]}"#;
+        let reply = Reply::split(causes.as_bytes(), 1).expect("a reply");
+        assert_eq!(reply.status(0), Some(400));
+        let pretty = "{\n  \"took\" : 3,\n  \"errors\" : false,\n  \"items\" : [\n    {\n  \"index\" : { \"status\" : 201 } } ,\n {\"index\":{\"status\":200}}\n ]\n}\n";
+        let reply = Reply::split(pretty.as_bytes(), 2).expect("a reply");
+        assert_eq!((reply.status(0), reply.status(1)), (Some(201), Some(200)));
+    }
+
+    #[test]
+    fn a_wrong_number_of_items_is_an_error() {
+        for docs in [0, 1, 2, 4, 100] {
+            let error = Reply::split(PLAIN.as_bytes(), docs).expect_err("count");
+            assert_eq!(error, MergeError::Count { docs, items: 3 });
+        }
+        assert!(Reply::split(br#"{"took":1,"errors":false,"items":[]}"#, 1).is_err());
+    }
+
+    #[test]
+    fn what_is_not_a_bulk_reply_is_an_error_at_every_length() {
+        for end in 0..PLAIN.len() {
+            assert!(Reply::split(&PLAIN.as_bytes()[..end], 3).is_err(), "{end}");
+        }
+        for text in [
+            r#"{"error":{"type":"x"},"status":400}"#,
+            r#"{"took":1,"items":[]}"#,
+            r#"{"took":1,"took":1,"errors":false,"items":[]}"#,
+            r#"{"took":1,"errors":false,"items":[1]}"#,
+            r#"{"took":1,"errors":false,"items":[]}x"#,
+            "[]",
+        ] {
+            assert!(Reply::split(text.as_bytes(), 0).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn replaced_items_count_anew() {
+        let mut reply = Reply::split(PLAIN.as_bytes(), 3).expect("a reply");
+        reply.replace(1, br#"{"create":{"_id":"2","status":201}}"#.to_vec());
+        assert!(!reply.errors());
+        assert_eq!(reply.status(1), Some(201));
     }
 }

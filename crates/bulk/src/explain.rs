@@ -1,0 +1,124 @@
+//! What would become of each operation of a body, in words for people.
+
+use crate::walk::{Aim, Walk};
+use crate::{Ask, NodeIx, Op, Pass, RouteTable};
+
+/// One operation, explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The line of its action, from 1.
+    pub line: u32,
+    /// What is to be done.
+    pub op: Op,
+    /// The concrete index that it goes to.
+    pub index: String,
+    /// Its id, decoded.
+    pub id: Option<String>,
+    /// Its effective routing: its own, the URL's or the alias's.
+    pub routing: Option<String>,
+    /// Its shard, where that is known beforehand.
+    pub shard: Option<u32>,
+    /// The node of the shard's primary.
+    pub node: Option<NodeIx>,
+    /// What decided.
+    pub by: DecidedBy,
+}
+
+/// What decides about an operation's destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The hash of the id.
+    Id,
+    /// The hash of the routing (with a share of the id in partitioned indices).
+    Routing,
+    /// Neither id nor routing: any node will do, and the server chooses the shard.
+    Nobody,
+    /// An id will be minted, and decides.
+    MintedId,
+    /// The shard is known, but has no primary now: any node will do.
+    Unassigned,
+}
+
+/// Explains a body operation by operation; ends with the [`Pass`] at which a plan would be given up, if any.
+pub struct Explain<'b, 't> {
+    body: &'b [u8],
+    walk: Result<Walk<'b, 't>, Option<Pass>>,
+    counted: usize,
+    lines: u32,
+}
+
+/// Begins to explain a body.
+pub fn explain<'b, 't>(body: &'b [u8], ask: &'b Ask<'b>, table: &'t RouteTable) -> Explain<'b, 't> {
+    Explain {
+        body,
+        walk: Walk::new(body, ask, table, true).map_err(Some),
+        counted: 0,
+        lines: 1,
+    }
+}
+
+// === impl DecidedBy ===
+
+impl DecidedBy {
+    /// A few words for a table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DecidedBy::Id => "id",
+            DecidedBy::Routing => "routing",
+            DecidedBy::Nobody => "no id: any node",
+            DecidedBy::MintedId => "minted id",
+            DecidedBy::Unassigned => "unassigned primary: any node",
+        }
+    }
+}
+
+// === impl Explain ===
+
+impl Iterator for Explain<'_, '_> {
+    type Item = Result<Explained, Pass>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let walk = match &mut self.walk {
+            Ok(walk) => walk,
+            Err(pass) => return pass.take().map(Err),
+        };
+        let explained = match walk.next() {
+            Ok(Some(doc)) => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let shard = match doc.aim {
+                    Aim::Shard(shard) => Some(shard),
+                    Aim::Free | Aim::Mint => None,
+                };
+                let node = shard.and_then(|shard| doc.route.node(shard));
+                let by = match (doc.aim, doc.routing) {
+                    (Aim::Free, _) => DecidedBy::Nobody,
+                    (Aim::Mint, _) => DecidedBy::MintedId,
+                    (Aim::Shard(_), _) if node.is_none() => DecidedBy::Unassigned,
+                    (Aim::Shard(_), Some(_)) => DecidedBy::Routing,
+                    (Aim::Shard(_), None) => DecidedBy::Id,
+                };
+                self.lines += memchr::memchr_iter(b'\n', &self.body[self.counted..doc.start]).count() as u32;
+                self.counted = doc.start;
+                Ok(Explained {
+                    line: self.lines,
+                    op: doc.action.op,
+                    index: doc.route.name.to_string(),
+                    id: doc.action.id.map(text),
+                    routing: doc.routing.map(text),
+                    shard,
+                    node,
+                    by,
+                })
+            }
+            Ok(None) => {
+                self.walk = Err(None);
+                return None;
+            }
+            Err(pass) => Err(pass),
+        };
+        if explained.is_err() {
+            self.walk = Err(None);
+        }
+        Some(explained)
+    }
+}

@@ -1,0 +1,118 @@
+//! Items for operations that no node has answered.
+
+use crate::action::{Form, Op};
+use crate::items::Head;
+use crate::walk::{Aim, Walk};
+use crate::{Ask, Dialect, ID_LENGTH, Plan, Reply, RouteTable};
+
+/// An error that the items of a part carry because no node has answered them.
+#[derive(Clone, Copy, Debug)]
+pub struct RawError<'a> {
+    /// HTTP status of the items, e.g. 503.
+    pub status: u16,
+    /// `type` of the error, e.g. `unavailable_shards_exception`.
+    pub kind: &'a str,
+    /// `reason` of the error, in words.
+    pub reason: &'a str,
+}
+
+impl Reply<'static> {
+    /// Makes the items of a part that no node has answered, shaped as this cluster shapes an item failure
+    /// (`BulkItemResponse.toXContent`): the concrete index, the id as given (minted ids included) or null, the status
+    /// and the error.
+    ///
+    /// `body`, `ask` and `table` are those that `plan` was made of.
+    pub fn failed(
+        plan: &Plan,
+        part: usize,
+        body: &[u8],
+        ask: &Ask<'_>,
+        table: &RouteTable,
+        error: RawError<'_>,
+    ) -> Self {
+        let mut text = Vec::new();
+        let mut bounds = Vec::new();
+        let mut minted = 0;
+        let mut doc_number = 0;
+        let walk = Walk::new(body, ask, table, true);
+        if let Ok(mut walk) = walk {
+            while let Ok(Some(doc)) = walk.next() {
+                let id = if doc.aim == Aim::Mint {
+                    let id = minted_id(plan, &mut minted, doc.action.place.form);
+                    Some(id)
+                } else {
+                    doc.action.id
+                };
+                if plan.part_of(doc_number) == part {
+                    let start = text.len() as u32;
+                    write_item(
+                        &mut text,
+                        doc.action.op,
+                        &doc.route.name,
+                        id,
+                        table.dialect(),
+                        error,
+                    );
+                    bounds.push((start, text.len() as u32));
+                }
+                doc_number += 1;
+            }
+        }
+        let head = Head {
+            keys: Vec::new(),
+            errors: true,
+            ingest_took_ms: None,
+        };
+        Self {
+            bytes: text.into(),
+            bounds,
+            replaced: Default::default(),
+            head,
+            compact: false,
+        }
+    }
+}
+
+/// Writes one failed item.
+pub(crate) fn write_item(
+    out: &mut Vec<u8>,
+    op: Op,
+    index: &str,
+    id: Option<&[u8]>,
+    dialect: &Dialect,
+    error: RawError<'_>,
+) {
+    out.extend_from_slice(b"{\"");
+    out.extend_from_slice(op.as_str().as_bytes());
+    out.extend_from_slice(b"\":{\"_index\":");
+    write_string(out, index);
+    if dialect.items_have_type() {
+        out.extend_from_slice(b",\"_type\":\"_doc\"");
+    }
+    out.extend_from_slice(b",\"_id\":");
+    match id {
+        Some(id) => write_string(out, &String::from_utf8_lossy(id)),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(format!(",\"status\":{},\"error\":{{\"type\":", error.status).as_bytes());
+    write_string(out, error.kind);
+    out.extend_from_slice(b",\"reason\":");
+    write_string(out, error.reason);
+    out.extend_from_slice(b"}}}");
+}
+
+fn write_string(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a Vec takes all that is written");
+}
+
+/// The next minted id of the arena, whose entries stand in the order of the documents.
+fn minted_id<'p>(plan: &'p Plan, at: &mut usize, form: Form) -> &'p [u8] {
+    let (before, after) = match form {
+        Form::Only => (7, 1),
+        Form::First => (7, 2),
+        Form::Value => (1, 1),
+    };
+    let start = *at + before;
+    *at = start + ID_LENGTH + after;
+    &plan.arena[start..start + ID_LENGTH]
+}

@@ -1,0 +1,254 @@
+//! The nodes' replies made one, with every item in the place of its operation.
+
+use crate::items::{Head, HeadKey};
+use crate::{Dialect, MergeError, Plan, Reply};
+
+/// The one reply to the client: `took`, `errors` and the items of all parts in the order of the request, as the nodes
+/// wrote them. Keys stand in the order in which the nodes' replies have them.
+#[derive(Debug)]
+pub struct Merge<'p, 'r> {
+    plan: &'p Plan,
+    replies: Vec<Reply<'r>>,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    errors: bool,
+    bytes: u64,
+    stage: Stage,
+    /// How much of the present segment has been given out.
+    offset: usize,
+    doc: u32,
+    /// For each reply the item that comes next.
+    next: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head,
+    Items,
+    Tail,
+    Done,
+}
+
+// === impl Merge ===
+
+impl<'p, 'r> Merge<'p, 'r> {
+    /// Gets ready to merge: one reply for each part, in the order of `plan.parts`. `took_ms` is what the client is
+    /// told. `dialect` gives the shape where no node has answered.
+    ///
+    /// # Errors
+    ///
+    /// When replies and parts do not match in number or in items.
+    pub fn new(
+        plan: &'p Plan,
+        replies: Vec<Reply<'r>>,
+        took_ms: u64,
+        dialect: &Dialect,
+    ) -> Result<Self, MergeError> {
+        if replies.len() != plan.parts.len() {
+            return Err(MergeError::Replies {
+                parts: plan.parts.len(),
+                replies: replies.len(),
+            });
+        }
+        for (part, reply) in plan.parts.iter().zip(&replies) {
+            if part.docs != reply.items() {
+                return Err(MergeError::Count {
+                    docs: part.docs,
+                    items: reply.items(),
+                });
+            }
+        }
+        let errors = replies.iter().any(Reply::errors);
+        let (head, tail) = frame(&replies, errors, took_ms, dialect);
+        let items: u64 = replies.iter().map(item_bytes).sum();
+        let bytes = (head.len() + tail.len()) as u64 + items + u64::from(plan.docs).saturating_sub(1);
+        let next = vec![0; replies.len()];
+        Ok(Self {
+            plan,
+            replies,
+            head,
+            tail,
+            errors,
+            bytes,
+            stage: Stage::Head,
+            offset: 0,
+            doc: 0,
+            next,
+        })
+    }
+
+    /// Length of the whole reply, bytes: its `Content-Length`.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether some item failed.
+    pub fn errors(&self) -> bool {
+        self.errors
+    }
+
+    /// Appends the reply's next bytes to `out`, at most `max` of them, and returns how many; 0 at the end.
+    pub fn next(&mut self, out: &mut Vec<u8>, max: usize) -> usize {
+        let before = out.len();
+        out.reserve(max.min(usize::try_from(self.bytes).unwrap_or(max)));
+        let end = before + max;
+        while out.len() < end && self.stage != Stage::Done {
+            match self.stage {
+                Stage::Head => {
+                    if give(&self.head, &mut self.offset, out, end) {
+                        self.stage = if self.plan.docs == 0 {
+                            Stage::Tail
+                        } else {
+                            Stage::Items
+                        };
+                    }
+                }
+                Stage::Items => {
+                    if self.give_items(out, end) {
+                        self.stage = Stage::Tail;
+                    }
+                }
+                Stage::Tail => {
+                    if give(&self.tail, &mut self.offset, out, end) {
+                        self.stage = Stage::Done;
+                    }
+                }
+                Stage::Done => {}
+            }
+        }
+        out.len() - before
+    }
+
+    /// True when all items are given.
+    fn give_items(&mut self, out: &mut Vec<u8>, end: usize) -> bool {
+        while self.doc < self.plan.docs {
+            let part = self.plan.part_of(self.doc);
+            let reply = &self.replies[part];
+            let item = self.next[part];
+            let last = self.doc + 1 == self.plan.docs;
+            if reply.compact && !last && item + 1 < reply.items() {
+                // The item's own comma follows it.
+                let (start, stop) = reply.bounds[item as usize];
+                if !give(
+                    &reply.bytes[start as usize..=stop as usize],
+                    &mut self.offset,
+                    out,
+                    end,
+                ) {
+                    return false;
+                }
+            } else {
+                let bytes = reply.item(item);
+                let length = bytes.len();
+                if self.offset < length && !give_part(bytes, &mut self.offset, out, end) {
+                    return false;
+                }
+                if !last {
+                    if out.len() == end {
+                        return false;
+                    }
+                    out.push(b',');
+                }
+                self.offset = 0;
+            }
+            self.next[part] += 1;
+            self.doc += 1;
+        }
+        true
+    }
+}
+
+/// Merges into one buffer what [`Merge`] gives in chunks.
+///
+/// # Errors
+///
+/// As [`Merge::new`].
+pub fn merge(
+    plan: &Plan,
+    replies: Vec<Reply<'_>>,
+    took_ms: u64,
+    dialect: &Dialect,
+    out: &mut Vec<u8>,
+) -> Result<(), MergeError> {
+    let mut merge = Merge::new(plan, replies, took_ms, dialect)?;
+    while merge.next(out, usize::MAX >> 1) > 0 {}
+    Ok(())
+}
+
+/// Copies what fits of a segment; true when it is all given, and then the next begins.
+#[inline]
+fn give(segment: &[u8], offset: &mut usize, out: &mut Vec<u8>, end: usize) -> bool {
+    let whole = give_part(segment, offset, out, end);
+    if whole {
+        *offset = 0;
+    }
+    whole
+}
+
+#[inline]
+fn give_part(segment: &[u8], offset: &mut usize, out: &mut Vec<u8>, end: usize) -> bool {
+    let rest = &segment[*offset..];
+    let length = rest.len().min(end - out.len());
+    out.extend_from_slice(&rest[..length]);
+    *offset += length;
+    length == rest.len()
+}
+
+fn item_bytes(reply: &Reply<'_>) -> u64 {
+    match (reply.bounds.first(), reply.bounds.last()) {
+        (Some((start, _)), Some((_, end))) if reply.compact => {
+            u64::from(end - start) - (reply.bounds.len() as u64 - 1)
+        }
+        _ => (0..reply.items()).map(|item| reply.item(item).len() as u64).sum(),
+    }
+}
+
+/// What stands before and after the items.
+fn frame(replies: &[Reply<'_>], errors: bool, took_ms: u64, dialect: &Dialect) -> (Vec<u8>, Vec<u8>) {
+    let ingest_took_ms = replies.iter().filter_map(Reply::ingest_took_ms).max();
+    let answered = || {
+        replies
+            .iter()
+            .map(|reply| &reply.head)
+            .filter(|head| !head.keys.is_empty())
+    };
+    let model = answered()
+        .find(|head| head.ingest_took_ms == ingest_took_ms)
+        .or_else(|| answered().next());
+    let own;
+    let keys = match model {
+        Some(Head { keys, .. }) => keys,
+        None => {
+            own = if dialect.errors_first() {
+                vec![HeadKey::Errors, HeadKey::Took, HeadKey::Items]
+            } else {
+                vec![HeadKey::Took, HeadKey::Errors, HeadKey::Items]
+            };
+            &own
+        }
+    };
+    let mut frame = vec![b'{'];
+    let mut items_at = 0;
+    for (nth, key) in keys.iter().enumerate() {
+        if nth > 0 {
+            frame.push(b',');
+        }
+        match key {
+            HeadKey::Took => frame.extend_from_slice(format!("\"took\":{took_ms}").as_bytes()),
+            HeadKey::Errors => frame.extend_from_slice(format!("\"errors\":{errors}").as_bytes()),
+            HeadKey::IngestTook => {
+                let ms = ingest_took_ms.unwrap_or_default();
+                frame.extend_from_slice(format!("\"ingest_took\":{ms}").as_bytes());
+            }
+            HeadKey::Items => {
+                frame.extend_from_slice(b"\"items\":[");
+                items_at = frame.len();
+                frame.push(b']');
+            }
+            HeadKey::Other(text) => frame.extend_from_slice(text),
+        }
+    }
+    frame.push(b'}');
+    let tail = frame.split_off(items_at);
+    (frame, tail)
+}
