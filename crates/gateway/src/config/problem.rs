@@ -144,6 +144,18 @@ impl Problems {
             .any(|problem| problem.severity == Severity::Error)
     }
 
+    pub(super) fn has_errors_below(&self, path: &str) -> bool {
+        let below = |problem: &Problem| {
+            problem
+                .path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.list
+            .iter()
+            .any(|problem| problem.severity == Severity::Error && below(problem))
+    }
+
     /// All of them, in the file's order.
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.list.sort_by_key(|problem| problem.place);

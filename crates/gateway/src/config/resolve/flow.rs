@@ -59,7 +59,10 @@ impl Resolver<'_> {
                     0 => "needs a filter: `bulk_reshuffle` or `elasticsearch`, with their keys below",
                     _ => "holds two filters: begin each with `- `",
                 };
-                self.error(&path, message);
+                // A filter that isn't known has been reported already.
+                if chosen > 1 || !self.problems.has_errors_below(&path) {
+                    self.error(&path, message);
+                }
                 continue;
             }
             if filter.r#if.is_none() && (filter.then.is_some() || filter.r#else.is_some()) {

@@ -5,18 +5,23 @@ use std::sync::Arc;
 
 use super::Resolver;
 use crate::config::file::ConfigFile;
+use crate::config::file::scalar::show_bytes;
 use crate::config::runtime::*;
 
 impl Resolver<'_> {
     pub(super) fn together(&mut self, config: &Config, file: &ConfigFile) {
-        for (at, entry) in file.entry.iter().enumerate() {
-            if entry.enabled && entry.max_request_body_size.0 > config.worker.body_memory_bytes_max {
-                let message = format!(
-                    "is more than `worker.body_memory` ({}), so the largest bodies could never be held",
-                    crate::config::file::scalar::show_bytes(config.worker.body_memory_bytes_max)
-                );
-                self.error(&format!("entry[{at}].max_request_body_size"), message);
-            }
+        let memory = config.worker.body_memory_bytes_max;
+        let largest = config
+            .entries
+            .iter()
+            .max_by_key(|entry| entry.limits.body_bytes_max);
+        if let Some(entry) = largest.filter(|entry| entry.limits.body_bytes_max > memory) {
+            let message = format!(
+                "is less than `max_request_body_size` of entry `{}` ({}), so the largest bodies could never be held",
+                entry.name,
+                show_bytes(entry.limits.body_bytes_max)
+            );
+            self.error("worker.body_memory", message);
         }
         if self.problems.has_errors() {
             return;

@@ -1,0 +1,114 @@
+//! `tidegate check`: everything that is wrong with a configuration file, and what is worth a warning.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gateway::config::{Config, Problem, Severity};
+use serde_json::json;
+
+/// Check a configuration file without running it
+///
+/// Prints one problem a line, as `FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead`.
+/// Exit status: 0 the file can be used (there may be warnings), 1 it can't, 2 wrong usage.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The file
+    pub(crate) file: PathBuf,
+    /// Print one JSON object: file, valid, errors, warnings, problems
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print errors only
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Runs the command. Output that can't be written (a closed pipe) is nobody's error.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let (valid, mut problems) = match Config::load(&arguments.file) {
+        Ok(loaded) => (true, loaded.warnings),
+        Err(rejected) => (false, rejected.problems),
+    };
+    if arguments.quiet {
+        problems.retain(|problem| problem.severity == Severity::Error);
+    }
+    let _ = if arguments.json {
+        write_json(arguments, valid, &problems)
+    } else {
+        write_text(arguments, valid, &problems)
+    };
+    if valid {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn count(problems: &[Problem], severity: Severity) -> usize {
+    problems
+        .iter()
+        .filter(|problem| problem.severity == severity)
+        .count()
+}
+
+fn write_json(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::Result<()> {
+    let report = json!({
+        "file": arguments.file.display().to_string(),
+        "valid": valid,
+        "errors": count(problems, Severity::Error),
+        "warnings": count(problems, Severity::Warning),
+        "problems": problems,
+    });
+    writeln!(io::stdout(), "{report:#}")
+}
+
+fn write_text(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    for problem in problems {
+        writeln!(
+            out,
+            "{}",
+            if colour {
+                coloured(problem)
+            } else {
+                problem.to_string()
+            }
+        )?;
+    }
+    let errors = counted(count(problems, Severity::Error), "error");
+    let warnings = counted(count(problems, Severity::Warning), "warning");
+    let file = arguments.file.display();
+    match (valid, arguments.quiet) {
+        (true, true) => Ok(()),
+        (true, false) if problems.is_empty() => writeln!(out, "{file}: good"),
+        (true, false) => writeln!(out, "{file}: good, {warnings}"),
+        (false, _) => writeln!(out, "{file}: can't be used: {errors}, {warnings}"),
+    }
+}
+
+/// The severity and the key stand out; the words are those of the plain line.
+fn coloured(problem: &Problem) -> String {
+    let (word, code) = match problem.severity {
+        Severity::Error => ("error: ", "1;31"),
+        Severity::Warning => ("warning: ", "1;33"),
+    };
+    let line = problem
+        .to_string()
+        .replacen(word, &format!("\x1b[{code}m{word}\x1b[0m"), 1);
+    if problem.path.is_empty() {
+        return line;
+    }
+    line.replacen(
+        &format!("{}: ", problem.path),
+        &format!("\x1b[1m{}\x1b[0m: ", problem.path),
+        1,
+    )
+}
+
+fn counted(count: usize, word: &str) -> String {
+    match count {
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    }
+}

@@ -1,0 +1,88 @@
+//! `tidegate config`: the file's schema, its effective values, and what a key means.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gateway::config::{self, Config, Explanation};
+
+/// Look at configuration: schema, effective values, the meaning of a key
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print the JSON Schema of the file, for completion and checks in editors
+    Schema,
+    /// Print a file with every default filled in and marked; secrets are masked
+    Show {
+        /// The file
+        file: PathBuf,
+    },
+    /// Print what a key means, what may be written, and its default
+    Explain {
+        /// The key, as `entry.tls.cert_file`; none: the sections of the file
+        #[arg(default_value = "")]
+        key: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the command. Exit status: 0, or 1 if the file can't be used or there is no such key.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let result = match &arguments.command {
+        Command::Schema => Ok(format!("{:#}\n", config::schema())),
+        Command::Show { file } => Config::load(file)
+            .map(|loaded| config::show(&loaded.file))
+            .map_err(|rejected| rejected.to_string()),
+        Command::Explain { key, json } => config::explain(key).map(|explained| match json {
+            // Only text and lists of text are in it, which are always JSON.
+            true => serde_json::to_string_pretty(&explained).unwrap_or_default() + "\n",
+            false => in_words(&explained),
+        }),
+    };
+    // A closed pipe is nobody's error.
+    match result {
+        Ok(text) => {
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            let _ = writeln!(io::stderr(), "{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn in_words(explained: &Explanation) -> String {
+    let mut out = String::new();
+    if !explained.path.is_empty() {
+        out += &format!("{}\n\n", explained.path);
+    }
+    out += &format!("  {}\n", explained.description);
+    if let Some(why) = &explained.ignored {
+        return out + &format!("\n  has no effect: {why}\n");
+    }
+    if !explained.path.is_empty() {
+        out += &format!("\n  value    {}\n", explained.value);
+        out += &format!("  default  {}\n", explained.default.as_deref().unwrap_or("none"));
+    }
+    if !explained.keys.is_empty() {
+        let width = explained
+            .keys
+            .iter()
+            .map(|(key, _)| key.len())
+            .max()
+            .unwrap_or_default();
+        out += "\n  keys\n";
+        for (key, meaning) in &explained.keys {
+            out += &format!("    {key:width$}  {meaning}\n");
+        }
+    }
+    out
+}
