@@ -12,7 +12,7 @@ use super::file::ConfigFile;
 /// The JSON Schema of the file, for editors (`# yaml-language-server: $schema=…`).
 pub fn schema() -> Json {
     let mut schema = cached().clone();
-    allow_dotted(&mut schema);
+    allow_dotted_and_env(&mut schema);
     schema
 }
 
@@ -115,16 +115,36 @@ pub(super) fn cached() -> &'static Json {
     SCHEMA.get_or_init(|| schemars::schema_for!(ConfigFile).to_value())
 }
 
-/// Editors know no dotted keys: let them pass.
-fn allow_dotted(schema: &mut Json) {
+/// Editors know neither dotted keys nor `$[[env.NAME]]` in the place of a number: let both pass.
+fn allow_dotted_and_env(schema: &mut Json) {
     match schema {
         Json::Object(map) => {
-            map.values_mut().for_each(allow_dotted);
+            map.values_mut().for_each(allow_dotted_and_env);
             if map.get("additionalProperties") == Some(&Json::Bool(false)) {
                 map.insert("patternProperties".to_owned(), json!({ "^[a-z_]+[.]": {} }));
+                // A section may be there by its dotted keys only.
+                let sections: Vec<Json> = map["properties"]
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .filter(|(_, property)| property.get("$ref").is_some())
+                    .map(|(key, _)| Json::String(key.clone()))
+                    .collect();
+                if let Some(required) = map.get_mut("required").and_then(Json::as_array_mut) {
+                    required.retain(|key| !sections.contains(key));
+                }
+            }
+            let numeric = |name: &Json| name == "integer" || name == "boolean";
+            if let Some(kind) = map.get_mut("type") {
+                let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind.clone()]);
+                if kinds.iter().any(numeric) && !kinds.contains(&json!("string")) {
+                    kinds.push(json!("string"));
+                    *kind = Json::Array(kinds);
+                    map.insert("pattern".to_owned(), json!("[$]\\[\\[env[.]"));
+                }
             }
         }
-        Json::Array(list) => list.iter_mut().for_each(allow_dotted),
+        Json::Array(list) => list.iter_mut().for_each(allow_dotted_and_env),
         _ => {}
     }
 }

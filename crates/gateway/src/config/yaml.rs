@@ -48,7 +48,7 @@ const DEPTH_MAX: usize = 48;
 /// Longest key: its dots become levels, and levels are walked recursively.
 const KEY_BYTES_MAX: usize = 512;
 /// Values at most, those repeated by aliases included.
-const NODES_MAX: usize = 200_000;
+const NODES_MAX: usize = 40_000;
 
 /// Parses one YAML document. Problems of syntax end it; duplicate keys are all reported.
 pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
@@ -238,6 +238,7 @@ impl Builder<'_> {
             return self.fail(node.place, "too many values");
         }
         if anchor > 0 {
+            self.nodes += size(&node);
             self.anchors.insert(anchor, node.clone());
         }
         match self.stack.last_mut().map(|open| &mut open.collection) {

@@ -136,9 +136,9 @@ pub(in crate::config) fn show_time(time: Duration) -> String {
     match millis {
         _ if time.is_zero() => "0s".to_owned(),
         _ if !time.subsec_nanos().is_multiple_of(1_000_000) => format!("{}us", time.as_micros()),
-        _ if millis % 1_000 != 0 => format!("{millis}ms"),
-        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
+        _ if !millis.is_multiple_of(1_000) => format!("{millis}ms"),
+        _ if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        _ if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
         _ => format!("{}s", millis / 1_000),
     }
 }
