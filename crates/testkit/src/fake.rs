@@ -40,6 +40,7 @@ use std::sync::atomic::Ordering;
 
 use node::Node;
 use state::Shared;
+use tls::Identity;
 
 /// What a [`FakeCluster`] is made of.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ pub struct Spec {
 pub struct FakeCluster {
     shared: Arc<Shared>,
     nodes: Vec<Node>,
-    ca_pem: Option<String>,
+    identity: Option<Identity>,
 }
 
 /// What the nodes have been sent since the start or the last [`FakeCluster::reset_counts`].
@@ -153,12 +154,12 @@ impl FakeCluster {
     /// # Errors
     /// When a port cannot be bound.
     pub fn start(spec: Spec) -> std::io::Result<FakeCluster> {
-        let tls = if spec.tls {
+        let identity = if spec.tls {
             Some(tls::own_certificate().map_err(std::io::Error::other)?)
         } else {
             None
         };
-        let (config, ca_pem) = tls.map_or((None, None), |(config, pem)| (Some(config), Some(pem)));
+        let config = identity.as_ref().map(|identity| Arc::clone(&identity.config));
         let mut listeners = Vec::new();
         for at in 0..spec.nodes {
             let port = if spec.base_port == 0 {
@@ -182,13 +183,13 @@ impl FakeCluster {
         Ok(FakeCluster {
             shared,
             nodes,
-            ca_pem,
+            identity,
         })
     }
 
     /// The origins of the nodes, `http://127.0.0.1:PORT` or `https://…`.
     pub fn urls(&self) -> Vec<String> {
-        let scheme = if self.ca_pem.is_some() { "https" } else { "http" };
+        let scheme = if self.identity.is_some() { "https" } else { "http" };
         self.addresses()
             .iter()
             .map(|address| format!("{scheme}://{address}"))
@@ -202,7 +203,14 @@ impl FakeCluster {
 
     /// The certificate that the nodes show, to be trusted by clients; `None` in clear text.
     pub fn ca_pem(&self) -> Option<&str> {
-        self.ca_pem.as_deref()
+        self.identity
+            .as_ref()
+            .map(|identity| identity.certificate_pem.as_str())
+    }
+
+    /// The key of that certificate, for a proxy that shows the same one; `None` in clear text.
+    pub fn key_pem(&self) -> Option<&str> {
+        self.identity.as_ref().map(|identity| identity.key_pem.as_str())
     }
 
     /// Lets nodes misbehave. Cues are tried in the order in which they were given.

@@ -25,7 +25,7 @@ struct Arguments {
     /// Keep documents instead of counting them.
     #[arg(long)]
     store: bool,
-    /// Speak TLS; the certificate is written to this file.
+    /// Speak TLS; the certificate is written to this file, its key beside it with the ending `key`.
     #[arg(long)]
     tls: Option<std::path::PathBuf>,
     /// Stay on this core.
@@ -49,8 +49,10 @@ fn main() -> anyhow::Result<()> {
         ..Spec::default()
     })
     .context("cannot start the fake cluster")?;
-    if let (Some(path), Some(pem)) = (&arguments.tls, cluster.ca_pem()) {
-        std::fs::write(path, pem).with_context(|| format!("cannot write {}", path.display()))?;
+    if let (Some(path), Some(certificate), Some(key)) = (&arguments.tls, cluster.ca_pem(), cluster.key_pem())
+    {
+        std::fs::write(path, certificate).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path.with_extension("key"), key).context("cannot write the key")?;
     }
     for url in cluster.urls() {
         println!("{url}");

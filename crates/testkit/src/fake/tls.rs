@@ -5,8 +5,16 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 
-/// A self-signed certificate for 127.0.0.1 and localhost, ready to serve, and as PEM to be trusted.
-pub(super) fn own_certificate() -> anyhow::Result<(Arc<ServerConfig>, String)> {
+/// A self-signed certificate for 127.0.0.1 and localhost.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) certificate_pem: String,
+    pub(super) key_pem: String,
+}
+
+/// Makes one, ready to serve.
+pub(super) fn own_certificate() -> anyhow::Result<Identity> {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -14,5 +22,9 @@ pub(super) fn own_certificate() -> anyhow::Result<(Arc<ServerConfig>, String)> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![own.cert.der().clone()], key)?;
-    Ok((Arc::new(config), own.cert.pem()))
+    Ok(Identity {
+        config: Arc::new(config),
+        certificate_pem: own.cert.pem(),
+        key_pem: own.signing_key.serialize_pem(),
+    })
 }

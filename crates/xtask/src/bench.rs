@@ -1,0 +1,104 @@
+//! `./dev bench`: what a document costs, measured on the released binary, with HAProxy beside it in the same run.
+//!
+//! A load source, the proxy and a fake cluster run as processes of their own: the proxy on the first core, the other
+//! two on the second, all on loopback. Each case starts everything afresh, warms up, and then measures the proxies by
+//! turns, so that what else happens on the machine meets both; figures are medians of the rounds with their extremes.
+//! CPU time is the proxy process's own, user and system, as the kernel's scheduler counts it.
+
+mod case;
+mod machine;
+mod proxy;
+mod rounds;
+mod table;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use case::Case;
+use rounds::Measured;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only the case of this name; may be repeated
+    #[arg(long = "case")]
+    cases: Vec<String>,
+    /// The second table too: the same cost from 3 to 300 shards, 1 to 1,000 connections, 100 KB to 90 MB bodies
+    #[arg(long)]
+    flat: bool,
+    /// How often each proxy is measured in each case
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Documents a round, in thousands
+    #[arg(long, default_value_t = 1000)]
+    kdocs: u64,
+    /// Measure HAProxy too; `never` leaves it out even where it is installed
+    #[arg(long, default_value = "auto", value_parser = ["auto", "never", "only"])]
+    haproxy: String,
+    /// Take the binaries as they are in target/release
+    #[arg(long)]
+    no_build: bool,
+    /// Print figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// List the cases
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let wanted = |case: &Case| options.cases.is_empty() || options.cases.iter().any(|name| case.name == name);
+    let mut cases = case::main_table();
+    if options.flat || !options.cases.is_empty() || options.list {
+        cases.extend(case::flat_table());
+    }
+    cases.retain(wanted);
+    if options.list {
+        cases
+            .iter()
+            .for_each(|case| say(&format!("{:<22}{}", case.name, case.about)));
+        return Ok(());
+    }
+    ensure!(!cases.is_empty(), "no case of that name; see --list");
+    ensure!(
+        machine::cores()? >= 2,
+        "two cores are needed: one for the proxy, one for the load and the cluster"
+    );
+    if !options.no_build {
+        build()?;
+    }
+    let proxies = proxy::chosen(&options.haproxy)?;
+    let before = machine::load_average();
+    let mut measured: Vec<Measured> = Vec::new();
+    for case in &cases {
+        eprintln!("{} …", case.name);
+        measured.push(
+            rounds::measure(case, &proxies, options.rounds, options.kdocs * 1000)
+                .with_context(|| format!("case {}", case.name))?,
+        );
+    }
+    let machine = machine::describe(&before);
+    if options.json {
+        say(&serde_json::to_string_pretty(
+            &serde_json::json!({"machine": machine, "cases": measured}),
+        )?);
+    } else {
+        say(&table::print(&machine, &measured));
+    }
+    Ok(())
+}
+
+/// Builds what is measured, as it is released.
+fn build() -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = std::process::Command::new(cargo)
+        .args(["build", "--release", "-p", "cli", "-p", "testkit", "--bins"])
+        .current_dir(crate::root())
+        .status()?;
+    ensure!(built.success(), "the release build failed");
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "a dev command's answer")]
+fn say(text: &str) {
+    println!("{text}");
+}

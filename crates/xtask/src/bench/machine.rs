@@ -1,0 +1,58 @@
+//! The machine, and what the kernel counts of a process.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// The proxy's core.
+pub(super) const PROXY_CORE: usize = 0;
+/// The core of the load source and the fake cluster.
+pub(super) const OTHER_CORE: usize = 1;
+
+pub(super) fn cores() -> Result<usize> {
+    Ok(std::thread::available_parallelism()?.get())
+}
+
+/// One line that says on what the figures were taken.
+pub(super) fn describe(load_before: &str) -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown", |rest| rest.trim_start_matches([':', '\t', ' ']));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "{model}, {} cores, Linux {}; proxy on core {PROXY_CORE}, load source and fake cluster on core {OTHER_CORE}; \
+         load average {load_before} before, {} after",
+        cores().unwrap_or_default(),
+        kernel.trim(),
+        load_average(),
+    )
+}
+
+pub(super) fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// CPU seconds that the threads of a process have had so far. The scheduler counts them in nanoseconds; threads that
+/// have ended are not among them, and no proxy here ends threads under load.
+pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
+    let mut total_ns = 0_u64;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).context("the proxy has ended")? {
+        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        total_ns += text.split(' ').next().unwrap_or_default().parse::<u64>()?;
+    }
+    Ok(total_ns as f64 / 1e9)
+}
+
+/// The most memory that a process has had resident, in MiB.
+pub(super) fn peak_mib(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .context("no VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
+}

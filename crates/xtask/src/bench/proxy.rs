@@ -1,0 +1,359 @@
+//! The processes: what is measured, and the two that load it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::load::Report;
+
+use super::case::Case;
+use super::machine::{OTHER_CORE, PROXY_CORE};
+
+/// Which proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Tidegate,
+    Haproxy,
+}
+
+/// A process that ends with its owner.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+/// A fake cluster in its own process.
+pub(super) struct Nodes {
+    _process: Process,
+    pub(super) urls: Vec<String>,
+}
+
+/// A proxy that listens.
+pub(super) struct Proxy {
+    pub(super) kind: Kind,
+    process: Process,
+    pub(super) address: SocketAddr,
+}
+
+/// The proxies to measure: Tidegate, and HAProxy if it is installed and wanted.
+pub(super) fn chosen(haproxy: &str) -> Result<Vec<Kind>> {
+    let there = Command::new("haproxy")
+        .arg("-v")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    Ok(match haproxy {
+        "never" => vec![Kind::Tidegate],
+        "only" => {
+            ensure!(there, "HAProxy is not installed");
+            vec![Kind::Haproxy]
+        }
+        _ if there => vec![Kind::Tidegate, Kind::Haproxy],
+        _ => {
+            eprintln!(
+                "HAProxy is not installed (apt-get install haproxy): its rows and the comparison with it are left out"
+            );
+            vec![Kind::Tidegate]
+        }
+    })
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    pub(super) fn start(case: &Case, folder: &Path) -> Result<Nodes> {
+        let mut command = Command::new(binary("fake-cluster"));
+        command.args([
+            "--index",
+            &format!("bench:{}", case.shards),
+            "--core",
+            &OTHER_CORE.to_string(),
+        ]);
+        if case.tls {
+            command.arg("--tls").arg(certificate(folder));
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the fake cluster")?;
+        let stdout = child.stdout.take().context("its output is a pipe")?;
+        let process = Process(child);
+        let urls = BufReader::new(stdout)
+            .lines()
+            .take(3)
+            .collect::<std::io::Result<Vec<_>>>()?;
+        ensure!(urls.len() == 3, "the fake cluster did not start");
+        Ok(Nodes {
+            _process: process,
+            urls,
+        })
+    }
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Starts a proxy before the nodes and waits until it answers.
+    pub(super) fn start(kind: Kind, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
+        let address = free_address()?;
+        let mut command = Command::new("taskset");
+        command.args(["-c", &PROXY_CORE.to_string()]);
+        match kind {
+            Kind::Tidegate => {
+                let file = folder.join("tidegate.yml");
+                fs::write(&file, tidegate_yml(case, nodes, address, free_address()?, folder))?;
+                command
+                    .arg(binary("tidegate"))
+                    .arg("gateway")
+                    .arg("--config")
+                    .arg(&file);
+            }
+            Kind::Haproxy => {
+                let file = folder.join("haproxy.cfg");
+                fs::write(&file, haproxy_cfg(case, nodes, address, folder)?)?;
+                command.args(["haproxy", "-db", "-f"]).arg(&file);
+            }
+        }
+        let log = fs::File::create(folder.join(format!("{kind:?}.log")))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let mut proxy = Proxy {
+            kind,
+            process: Process(child),
+            address,
+        };
+        proxy.wait(case, folder)?;
+        Ok(proxy)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// A count that reaches a node says that everything stands.
+    fn wait(&mut self, case: &Case, folder: &Path) -> Result<()> {
+        let begun = Instant::now();
+        let client = client(&self.origin(case), case, folder)?;
+        loop {
+            if TcpStream::connect(self.address).is_ok()
+                && client
+                    .get("/bench/_count")
+                    .is_ok_and(|answer| answer.status == 200)
+            {
+                return Ok(());
+            }
+            let ended = self.process.0.try_wait()?;
+            if ended.is_some() || begun.elapsed() > START_TIME_MAX {
+                let log = fs::read_to_string(folder.join(format!("{:?}.log", self.kind))).unwrap_or_default();
+                bail!("{:?} did not start: {}", self.kind, log.trim());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn origin(&self, case: &Case) -> String {
+        format!("{}://{}", if case.tls { "https" } else { "http" }, self.address)
+    }
+}
+
+/// A client of a proxy or a node, trusting the case's certificate.
+pub(super) fn client(origin: &str, case: &Case, folder: &Path) -> Result<testkit::client::Client> {
+    if case.tls {
+        testkit::client::Client::trusting(origin, &certificate(folder))
+    } else {
+        testkit::client::Client::new(origin)
+    }
+}
+
+// === Load ===
+
+/// A load source that is ready to send.
+pub(super) struct Ready {
+    process: Process,
+    start: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Ready {
+    pub(super) fn prepare(case: &Case, to: SocketAddr, docs: u64, folder: &Path) -> Result<Ready> {
+        let mut command = Command::new(binary("load-source"));
+        command.args([
+            "--to",
+            &to.to_string(),
+            "--docs",
+            &docs.to_string(),
+            "--bulk",
+            &case.bulk.to_string(),
+        ]);
+        command.args([
+            "--connections",
+            &case.connections.to_string(),
+            "--bodies",
+            &case.bodies().to_string(),
+        ]);
+        command.args(["--core", &OTHER_CORE.to_string()]);
+        for (wanted, flag) in [
+            (!case.ids, "--no-ids"),
+            (case.short, "--short"),
+            (case.gzip, "--gzip"),
+        ] {
+            if wanted {
+                command.arg(flag);
+            }
+        }
+        if case.tls {
+            command.arg("--ca").arg(certificate(folder));
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the load source")?;
+        let start = child.stdin.take().context("its input is a pipe")?;
+        let mut output = BufReader::new(child.stdout.take().context("its output is a pipe")?);
+        let process = Process(child);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        ensure!(line == "ready\n", "the load source is not ready");
+        Ok(Ready {
+            process,
+            start,
+            output,
+        })
+    }
+
+    /// Sends everything and gives the report; failed requests are an error.
+    pub(super) fn go(mut self) -> Result<Report> {
+        self.start.write_all(b"go\n")?;
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        self.process.0.wait()?;
+        let report: Report =
+            serde_json::from_str(&line).with_context(|| format!("the load source's report: {line}"))?;
+        if report.failed > 0 {
+            bail!(
+                "{} requests failed, the first: {}",
+                report.failed,
+                report.failure.unwrap_or_default()
+            );
+        }
+        Ok(report)
+    }
+}
+
+// === Configuration files ===
+
+fn tidegate_yml(case: &Case, nodes: &Nodes, address: SocketAddr, admin: SocketAddr, folder: &Path) -> String {
+    let certificate = certificate(folder);
+    let (entry_tls, cluster_tls) = if case.tls {
+        (
+            format!(
+                "\n    tls: {{enabled: true, cert_file: {}, key_file: {}}}",
+                certificate.display(),
+                certificate.with_extension("key").display()
+            ),
+            format!("\n    tls.ca_file: {}", certificate.display()),
+        )
+    } else {
+        Default::default()
+    };
+    format!(
+        "path: {{data: {folder}/data, logs: {folder}/logs}}
+admin.network.binding: {admin}
+entry:
+  - name: es
+    router: es
+    network.binding: {address}{entry_tls}
+router:
+  - name: es
+    default_flow: forward
+    rules:
+      - method: [POST, PUT]
+        pattern: [\"/_bulk\", \"/{{index}}/_bulk\"]
+        flow: [bulk]
+flow:
+  - name: bulk
+    filter:
+      - bulk_reshuffle: {{elasticsearch: fake, mode: sync, level: node}}
+      - elasticsearch: {{elasticsearch: fake}}
+  - name: forward
+    filter:
+      - elasticsearch: {{elasticsearch: fake}}
+elasticsearch:
+  - name: fake
+    endpoints: [\"{endpoint}\"]{cluster_tls}
+",
+        folder = folder.display(),
+        endpoint = nodes.urls[0],
+    )
+}
+
+/// The proxy that looks at nothing: each request to the next node in turn, connections kept and shared.
+fn haproxy_cfg(case: &Case, nodes: &Nodes, address: SocketAddr, folder: &Path) -> Result<String> {
+    let certificate = certificate(folder);
+    let (bind, server) = if case.tls {
+        let both = folder.join("haproxy.pem");
+        let text =
+            fs::read_to_string(&certificate)? + &fs::read_to_string(certificate.with_extension("key"))?;
+        fs::write(&both, text)?;
+        (
+            format!(" ssl crt {}", both.display()),
+            format!(" ssl ca-file {}", certificate.display()),
+        )
+    } else {
+        Default::default()
+    };
+    let mut text = format!(
+        "global
+  nbthread 1
+  maxconn 5000
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  http-reuse always
+frontend es
+  bind {address}{bind}
+  default_backend nodes
+backend nodes
+  balance roundrobin
+"
+    );
+    for (at, url) in nodes.urls.iter().enumerate() {
+        let node = url.split("://").nth(1).context("a URL has a scheme")?;
+        text += &format!("  server node{at} {node}{server}\n");
+    }
+    Ok(text)
+}
+
+/// Where the fake cluster puts its certificate, which the proxies show too.
+fn certificate(folder: &Path) -> PathBuf {
+    folder.join("fake.pem")
+}
+
+fn binary(name: &str) -> PathBuf {
+    crate::root().join("target/release").join(name)
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const START_TIME_MAX: Duration = Duration::from_secs(20);

@@ -1,0 +1,121 @@
+//! Figures beside their targets.
+
+use super::proxy::Kind;
+use super::rounds::{Figure, Measured, Row};
+
+/// The most memory that Tidegate may have resident, in MiB (bodies of the largest case aside).
+const PEAK_MIB_MAX: f64 = 256.0;
+
+pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
+    let mut lines = vec![
+        [
+            "case",
+            "proxy",
+            "CPU s / M docs (min..max)",
+            "docs/s",
+            "p50 ms",
+            "p99 ms",
+            "max ms",
+            "peak MiB",
+            "misrouted",
+            "targets",
+        ]
+        .map(str::to_owned),
+    ];
+    for one in measured {
+        for row in &one.rows {
+            lines.push([
+                one.case.name.to_owned(),
+                format!("{:?}", row.proxy).to_lowercase(),
+                format!("{:.2} ({:.2}..{:.2})", row.cpu.median, row.cpu.min, row.cpu.max),
+                thousands(row.docs_a_second.median),
+                ms(row.p50_ms),
+                ms(row.p99_ms),
+                ms(row.max_ms),
+                format!("{:.0}", row.peak_mib),
+                if one.case.ids {
+                    format!("{:.1} %", row.misrouted * 100.0)
+                } else {
+                    "–".to_owned()
+                },
+                targets(one, row),
+            ]);
+        }
+    }
+    let mut text = align(&lines);
+    text.push('\n');
+    for one in measured {
+        text += &format!(
+            "{}: {}; {} connections\n",
+            one.case.name, one.case.about, one.case.connections
+        );
+    }
+    text + machine
+}
+
+/// Each promise with its mark.
+fn targets(one: &Measured, row: &Row) -> String {
+    if row.proxy != Kind::Tidegate {
+        return String::new();
+    }
+    let mut marks = Vec::new();
+    let mark = |kept: bool| if kept { "ok" } else { "MISSED" };
+    if let Some(target) = one.case.target {
+        marks.push(format!("CPU ≤ {target:.1}: {}", mark(row.cpu.median <= target)));
+    }
+    if let Some(haproxy) = one.rows.iter().find(|row| row.proxy == Kind::Haproxy)
+        && one.case.below_haproxy
+    {
+        marks.push(format!(
+            "≤ HAProxy's: {}",
+            mark(row.cpu.median <= haproxy.cpu.median)
+        ));
+    }
+    marks.push(format!(
+        "≤ {PEAK_MIB_MAX:.0} MiB: {}",
+        mark(row.peak_mib <= PEAK_MIB_MAX)
+    ));
+    marks.join(", ")
+}
+
+fn ms(figure: Figure) -> String {
+    format!("{:.1}", figure.median)
+}
+
+fn thousands(number: f64) -> String {
+    format!("{:.0} k", number / 1e3)
+}
+
+/// A Markdown table that reads as well in a terminal.
+fn align<const N: usize>(lines: &[[String; N]]) -> String {
+    let mut widths = [3; N];
+    for line in lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        for (cell, width) in line.iter().zip(widths) {
+            text += &format!("| {cell:<width$} ");
+        }
+        text += "|\n";
+        if at == 0 {
+            text += &widths.map(|width| format!("|{}", "-".repeat(width + 2))).concat();
+            text += "|\n";
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let lines = [["a", "bcde"], ["xyz12", "f"]].map(|line| line.map(str::to_owned));
+        assert_eq!(
+            super::align(&lines),
+            "| a     | bcde |\n|-------|------|\n| xyz12 | f    |\n"
+        );
+    }
+}
