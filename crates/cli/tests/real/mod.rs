@@ -13,5 +13,7 @@
 pub(crate) mod bulks;
 pub(crate) mod compare;
 pub(crate) mod http;
+pub(crate) mod ids;
 pub(crate) mod server;
+pub(crate) mod table;
 pub(crate) mod world;

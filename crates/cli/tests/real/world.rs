@@ -232,3 +232,11 @@ pub(crate) fn remove(http: &mut Http, server: &Server, prefix: &str) -> Result<(
     }
     Ok(())
 }
+
+/// Waits until no shard is on its way to another node.
+pub(crate) fn wait_settled(http: &mut Http) -> Result<()> {
+    let target = "/_cluster/health?wait_for_no_relocating_shards=true&wait_for_no_initializing_shards=true&timeout=60s&wait_for_events=languid";
+    let health = http.get(target)?;
+    anyhow::ensure!(health["timed_out"] == false, "shards keep moving: {health}");
+    Ok(())
+}

@@ -9,6 +9,10 @@ import co.elastic.clients.elasticsearch._helpers.bulk.BulkIngester;
 import co.elastic.clients.elasticsearch._helpers.bulk.BulkListener;
 import co.elastic.clients.elasticsearch.core.BulkRequest;
 import co.elastic.clients.elasticsearch.core.BulkResponse;
+import co.elastic.clients.json.jackson.JacksonJsonpMapper;
+import co.elastic.clients.transport.rest_client.RestClientTransport;
+import org.apache.http.HttpHost;
+import org.elasticsearch.client.RestClient;
 
 /** BulkIngester of elasticsearch-java; ../../../../../README.md says what is asked of it. */
 public class Bulk {
@@ -41,7 +45,9 @@ public class Bulk {
                 broken.add(failure);
             }
         };
-        try (var client = ElasticsearchClient.of(b -> b.host(args[0]))) {
+        try (var transport = new RestClientTransport(
+                RestClient.builder(HttpHost.create(args[0])).build(), new JacksonJsonpMapper())) {
+            var client = new ElasticsearchClient(transport);
             try (var ingester = BulkIngester.<Void>of(b -> b.client(client).maxOperations(300)
                     .maxConcurrentRequests(3).listener(listener))) {
                 for (int n = 0; n < 1000; n++) {
