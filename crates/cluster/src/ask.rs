@@ -65,6 +65,11 @@ impl Asker {
         })
     }
 
+    /// Whether the configuration makes headers that can be sent.
+    pub(crate) fn check(config: &ClusterConfig) -> Result<(), BadConfig> {
+        own_headers(config).map(drop)
+    }
+
     /// `GET target`, parsed.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,

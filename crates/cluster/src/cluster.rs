@@ -1,24 +1,29 @@
 //! The handle that the gateway holds: snapshots, picks, reports, hints, samples.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::{info, warn};
 
+use crate::ask::{Asker, REPLY_BYTES_MAX};
 use crate::config::{BadConfig, ClusterConfig};
-use crate::health::{self, Outcome};
+use crate::health::{Outcome, Turn as HealthTurn};
 use crate::node::Node;
 use crate::pick::{PickReason, Turn};
+use crate::routes;
 use crate::snapshot::Snapshot;
-use crate::status::Status;
+use crate::status::{Polls, RoutesStatus, Status, WatchState};
+use crate::topology::Roster;
+use crate::verify::{Sample, Score};
+use crate::watch::{Watch, probe};
 
 /// A cluster that is being watched. The watch has a thread of its own and ends when the handle is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     shared: Arc<Shared>,
-    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 /// What the handle and the watch's thread share.
@@ -27,11 +32,31 @@ pub(crate) struct Shared {
     pub(crate) config: ClusterConfig,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) generation: watch::Sender<u64>,
-    pub(crate) turn: Turn,
+    turn: Turn,
     /// A hint came, or the handle was dropped.
     pub(crate) wake: Notify,
+    /// A node left the rotation, or the handle was dropped.
+    pub(crate) probe_wake: Notify,
     pub(crate) stopping: AtomicBool,
+    samples: mpsc::Sender<Sample>,
+    started: Instant,
+    /// Milliseconds since `started` at which the next sample is wanted.
+    next_sample_ms: AtomicU64,
+    watched: Mutex<Watched>,
 }
+
+/// What the watch tells the status. Locked for moments, never on a request's path.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) state: WatchState,
+    pub(crate) polled_at: Option<tokio::time::Instant>,
+    pub(crate) polls: Polls,
+    pub(crate) last_error: Option<String>,
+    pub(crate) routes: RoutesStatus,
+    pub(crate) score: Score,
+}
+
+// === impl Cluster ===
 
 impl Cluster {
     /// Starts to watch a cluster. Returns at once, with a snapshot that knows the endpoints only; every bulk passes
@@ -40,8 +65,43 @@ impl Cluster {
     /// # Errors
     /// A configuration that cannot work. A cluster that cannot be reached is no error: it is watched for.
     pub fn start(config: ClusterConfig) -> Result<Arc<Self>, BadConfig> {
-        let _ = config;
-        todo!("the watch")
+        if config.endpoints.is_empty() {
+            return Err(BadConfig::NoEndpoint(config.name));
+        }
+        let tls = match config.endpoints.iter().any(|endpoint| endpoint.tls) {
+            true => Some(config.tls.load()?),
+            false => None,
+        };
+        if tls.is_some() && config.tls.insecure {
+            warn!(
+                cluster = config.name,
+                "TLS certificates of the nodes are NOT checked (tls.insecure)"
+            );
+        }
+        Asker::check(&config)?;
+        let roster = Roster::new(config.clone(), tls);
+        let (samples, wanted) = mpsc::channel(SAMPLES_WAITING_MAX);
+        let nodes = roster.endpoints.clone();
+        let table = routes::nothing(None, nodes.len());
+        let shared = Arc::new(Shared {
+            snapshot: ArcSwap::from_pointee(Snapshot::new(1, nodes, table)),
+            generation: watch::Sender::new(1),
+            turn: Turn::default(),
+            wake: Notify::new(),
+            probe_wake: Notify::new(),
+            stopping: AtomicBool::new(false),
+            samples,
+            started: Instant::now(),
+            next_sample_ms: AtomicU64::new(0),
+            watched: Mutex::new(Watched::new(config.discovery)),
+            config,
+        });
+        let theirs = shared.clone();
+        std::thread::Builder::new()
+            .name("cluster".to_owned())
+            .spawn(move || watch_thread(theirs, roster, wanted))
+            .map_err(BadConfig::Thread)?;
+        Ok(Arc::new(Self { shared }))
     }
 
     /// The newest snapshot. Costs an atomic load and a reference count; take it once per request.
@@ -52,7 +112,7 @@ impl Cluster {
     /// Waits until the cluster was read for the first time; `false` when that took longer than `timeout`.
     pub async fn learnt(&self, timeout: Duration) -> bool {
         let mut generations = self.shared.generation.subscribe();
-        let learnt = generations.wait_for(|_| self.shared.snapshot.load().cluster_uuid.is_some());
+        let learnt = generations.wait_for(|_| self.shared.snapshot.load().learnt());
         tokio::time::timeout(timeout, learnt)
             .await
             .is_ok_and(|waited| waited.is_ok())
@@ -73,33 +133,50 @@ impl Cluster {
     /// Says what became of an exchange with a node; `latency` is the time to the reply's head.
     /// Lock-free; a node that fails leaves the rotation at once, and is probed until it answers.
     pub fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
-        match node.health.report(outcome, latency, &self.shared.config.health) {
-            health::Turn::Same => {}
-            health::Turn::Down | health::Turn::Up => self.shared.wake.notify_one(),
-        }
+        self.shared.report(node, outcome, latency);
     }
 
     /// Says that a reply hinted at a change (an index that was not known, a shard that had moved, a node that refused):
-    /// the cluster is asked at once, but not more than a few times per refresh interval whatever is hinted.
+    /// the cluster is asked at once, but not more than twenty times a second whatever is hinted.
     pub fn hint(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// Whether a prediction of the live traffic is wanted for checking now. Cheap; `true` a few times a second at most,
-    /// and then for one caller only.
+    /// Whether a prediction of the live traffic is wanted for checking now. `true` a few times a second at most
+    /// ([`crate::Verify::samples_per_second`]), and then for one caller only; costs a clock and an atomic load.
     pub fn wants_sample(&self) -> bool {
-        false
+        let per_second = u64::from(self.shared.config.verify.samples_per_second);
+        if per_second == 0 || !self.shared.config.discovery {
+            return false;
+        }
+        let now = u64::try_from(self.shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let due = self.shared.next_sample_ms.load(Relaxed);
+        let next = now + (1_000 / per_second).max(1);
+        now >= due
+            && self
+                .shared
+                .next_sample_ms
+                .compare_exchange(due, next, Relaxed, Relaxed)
+                .is_ok()
     }
 
     /// Gives a prediction for checking: that `index` (a concrete one) keeps documents with the effective `routing`
-    /// (the routing value, else the id) in `shard`. Dropped when the check is busy.
+    /// (the routing value, else the id) in `shard`. Dropped when the check is busy. Ask [`Cluster::wants_sample`] first.
     pub fn sample(&self, index: &str, routing: &str, shard: u32) {
-        let _ = (index, routing, shard);
+        let sample = Sample {
+            index: index.to_owned(),
+            routing: routing.to_owned(),
+            shard,
+        };
+        // Full means that the check is behind: there will be other samples.
+        let _ = self.shared.samples.try_send(sample);
     }
 
     /// Everything the admin API shows.
     pub fn status(&self) -> Status {
-        todo!("the status")
+        let snapshot = self.snapshot();
+        let watched = self.shared.watched();
+        Status::of(&self.shared.config.name, &snapshot, &watched)
     }
 
     /// What the cluster was started with.
@@ -112,6 +189,84 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Relaxed);
         self.shared.wake.notify_one();
-        drop(self.thread.take());
+        self.shared.probe_wake.notify_one();
     }
 }
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
+        match node.health.report(outcome, latency, &self.config.health) {
+            HealthTurn::Same => {}
+            HealthTurn::Down => {
+                warn!(
+                    cluster = self.config.name,
+                    node = node.name,
+                    ?outcome,
+                    "node leaves the rotation"
+                );
+                self.probe_wake.notify_one();
+                self.wake.notify_one();
+            }
+            HealthTurn::Up => {
+                info!(
+                    cluster = self.config.name,
+                    node = node.name,
+                    "node is back in the rotation"
+                );
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {
+        // Plain numbers and strings: whatever a panic left is still worth showing.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Watched ===
+
+impl Watched {
+    fn new(discovery: bool) -> Self {
+        Self {
+            state: if discovery {
+                WatchState::Starting
+            } else {
+                WatchState::Off
+            },
+            polled_at: None,
+            polls: Polls::default(),
+            last_error: None,
+            routes: RoutesStatus::default(),
+            score: Score::default(),
+        }
+    }
+}
+
+fn watch_thread(shared: Arc<Shared>, roster: Roster, wanted: mpsc::Receiver<Sample>) {
+    let name = shared.config.name.clone();
+    let ran = wire::run_local(REPLIES_BYTES_MAX, move |worker| async move {
+        let asker = match Asker::new(&shared.config, worker.pool().clone()) {
+            Ok(asker) => asker,
+            Err(error) => return warn!(cluster = shared.config.name, %error, "the watch cannot ask"),
+        };
+        let probing = tokio::task::spawn_local(probe(shared.clone(), asker.clone()));
+        if shared.config.discovery {
+            Watch::new(shared, asker, roster).run(wanted).await;
+            probing.abort();
+        } else {
+            let _ = probing.await;
+        }
+    });
+    if let Err(error) = ran {
+        warn!(cluster = name, %error, "the watch could not start");
+    }
+}
+
+/// Samples that wait for their check.
+const SAMPLES_WAITING_MAX: usize = 8;
+
+/// Memory for the replies to the watch's questions.
+const REPLIES_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;

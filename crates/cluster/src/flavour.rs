@@ -1,46 +1,20 @@
 //! Which engine and version a node is, told from `_nodes` alone (`GET /` is not answered by every build).
 
-use std::fmt;
+use bulk::{Flavour, Version};
 
-use serde::Serialize;
-
-/// The engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Flavour {
-    /// OpenSearch.
-    OpenSearch,
-    /// Elasticsearch.
-    Elasticsearch,
+/// Reads `9.5.3`, `3.0.0-alpha1`, `8.19`; qualifiers are dropped. `None` for anything that begins otherwise.
+pub(crate) fn parse_version(text: &str) -> Option<Version> {
+    let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse::<u16>().ok());
+    Some(Version {
+        major: numbers.next()??,
+        minor: numbers.next().flatten().unwrap_or(0),
+        patch: numbers.next().flatten().unwrap_or(0),
+    })
 }
 
-/// A version; qualifiers such as `-SNAPSHOT` are dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Version {
-    /// `9` of 9.5.3.
-    pub major: u16,
-    /// `5` of 9.5.3.
-    pub minor: u16,
-    /// `3` of 9.5.3.
-    pub patch: u16,
-}
-
-impl Version {
-    /// Reads `9.5.3`, `3.0.0-alpha1`, `8.19`. `None` for anything that begins otherwise.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse::<u16>().ok());
-        Some(Self {
-            major: numbers.next()??,
-            minor: numbers.next().flatten().unwrap_or(0),
-            patch: numbers.next().flatten().unwrap_or(0),
-        })
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
+/// `9.5.3`.
+pub(crate) fn show_version(version: &Version) -> String {
+    format!("{}.{}.{}", version.major, version.minor, version.patch)
 }
 
 /// Tells the engine from what a node says of itself in `_nodes`.
@@ -53,5 +27,26 @@ pub(crate) fn flavour_of(version: Version, has_build_flavor: bool) -> Flavour {
         Flavour::Elasticsearch
     } else {
         Flavour::OpenSearch
+    }
+}
+
+/// `opensearch` or `elasticsearch`.
+pub(crate) fn show_flavour(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::OpenSearch => "opensearch",
+        Flavour::Elasticsearch => "elasticsearch",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_with_and_without_qualifiers() {
+        assert_eq!(parse_version("9.5.3"), Some(Version::new(9, 5, 3)));
+        assert_eq!(parse_version("3.0.0-alpha1"), Some(Version::new(3, 0, 0)));
+        assert_eq!(parse_version("8.19"), Some(Version::new(8, 19, 0)));
+        assert_eq!(parse_version("next"), None);
     }
 }

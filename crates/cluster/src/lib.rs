@@ -36,19 +36,26 @@ mod address;
 mod ask;
 mod cluster;
 mod config;
+mod discover;
 mod flavour;
 mod health;
 mod node;
 mod pick;
 mod pipelines;
+mod routes;
 mod secret;
 mod snapshot;
+mod state;
 mod status;
+#[cfg(test)]
+mod testing;
+mod topology;
+mod verify;
+mod watch;
 
 pub use address::{Address, BadAddress};
 pub use cluster::Cluster;
 pub use config::{BadConfig, ClusterConfig, Credentials, HealthRules, NodeFilter, Terms, TlsFiles, Verify};
-pub use flavour::{Flavour, Version};
 pub use health::{Health, HealthStatus, Outcome};
 pub use node::{Node, Role};
 pub use pick::PickReason;

@@ -127,27 +127,10 @@ const SLOTS_MAX: i64 = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::Address;
     use crate::config::HealthRules;
     use crate::health::Outcome;
-    use crate::node::Role;
-    use std::collections::BTreeMap;
+    use crate::testing::node;
     use std::time::Duration;
-
-    fn node(name: &str, roles: &[&str], weight: u32, admitted: bool) -> Arc<Node> {
-        Arc::new(Node {
-            id: name.to_owned(),
-            name: name.to_owned(),
-            address: Address::from_endpoint(name).unwrap(),
-            origin: wire::Origin::http(name, 9200),
-            roles: roles.iter().map(|r| Role::parse(r)).collect(),
-            attributes: BTreeMap::new(),
-            discovered: true,
-            weight,
-            admitted,
-            health: Arc::default(),
-        })
-    }
 
     fn picks(nodes: &[Arc<Node>], reason: PickReason, count: usize) -> String {
         let (rotations, turn) = (Rotations::new(nodes), Turn::default());

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::flavour::{Flavour, Version};
+use bulk::{Flavour, NodeIx, RouteTable, Version};
+
+use crate::discover::Discovered;
 use crate::node::Node;
 use crate::pick::{PickReason, Rotations, Turn};
+use crate::state::StateVersion;
 
 /// What the cluster looked like when it was last read. A request takes one snapshot and keeps it to its end.
 #[derive(Debug)]
@@ -17,9 +20,12 @@ pub struct Snapshot {
     pub cluster_uuid: Option<String>,
     /// `version` of the cluster state that this was made from.
     pub state_version: Option<u64>,
-    /// The nodes; a `bulk::NodeIx` is a position in this list. Never empty.
+    /// The nodes; a [`NodeIx`] is a position in this list. Never empty.
     pub nodes: Vec<Arc<Node>>,
-    /// Which engine; `None` until learnt.
+    /// Where every document goes. Until the cluster was read it knows no name, so every bulk passes through;
+    /// [`Snapshot::learnt`] tells.
+    pub table: Arc<RouteTable>,
+    /// Which engine; `None` until learnt, and when both are among the nodes.
     pub flavour: Option<Flavour>,
     /// The versions among the nodes, lowest first, without duplicates.
     pub versions: Vec<Version>,
@@ -31,6 +37,56 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    pub(crate) fn new(generation: u64, nodes: Vec<Arc<Node>>, table: Arc<RouteTable>) -> Self {
+        Self {
+            generation,
+            cluster_name: None,
+            cluster_uuid: None,
+            state_version: None,
+            rotations: Rotations::new(&nodes),
+            nodes,
+            table,
+            flavour: None,
+            versions: Vec::new(),
+            max_content_length_bytes: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn described(mut self, at: Option<&StateVersion>, found: Option<&Discovered>) -> Self {
+        if let Some(at) = at {
+            self.cluster_name = Some(at.cluster_name.clone());
+            self.cluster_uuid = Some(at.cluster_uuid.clone());
+            self.state_version = Some(at.version);
+        }
+        if let Some(found) = found {
+            self.cluster_name = Some(found.cluster_name.clone());
+            self.flavour = found.flavour();
+            self.versions.clone_from(&found.versions);
+            self.max_content_length_bytes = found.max_content_length_bytes;
+        }
+        self
+    }
+
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        if self.rotations.filter_ignored {
+            self.warnings
+                .push("the node filter admits no node and is ignored".to_owned());
+        }
+        self
+    }
+
+    /// Whether the cluster's state has been read: only then does the table mean anything.
+    pub fn learnt(&self) -> bool {
+        self.state_version.is_some()
+    }
+
+    /// The node that a part of a plan is for; `None` for a number that is none of this snapshot's.
+    pub fn node(&self, ix: NodeIx) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(ix.0))
+    }
+
     /// The node for a request that no primary calls for: the next healthy one in turn that is not among `not`.
     ///
     /// Always some node: when none is healthy, one that is not gets its chance.

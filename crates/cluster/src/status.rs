@@ -3,8 +3,11 @@
 use serde::Serialize;
 
 use crate::address::Address;
+use crate::cluster::Watched;
+use crate::flavour::{show_flavour, show_version};
 use crate::health::HealthStatus;
 use crate::node::Role;
+use crate::snapshot::Snapshot;
 
 /// A cluster as it is seen now; serialisable, without secrets.
 #[derive(Clone, Debug, Serialize)]
@@ -124,4 +127,44 @@ pub struct IndexPredictions {
     pub right: u64,
     /// A prediction failed: the index passes through until its metadata changes.
     pub failed: bool,
+}
+
+impl Status {
+    pub(crate) fn of(name: &str, snapshot: &Snapshot, watched: &Watched) -> Self {
+        let mut warnings = snapshot.warnings.clone();
+        match (watched.state, &watched.last_error) {
+            (WatchState::Off, _) => warnings.push("discovery is off: bulks pass through unsplit".to_owned()),
+            (WatchState::Starting, None) => warnings.push("nothing is known of the cluster yet".to_owned()),
+            (_, Some(error)) => warnings.push(error.clone()),
+            _ => {}
+        }
+        let nodes = snapshot.nodes.iter().map(|node| NodeStatus {
+            name: node.name.clone(),
+            id: node.id.clone(),
+            address: node.address.clone(),
+            roles: node.roles.clone(),
+            admitted: node.admitted,
+            weight: node.weight,
+            health: node.health.status(),
+        });
+        Self {
+            name: name.to_owned(),
+            state: watched.state,
+            cluster_name: snapshot.cluster_name.clone(),
+            cluster_uuid: snapshot.cluster_uuid.clone(),
+            flavour: snapshot.flavour.map(show_flavour),
+            versions: snapshot.versions.iter().map(show_version).collect(),
+            generation: snapshot.generation,
+            state_version: snapshot.state_version,
+            polled_ago_ms: watched
+                .polled_at
+                .map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            polls: watched.polls,
+            max_content_length_bytes: snapshot.max_content_length_bytes,
+            nodes: nodes.collect(),
+            routes: watched.routes.clone(),
+            predictions: watched.score.status(),
+            warnings,
+        }
+    }
 }

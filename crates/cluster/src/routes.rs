@@ -1,0 +1,411 @@
+//! From what was read of the cluster to the table that bulks are planned with.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bulk::{Dialect, Flavour, Formula, IndexRoute, NodeIx, RouteTable, Target, Why};
+
+use crate::node::Node;
+use crate::state::{AliasMember, IndexMetadata, IndexSettings, Placement, Topology};
+use crate::status::RoutesStatus;
+
+/// One reading of the cluster state.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) topology: Topology,
+    pub(crate) settings: BTreeMap<String, IndexSettings>,
+    pub(crate) aliases: BTreeMap<String, Vec<AliasMember>>,
+    pub(crate) data_streams: BTreeMap<String, String>,
+    pub(crate) harmless_pipelines: BTreeSet<String>,
+}
+
+/// Whether an index's predictions have been compared with the cluster's own answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// They agreed, or need no check.
+    Trusted,
+    /// They did not.
+    Failed,
+    /// Not compared yet.
+    Unchecked,
+}
+
+/// The table, and what the watch wants to know about its making.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    pub(crate) table: Arc<RouteTable>,
+    /// Every open index that could be read, by name.
+    pub(crate) indices: BTreeMap<String, Arc<IndexRoute>>,
+    /// Indices that would be predictable once checked; write indices of aliases and data streams first.
+    pub(crate) unchecked: Vec<Arc<IndexRoute>>,
+    pub(crate) status: RoutesStatus,
+}
+
+/// A table that knows no name.
+pub(crate) fn nothing(dialect: Option<Dialect>, nodes: usize) -> Arc<RouteTable> {
+    let dialect = dialect.unwrap_or(Dialect::new(Flavour::OpenSearch, bulk::Version::new(1, 0, 0)));
+    Arc::new(RouteTable::builder(dialect, u16::try_from(nodes).unwrap_or(u16::MAX)).build())
+}
+
+/// Makes the table. `trust` is asked for indices that are predictable otherwise.
+pub(crate) fn make(
+    reading: &Reading,
+    metadata: &HashMap<String, IndexMetadata>,
+    nodes: &[Arc<Node>],
+    dialect: Dialect,
+    mut trust: impl FnMut(&IndexSettings, &IndexRoute) -> Trust,
+) -> Routes {
+    let places: HashMap<&str, NodeIx> = nodes
+        .iter()
+        .zip(0..u16::MAX)
+        .filter(|(node, _)| node.discovered)
+        .map(|(node, ix)| (node.id.as_str(), NodeIx(ix)))
+        .collect();
+    let mut status = RoutesStatus::default();
+    let (mut indices, mut unchecked) = (BTreeMap::new(), Vec::new());
+    for (name, settings) in &reading.settings {
+        let mut route = route(
+            name,
+            settings,
+            reading,
+            metadata.get(&settings.uuid),
+            &places,
+            dialect,
+        );
+        if route.opaque.is_none() {
+            match trust(settings, &route) {
+                Trust::Trusted => {}
+                Trust::Failed => route.opaque = Some(Why::PredictionFailed),
+                Trust::Unchecked => {
+                    unchecked.push(Arc::new(route.clone()));
+                    route.opaque = Some(Why::IndexUnavailable);
+                }
+            }
+        }
+        match route.opaque {
+            Some(why) => *status.indices_passed.entry(why.as_str().to_owned()).or_default() += 1,
+            None => status.indices_split += 1,
+        }
+        status.primaries_missing += route.primaries.iter().filter(|node| node.is_none()).count();
+        indices.insert(name.clone(), Arc::new(route));
+    }
+    let mut builder = RouteTable::builder(dialect, u16::try_from(nodes.len()).unwrap_or(u16::MAX));
+    let mut written: BTreeSet<&str> = BTreeSet::new();
+    for route in indices.values() {
+        builder.index(route.clone());
+    }
+    for (name, write) in &reading.data_streams {
+        written.insert(write);
+        builder.name(name, data_stream(indices.get(write)));
+    }
+    for (name, members) in &reading.aliases {
+        let target = match write_member(members) {
+            Some(member) => {
+                written.insert(&member.of);
+                alias(member, &indices, &reading.data_streams)
+            }
+            None => Target::Opaque(Why::AmbiguousAlias),
+        };
+        builder.name(name, target);
+    }
+    for name in &reading.harmless_pipelines {
+        builder.harmless_pipeline(name);
+    }
+    status.aliases = reading.aliases.len();
+    status.data_streams = reading.data_streams.len();
+    unchecked.sort_by_key(|route: &Arc<IndexRoute>| {
+        (!written.contains(&*route.name), route.name.starts_with('.'))
+    });
+    Routes {
+        table: Arc::new(builder.build()),
+        indices,
+        unchecked,
+        status,
+    }
+}
+
+/// One index, without regard to trust.
+fn route(
+    name: &str,
+    settings: &IndexSettings,
+    reading: &Reading,
+    metadata: Option<&IndexMetadata>,
+    places: &HashMap<&str, NodeIx>,
+    dialect: Dialect,
+) -> IndexRoute {
+    let formula = formula(settings, metadata, dialect);
+    let primaries: Box<[Option<NodeIx>]> = match reading.topology.routing_table.indices.get(name) {
+        Some(shards) => shards
+            .primaries(settings.shards.min(SHARDS_MAX))
+            .map(|id| places.get(id?).copied())
+            .collect(),
+        None => vec![None; settings.shards.min(SHARDS_MAX) as usize].into(),
+    };
+    let harmless = |pipeline: &Option<String>| {
+        pipeline
+            .as_ref()
+            .is_none_or(|name| reading.harmless_pipelines.contains(name))
+    };
+    let opaque = match settings.placement {
+        _ if reading.topology.is_closed(name) || metadata.is_none() => Some(Why::IndexUnavailable),
+        _ if !reading.topology.routing_table.indices.contains_key(name) => Some(Why::IndexUnavailable),
+        Placement::Content => Some(Why::RoutedByContent),
+        Placement::Adaptive => Some(Why::AdaptiveShards),
+        Placement::Hash if metadata.is_some_and(|m| m.split_in_place) => Some(Why::UnknownFormula),
+        Placement::Hash if formula.is_none() => Some(Why::UnknownFormula),
+        Placement::Hash if !harmless(&settings.default_pipeline) || !harmless(&settings.final_pipeline) => {
+            Some(Why::MovingPipeline)
+        }
+        Placement::Hash => None,
+    };
+    IndexRoute {
+        partition_size: settings.partition_size,
+        routing_required: metadata.is_some_and(|m| m.routing_required),
+        opaque,
+        ..IndexRoute::new(name, formula.unwrap_or(Formula::Modulo), primaries)
+    }
+}
+
+/// Elasticsearch routes indices that 9.4 or later made by the plain number of shards, although it still reports
+/// `routing_num_shards` for them (`IndexVersions.MOD_ROUTING_FUNCTION`). OpenSearch's version ids carry a mask and are
+/// never compared with it.
+fn formula(settings: &IndexSettings, metadata: Option<&IndexMetadata>, dialect: Dialect) -> Option<Formula> {
+    if dialect.flavour == Flavour::Elasticsearch && settings.created >= MOD_ROUTING_FUNCTION {
+        return Some(Formula::Modulo);
+    }
+    let told = metadata.and_then(|m| m.routing_num_shards);
+    let six = dialect.flavour == Flavour::Elasticsearch && dialect.version.major <= 6;
+    let routing_num_shards = match told {
+        Some(number) => number,
+        // Elasticsearch 6 does not tell: it is the number of shards unless it was set.
+        None if six => settings.routing_shards.unwrap_or(settings.shards),
+        None => return None,
+    };
+    Some(Formula::Classic { routing_num_shards })
+}
+
+/// The member that takes writes: the only one marked so, or the only one there is unless marked otherwise
+/// (`IndexAbstraction.Alias`). Two marked ones, or none among several, take no writes.
+fn write_member(members: &[AliasMember]) -> Option<&AliasMember> {
+    let mut marked = members
+        .iter()
+        .filter(|member| member.is_write_index == Some(true));
+    match (marked.next(), marked.next(), members) {
+        (Some(only), None, _) => Some(only),
+        (None, _, [only]) if only.is_write_index.is_none() => Some(only),
+        _ => None,
+    }
+}
+
+fn alias(
+    member: &AliasMember,
+    indices: &BTreeMap<String, Arc<IndexRoute>>,
+    data_streams: &BTreeMap<String, String>,
+) -> Target {
+    if let Some(write) = data_streams.get(&member.of) {
+        return data_stream(indices.get(write));
+    }
+    match (indices.get(&member.of), &member.index_routing) {
+        (Some(_), Some(routing)) if routing.contains(',') => Target::Opaque(Why::AmbiguousAlias),
+        (Some(write), routing) => Target::Alias {
+            write: write.clone(),
+            index_routing: routing.as_deref().map(Into::into),
+        },
+        (None, _) => Target::Opaque(Why::IndexUnavailable),
+    }
+}
+
+fn data_stream(write: Option<&Arc<IndexRoute>>) -> Target {
+    match write {
+        Some(write) => Target::DataStream { write: write.clone() },
+        None => Target::Opaque(Why::IndexUnavailable),
+    }
+}
+
+/// The first `index.version.created` that is routed by the number of shards (Elasticsearch 9.4).
+const MOD_ROUTING_FUNCTION: u64 = 9_064_000;
+
+/// Far over what servers allow; bounds what a nonsensical reply can make us allocate.
+const SHARDS_MAX: u32 = 65_537;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::Discovered;
+    use crate::pipelines::harmless_pipelines;
+    use crate::state;
+    use crate::testing::{fixture, node};
+
+    fn read(name: &str) -> (Reading, HashMap<String, IndexMetadata>, Vec<Arc<Node>>, Dialect) {
+        let discovered = Discovered::parse(fixture(name, "nodes").as_bytes()).unwrap();
+        let pipelines: serde_json::Value = serde_json::from_str(&fixture(name, "pipelines")).unwrap();
+        let reading = Reading {
+            topology: serde_json::from_str(&fixture(name, "topology")).unwrap(),
+            settings: state::parse_settings(fixture(name, "settings").as_bytes()).unwrap(),
+            aliases: state::parse_aliases(fixture(name, "aliases").as_bytes()).unwrap(),
+            data_streams: state::parse_data_streams(fixture(name, "data_streams").as_bytes()).unwrap(),
+            harmless_pipelines: harmless_pipelines(pipelines.as_object().unwrap()),
+        };
+        let metadata = state::parse_metadata(fixture(name, "metadata").as_bytes())
+            .unwrap()
+            .into_iter()
+            .collect();
+        let nodes = discovered
+            .nodes
+            .iter()
+            .map(|n| node(&n.id, &["data"], 1, true))
+            .collect();
+        (reading, metadata, nodes, discovered.dialect.unwrap())
+    }
+
+    fn routes(name: &str) -> Routes {
+        let (reading, metadata, nodes, dialect) = read(name);
+        make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted)
+    }
+
+    #[test]
+    fn the_formula_is_chosen_by_engine_and_by_the_version_that_made_the_index() {
+        for (name, expected) in [
+            (
+                "opensearch-3.8.0",
+                Formula::Classic {
+                    routing_num_shards: 768,
+                },
+            ),
+            (
+                "opensearch-2.19.4",
+                Formula::Classic {
+                    routing_num_shards: 768,
+                },
+            ),
+            (
+                "elasticsearch-7.10.2",
+                Formula::Classic {
+                    routing_num_shards: 768,
+                },
+            ),
+            (
+                "elasticsearch-8.19.21",
+                Formula::Classic {
+                    routing_num_shards: 768,
+                },
+            ),
+            ("elasticsearch-9.5.3", Formula::Modulo),
+        ] {
+            let routes = routes(name);
+            let plain = &routes.indices["plain"];
+            assert_eq!((plain.formula, plain.opaque), (expected, None), "{name}");
+            assert_eq!(plain.primaries.iter().flatten().count(), 6, "{name}");
+            assert_eq!(routes.indices["nrs6"].shards(), 6);
+            assert_eq!(
+                (
+                    routes.indices["routed"].partition_size,
+                    routes.indices["routed"].routing_required
+                ),
+                (2, true)
+            );
+            assert_eq!(routes.indices["shut"].opaque, Some(Why::IndexUnavailable));
+        }
+    }
+
+    #[test]
+    fn elasticsearch_6_that_tells_no_routing_shards_uses_the_number_of_shards() {
+        let dialect = Dialect::new(Flavour::Elasticsearch, bulk::Version::new(6, 8, 23));
+        let mut settings = IndexSettings {
+            created: 6_082_399,
+            shards: 5,
+            ..IndexSettings::default()
+        };
+        let metadata = IndexMetadata::default();
+        let of = |settings: &IndexSettings, dialect| formula(settings, Some(&metadata), dialect);
+        assert_eq!(
+            of(&settings, dialect),
+            Some(Formula::Classic {
+                routing_num_shards: 5
+            })
+        );
+        settings.routing_shards = Some(20);
+        assert_eq!(
+            of(&settings, dialect),
+            Some(Formula::Classic {
+                routing_num_shards: 20
+            })
+        );
+        let seven = Dialect::new(Flavour::Elasticsearch, bulk::Version::new(7, 10, 2));
+        assert_eq!(of(&settings, seven), None, "later versions must tell");
+    }
+
+    #[test]
+    fn names_resolve_as_the_cluster_resolves_them() {
+        // The metadata fixture covers some indices only; the others must pass through rather than be guessed.
+        let (reading, mut metadata, nodes, dialect) = read("opensearch-3.8.0");
+        for settings in reading.settings.values() {
+            let told = IndexMetadata {
+                routing_num_shards: Some(1024),
+                ..IndexMetadata::default()
+            };
+            metadata.entry(settings.uuid.clone()).or_insert(told);
+        }
+        let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted);
+        let table = &routes.table;
+        assert!(matches!(table.target("plain"), Some(Target::Index(_))));
+        match table.target("al") {
+            Some(Target::Alias { write, index_routing }) => {
+                assert_eq!((&*write.name, index_routing.as_deref()), ("piped", Some("x")));
+            }
+            other => panic!("{other:?}"),
+        }
+        match table.target("logs-a") {
+            Some(Target::DataStream { write }) => assert_eq!(&*write.name, ".ds-logs-a-000002"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(
+            table.target("ao"),
+            Some(Target::Opaque(Why::AdaptiveShards))
+        ));
+        assert!(table.target("absent").is_none());
+        assert!(table.pipeline_is_harmless("p1") && !table.pipeline_is_harmless("p2"));
+    }
+
+    #[test]
+    fn indices_that_are_new_wait_for_their_check_write_indices_first() {
+        let (reading, metadata, nodes, dialect) = read("opensearch-3.8.0");
+        let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Unchecked);
+        assert!(matches!(routes.table.target("plain"), Some(Target::Opaque(_))));
+        assert!(routes.unchecked.iter().any(|r| &*r.name == "plain"));
+        let failed = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Failed);
+        assert!(matches!(
+            failed.table.target("plain"),
+            Some(Target::Opaque(Why::PredictionFailed))
+        ));
+    }
+
+    #[test]
+    fn an_index_behind_a_moving_pipeline_passes_through() {
+        let (mut reading, metadata, nodes, dialect) = read("opensearch-3.8.0");
+        reading.settings.get_mut("plain").unwrap().final_pipeline = Some("p2".to_owned());
+        let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted);
+        assert!(matches!(
+            routes.table.target("plain"),
+            Some(Target::Opaque(Why::MovingPipeline))
+        ));
+    }
+
+    #[test]
+    fn an_alias_takes_writes_only_where_the_cluster_lets_it() {
+        let member = |of: &str, marked| AliasMember {
+            of: of.to_owned(),
+            is_write_index: marked,
+            index_routing: None,
+        };
+        let write = |members: &[AliasMember]| write_member(members).map(|m| m.of.clone());
+        assert_eq!(write(&[member("a", None)]).as_deref(), Some("a"));
+        assert_eq!(write(&[member("a", Some(false))]), None);
+        assert_eq!(write(&[member("a", None), member("b", None)]), None);
+        assert_eq!(
+            write(&[member("a", None), member("b", Some(true))]).as_deref(),
+            Some("b")
+        );
+        assert_eq!(write(&[member("a", Some(false)), member("b", None)]), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! From what nodes say of themselves to nodes that can be reached from here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::{ClientTls, Origin};
+
+use crate::address::Address;
+use crate::ask::{AskError, Asker};
+use crate::config::{ClusterConfig, HealthRules};
+use crate::discover::{DiscoveredNode, WHO, WhoReply};
+use crate::health::{Health, Outcome};
+use crate::node::Node;
+
+/// Makes nodes, and keeps what is known of an address from one topology to the next.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    config: ClusterConfig,
+    tls: Option<ClientTls>,
+    /// By address, so that health outlives a change of the topology.
+    known: HashMap<Address, Arc<Health>>,
+    /// The configured endpoints, as nodes of whom nothing is known.
+    pub(crate) endpoints: Vec<Arc<Node>>,
+}
+
+/// The nodes of one topology.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) warnings: Vec<String>,
+    /// Some publish address could not be reached: worth another look later.
+    pub(crate) incomplete: bool,
+}
+
+impl Roster {
+    pub(crate) fn new(config: ClusterConfig, tls: Option<ClientTls>) -> Self {
+        let mut roster = Self {
+            config,
+            tls,
+            known: HashMap::new(),
+            endpoints: Vec::new(),
+        };
+        let endpoints = roster.config.endpoints.clone();
+        roster.endpoints = endpoints
+            .into_iter()
+            .map(|address| roster.node(address, None))
+            .collect();
+        roster
+    }
+
+    /// Tries each new publish address. `tls` is inherited from the endpoint that was asked: publish addresses do not
+    /// say it. Nodes that cannot be reached there are looked for behind the given endpoints; when none can be
+    /// reached at all, the endpoints are the nodes.
+    pub(crate) async fn reach(&mut self, asker: &Asker, found: &[DiscoveredNode], tls: bool) -> Reached {
+        let mut tries = Vec::new();
+        let mut warnings = Vec::new();
+        for node in found {
+            let Some(text) = &node.publish_address else {
+                continue;
+            };
+            match Address::from_publish_address(text, tls) {
+                Ok(address) => {
+                    let known = self.known.contains_key(&address);
+                    let (asker, origin, id) = (asker.clone(), self.origin(&address), node.id.clone());
+                    let reached = tokio::task::spawn_local(async move {
+                        known
+                            || who(&asker, &origin)
+                                .await
+                                .is_ok_and(|who| who.is_none_or(|who| who == id))
+                    });
+                    tries.push((node, address, reached));
+                }
+                Err(error) => warnings.push(format!("node {}: {error}", node.name)),
+            }
+        }
+        let (mut nodes, mut lost) = (Vec::new(), Vec::new());
+        for (node, address, reached) in tries {
+            match reached.await {
+                Ok(true) => nodes.push(self.node(address, Some(node))),
+                _ => lost.push((node, address)),
+            }
+        }
+        let incomplete = !lost.is_empty() || nodes.is_empty();
+        if incomplete {
+            let behind = self.behind_endpoints(asker).await;
+            self.find_lost(lost, &behind, &mut nodes, &mut warnings);
+        }
+        if nodes.is_empty() {
+            nodes.clone_from(&self.endpoints);
+        }
+        Reached {
+            nodes,
+            warnings,
+            incomplete,
+        }
+    }
+
+    fn find_lost(
+        &mut self,
+        lost: Vec<(&DiscoveredNode, Address)>,
+        behind: &HashMap<String, Address>,
+        nodes: &mut Vec<Arc<Node>>,
+        warnings: &mut Vec<String>,
+    ) {
+        let all_lost = nodes.is_empty();
+        let any_behind = lost.iter().any(|(node, _)| behind.contains_key(&node.id));
+        for (node, address) in lost {
+            match behind.get(&node.id) {
+                Some(endpoint) => {
+                    warnings.push(format!(
+                        "node {} publishes {address}, which cannot be reached from here: using the endpoint {endpoint}",
+                        node.name
+                    ));
+                    nodes.push(self.node(endpoint.clone(), Some(node)));
+                }
+                None if all_lost && !any_behind => warnings.push(format!(
+                    "node {} publishes {address}, which cannot be reached from here: using the given endpoints, \
+                     so bulks cannot be sent to their primaries' nodes",
+                    node.name
+                )),
+                None => {
+                    warnings.push(format!("node {} publishes {address}, which cannot be reached from here", node.name));
+                    let node = self.node(address.clone(), Some(node));
+                    node.health.report(Outcome::ConnectRefused, Duration::ZERO, &self.config.health);
+                    // Not remembered: the next topology tries it again.
+                    self.known.remove(&address);
+                    nodes.push(node);
+                }
+            }
+        }
+    }
+
+    /// Which node answers behind each endpoint. One that gives two answers is a load balancer: it stands for no node.
+    async fn behind_endpoints(&self, asker: &Asker) -> HashMap<String, Address> {
+        let mut behind: BTreeMap<String, Vec<Address>> = BTreeMap::new();
+        for endpoint in &self.endpoints {
+            let (first, second) = (
+                who(asker, &endpoint.origin).await,
+                who(asker, &endpoint.origin).await,
+            );
+            if let (Ok(Some(first)), Ok(Some(second))) = (first, second)
+                && first == second
+            {
+                behind.entry(first).or_default().push(endpoint.address.clone());
+            }
+        }
+        // One endpoint alone may be a balancer that keeps us on one node for now; it still is the way to that node.
+        behind
+            .into_iter()
+            .filter_map(|(id, addresses)| Some((id, addresses.into_iter().next()?)))
+            .collect()
+    }
+
+    fn node(&mut self, address: Address, found: Option<&DiscoveredNode>) -> Arc<Node> {
+        let name = found.map_or_else(|| address.authority(), |node| node.name.clone());
+        let roles = found.map(|node| node.roles.clone()).unwrap_or_default();
+        let attributes = found.map(|node| node.attributes.clone()).unwrap_or_default();
+        let admitted = found.is_none() || self.config.filter.admits(&name, &address, &roles, &attributes);
+        let weights = &self.config.weights;
+        let weight = [&address.authority(), &address.host, &name]
+            .into_iter()
+            .find_map(|key| weights.get(key));
+        let health = self.known.entry(address.clone()).or_default().clone();
+        Arc::new(Node {
+            id: found.map(|node| node.id.clone()).unwrap_or_default(),
+            origin: self.origin(&address),
+            weight: weight.copied().unwrap_or(1),
+            discovered: found.is_some(),
+            name,
+            address,
+            roles,
+            attributes,
+            admitted,
+            health,
+        })
+    }
+
+    fn origin(&self, address: &Address) -> Origin {
+        match &self.tls {
+            Some(tls) if address.tls => Origin::https(&address.host, address.port, tls.clone()),
+            _ => Origin::http(&address.host, address.port),
+        }
+    }
+}
+
+/// Asks who answers at `origin`. `Ok(None)` when somebody does who will not say (401, 403).
+pub(crate) async fn who(asker: &Asker, origin: &Origin) -> Result<Option<String>, AskError> {
+    match asker.get::<WhoReply>(origin, WHO).await {
+        Ok(reply) => Ok(reply.nodes.into_keys().next()),
+        Err(error) if error.is_refusal() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// When a node that is out is to be asked again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    pause: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(rules: &HealthRules) -> Self {
+        Self {
+            pause: rules.probe_interval_min,
+        }
+    }
+
+    /// The pause before the next try; each is twice the last.
+    pub(crate) fn next(&mut self, rules: &HealthRules) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(rules.probe_interval_max);
+        pause
+    }
+}
