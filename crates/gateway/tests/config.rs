@@ -334,6 +334,175 @@ fn a_file_that_is_not_there_is_an_error_with_its_name() {
     );
 }
 
+/// A file whose one flow has these filters.
+fn with_filters(filters: &str) -> Result<Loaded, Rejected> {
+    let text = format!(
+        "entry: [{{name: e, router: r, network.binding: '127.0.0.1:8000'}}]\n\
+         router: [{{name: r, default_flow: f}}]\n\
+         elasticsearch: [{{name: c, endpoint: 'http://127.0.0.1:9200'}}]\n\
+         flow:\n  - name: f\n    filter:\n{filters}"
+    );
+    parse(&text)
+}
+
+fn request<'a>(
+    method: &'a http::Method,
+    path: &'a str,
+    headers: &'a http::HeaderMap,
+) -> gateway::when::Request<'a> {
+    let client = std::net::Ipv4Addr::LOCALHOST.into();
+    gateway::when::Request {
+        method,
+        path,
+        query: "",
+        headers,
+        client,
+        tls: false,
+        body_length: Some(100),
+    }
+}
+
+#[test]
+fn if_then_else_runs_one_side_and_not_the_other() {
+    let loaded = with_filters(
+        "      - if: {prefix: {_ctx.request.path: /_cat}}
+        then:
+          - elasticsearch: {elasticsearch: c, timeout: 1s, when.equals: {_ctx.request.method: GET}}
+        else:
+          - elasticsearch: {elasticsearch: c, timeout: 2s}
+",
+    );
+    let config = loaded.unwrap().config;
+    let headers = http::HeaderMap::new();
+    let timeouts = |method: http::Method, path| -> Vec<u64> {
+        let filters = config.flows["f"].filters.iter();
+        filters
+            .filter(|filter| {
+                filter
+                    .when
+                    .as_ref()
+                    .is_none_or(|when| when.holds(&request(&method, path, &headers)))
+            })
+            .map(|filter| match &filter.action {
+                FilterAction::Elasticsearch(forward) => forward.sending.response_timeout.as_secs(),
+                FilterAction::BulkReshuffle(_) => 0,
+            })
+            .collect()
+    };
+    assert_eq!(timeouts(http::Method::GET, "/_cat/indices"), [1]);
+    assert_eq!(timeouts(http::Method::POST, "/_cat/indices"), [0; 0]);
+    assert_eq!(timeouts(http::Method::POST, "/_bulk"), [2]);
+}
+
+#[test]
+fn conditions_of_a_file_hold_as_written() {
+    let headers = http::HeaderMap::from_iter([(http::header::HOST, "es".parse().unwrap())]);
+    for (condition, expected) in [
+        ("contains: {_ctx.request.path: _bulk}", true),
+        ("contains: {_ctx.request.path: [_search, _bulk]}", true),
+        ("contains: {_ctx.request.path: _search}", false),
+        ("equals: {_ctx.tls: false}", true),
+        ("in: {_ctx.request.method: [PUT, POST]}", true),
+        ("regexp: {_ctx.request.path: '^/l.+k$'}", true),
+        (
+            "suffix: {_ctx.request.path: _bulk}, prefix: {_ctx.request.path: /x}",
+            false,
+        ),
+        ("range: {_ctx.request.body_length: {gte: 100, lt: 101}}", true),
+        ("range: {_ctx.request.body_length.gte: 101}", false),
+        (
+            "range: {_ctx.request.body_length.gt: 99, _ctx.request.body_length.lte: 100}",
+            true,
+        ),
+        ("exists: [_ctx.request.host]", true),
+        ("has_fields: _ctx.request.header.x-none", false),
+        ("not: {exists: _ctx.request.header.x-none}", true),
+        (
+            "or: [{equals: {_ctx.request.method: GET}}, {equals: {_ctx.request.host: es}}]",
+            true,
+        ),
+        (
+            "and: [{equals: {_ctx.request.method: GET}}, {equals: {_ctx.request.host: es}}]",
+            false,
+        ),
+    ] {
+        let text = format!("      - elasticsearch: {{elasticsearch: c, when: {{{condition}}}}}\n");
+        let config = with_filters(&text)
+            .unwrap_or_else(|rejected| panic!("{condition}: {rejected}"))
+            .config;
+        let when = config.flows["f"].filters[0].when.clone().unwrap();
+        assert_eq!(
+            when.holds(&request(&http::Method::POST, "/logs/_bulk", &headers)),
+            expected,
+            "{condition}"
+        );
+    }
+    let rejected = with_filters("      - elasticsearch: {elasticsearch: c, when: {}}\n").unwrap_err();
+    assert!(rejected.to_string().contains("holds no condition"), "{rejected}");
+}
+
+#[test]
+fn names_of_node_attributes_keep_their_dots() {
+    let loaded = with_filters(
+        "      - elasticsearch: {elasticsearch: c, filter.tags.exclude: [{box.type.x: cold}]}\n",
+    );
+    let config = loaded.unwrap().config;
+    let FilterAction::Elasticsearch(forward) = &config.flows["f"].filters[0].action else {
+        panic!()
+    };
+    assert_eq!(forward.nodes.tags.exclude, [("box.type.x".into(), "cold".into())]);
+}
+
+#[test]
+fn what_is_switched_off_is_not_run_and_needs_no_files() {
+    let text = fixture("guide.yml").replace(
+        "tls:\n      enabled: false",
+        "tls: {enabled: true, cert_file: /no, key_file: /no}",
+    );
+    assert!(
+        parse(&text)
+            .unwrap_err()
+            .to_string()
+            .contains("`/no` can't be read")
+    );
+    let off = text.replace(
+        "name: my_es_entry\n    enabled: true",
+        "name: my_es_entry\n    enabled: false",
+    );
+    let rejected = parse(&off).unwrap_err().to_string();
+    assert!(
+        rejected.contains("no entry is switched on") && !rejected.contains("/no"),
+        "{rejected}"
+    );
+}
+
+#[test]
+fn the_admin_port_is_on_loopback_unless_there_is_a_token() {
+    let guide = fixture("guide.yml");
+    let admin = parse(&guide).unwrap().config.admin;
+    assert_eq!(admin.binding.unwrap().to_string(), "127.0.0.1:2900");
+    let off = parse(&format!("{guide}admin.enabled: false\n"))
+        .unwrap()
+        .config
+        .admin;
+    assert_eq!(off.binding, None);
+    let open = format!("{guide}admin: {{binding: '0.0.0.0:2900'}}\n");
+    assert!(
+        parse(&open)
+            .unwrap_err()
+            .to_string()
+            .contains("there is no token")
+    );
+    assert!(parse(&open.replace("2900'", "2900', token: x")).is_ok());
+    let same = format!("{guide}admin: {{binding: '127.0.0.1:8000'}}\n");
+    assert!(
+        parse(&same)
+            .unwrap_err()
+            .to_string()
+            .contains("taken by entry `my_es_entry`")
+    );
+}
+
 /// A good file with something done to it: bytes put in, taken out or doubled.
 fn mangled() -> impl Strategy<Value = String> {
     let names = [

@@ -211,6 +211,11 @@ impl<'a> Checker<'a> {
                             .warning(key.place, &key_path, format!("has no effect: {why}"));
                     }
                 }
+                (None, Some(schema))
+                    if types(schema) == ["string"] && matches!(value.value, Value::Map(_)) =>
+                {
+                    self.names(value, schema, &key_path, &key.name, &mut out);
+                }
                 (Some(schema), _) | (None, Some(schema)) => {
                     if let Some(json) = self.node(value, schema, &key_path, section) {
                         out.insert(key.name.clone(), json);
@@ -236,6 +241,19 @@ impl<'a> Checker<'a> {
             }
         }
         Some(Json::Object(out))
+    }
+
+    /// Where keys are names of the user's (node attributes), a dot is part of the name: nesting is undone.
+    fn names(&mut self, node: &Node, schema: &'a Json, path: &str, name: &str, out: &mut Map<String, Json>) {
+        let Value::Map(entries) = &node.value else { return };
+        for (key, value) in entries {
+            let (path, name) = (format!("{path}.{}", key.name), format!("{name}.{}", key.name));
+            if matches!(value.value, Value::Map(_)) {
+                self.names(value, schema, &path, &name, out);
+            } else if let Some(json) = self.node(value, schema, &path, "") {
+                out.insert(name, json);
+            }
+        }
     }
 
     fn unknown(
@@ -284,8 +302,8 @@ fn read_scalar(scalar: &Scalar, schema: &Json, types: &[&str]) -> Result<Json, W
         });
     }
     let parsed = match schema["format"].as_str() {
-        Some("duration") => scalar::parse_time(text).err(),
-        Some("duration-or-seconds") => scalar::parse_time_or_seconds(text).err(),
+        Some("time-span") => scalar::parse_time(text).err(),
+        Some("time-or-seconds") => scalar::parse_time_or_seconds(text).err(),
         Some("byte-size") => scalar::parse_bytes(text).err(),
         Some("byte-size-or-unlimited") => scalar::parse_bytes_or_unlimited(text).err(),
         _ => None,

@@ -211,8 +211,8 @@ fn value_in_words(root: &Json, schema: &Json) -> String {
         _ => "text".to_owned(),
     };
     match schema["format"].as_str() {
-        Some("duration") => "time".to_owned(),
-        Some("duration-or-seconds") => "time, or seconds".to_owned(),
+        Some("time-span") => "time".to_owned(),
+        Some("time-or-seconds") => "time, or seconds".to_owned(),
         Some("byte-size") => "size".to_owned(),
         Some("byte-size-or-unlimited") => "size or -1".to_owned(),
         Some("password") => "secret".to_owned(),

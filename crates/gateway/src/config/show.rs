@@ -8,16 +8,16 @@ use super::schema::cached;
 use super::secret::MASK;
 
 /// The configuration as YAML: what was written, and every default, marked as such. No secret is in it: not those
-/// of secret keys, not those in URLs, and nothing of `env`, whose values may be secrets.
+/// of secret keys, and not those in URLs.
 pub fn show(file: &ConfigFile) -> String {
     let mut out = String::new();
     // The file's types have no maps with keys other than text.
     let json = serde_json::to_value(file).unwrap_or_default();
-    write_map(&mut out, &json, cached(), 0, "");
+    write_map(&mut out, &json, cached(), 0);
     out
 }
 
-fn write_map(out: &mut String, value: &Json, schema: &Json, depth: usize, section: &str) {
+fn write_map(out: &mut String, value: &Json, schema: &Json, depth: usize) {
     for (key, value) in value.as_object().into_iter().flatten() {
         let property = schema["properties"].get(key);
         if value.is_null()
@@ -32,11 +32,7 @@ fn write_map(out: &mut String, value: &Json, schema: &Json, depth: usize, sectio
         out.push_str(&"  ".repeat(depth));
         out.push_str(&scalar(&Json::String(key.clone())));
         out.push(':');
-        if section == "env" {
-            out.push_str(&format!(" \"{MASK}\"\n"));
-            continue;
-        }
-        write_value(out, value, below, depth, if depth == 0 { key } else { "" });
+        write_value(out, value, below, depth);
         if default && !value.is_object() && !value.is_array() {
             out.pop();
             out.push_str("  # default\n");
@@ -44,14 +40,14 @@ fn write_map(out: &mut String, value: &Json, schema: &Json, depth: usize, sectio
     }
 }
 
-fn write_value(out: &mut String, value: &Json, schema: &Json, depth: usize, section: &str) {
+fn write_value(out: &mut String, value: &Json, schema: &Json, depth: usize) {
     match value {
         Json::Object(map) if map.values().all(|value| value.is_null() || is_empty(value)) => {
             out.push_str(" {}\n")
         }
         Json::Object(_) => {
             out.push('\n');
-            write_map(out, value, schema, depth + 1, section);
+            write_map(out, value, schema, depth + 1);
         }
         Json::Array(list) if list.iter().all(|item| !item.is_object() && !item.is_array()) => {
             let items: Vec<String> = list.iter().map(scalar).collect();
@@ -61,7 +57,7 @@ fn write_value(out: &mut String, value: &Json, schema: &Json, depth: usize, sect
             out.push('\n');
             for item in list {
                 let mut inner = String::new();
-                write_map(&mut inner, item, section_of(&schema["items"]), depth + 2, "");
+                write_map(&mut inner, item, section_of(&schema["items"]), depth + 2);
                 let indent = "  ".repeat(depth + 1);
                 // The first key stands beside the dash.
                 let first = inner.strip_prefix(&format!("{indent}  ")).unwrap_or("{}\n");

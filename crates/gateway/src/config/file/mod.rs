@@ -6,7 +6,7 @@
 //!
 //! Three extensions of JSON Schema carry what the standard has no word for:
 //! `x-ignored` (accepted, has no effect, and why), `x-units` (what a bare number means) and the formats
-//! `duration`, `duration-or-seconds`, `byte-size`, `byte-size-or-unlimited` and `password`.
+//! `time-span`, `time-or-seconds`, `byte-size`, `byte-size-or-unlimited` and `password`.
 
 mod cluster;
 mod entry;

@@ -203,9 +203,9 @@ macro_rules! with_unit {
     };
 }
 
-with_unit!(Time, parse_time, show_time, { "type": "string", "format": "duration" });
+with_unit!(Time, parse_time, show_time, { "type": "string", "format": "time-span" });
 with_unit!(TimeOrSeconds, parse_time_or_seconds, show_time, {
-    "type": ["string", "integer"], "format": "duration-or-seconds"
+    "type": ["string", "integer"], "format": "time-or-seconds"
 });
 with_unit!(Bytes, parse_bytes, show_bytes, { "type": ["string", "integer"], "format": "byte-size" });
 with_unit!(

@@ -22,7 +22,11 @@ impl Resolver<'_> {
             let path = format!("elasticsearch[{at}]");
             let (endpoints, account_in_url) = self.endpoints(&path, cluster);
             let credentials = self.credentials(&path, cluster, account_in_url);
-            let tls = self.cluster_tls(&path, cluster);
+            let tls = if cluster.enabled {
+                self.cluster_tls(&path, cluster)
+            } else {
+                ClusterTls::default()
+            };
             if let Some(first) = endpoints.first()
                 && endpoints.iter().any(|endpoint| endpoint.tls != first.tls)
             {
@@ -158,7 +162,7 @@ impl Resolver<'_> {
                 "`ca_file` is of no use with `insecure_skip_verify: true`: remove one of them",
             );
         }
-        if cluster.enabled && tls.insecure_skip_verify {
+        if tls.insecure_skip_verify {
             self.warning(
                 &format!("{path}.insecure_skip_verify"),
                 "any certificate is taken: whoever sits between here and the cluster can read and change everything; give `ca_file` instead",

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Resolver;
+use super::entry::overlap;
 use crate::config::file::ConfigFile;
 use crate::config::file::scalar::show_bytes;
 use crate::config::runtime::*;
@@ -22,6 +23,19 @@ impl Resolver<'_> {
                 show_bytes(entry.limits.body_bytes_max)
             );
             self.error("worker.body_memory", message);
+        }
+        if let Some(admin) = config.admin.binding.filter(|admin| admin.port() != 0)
+            && let Some(entry) = config.entries.iter().find(|entry| overlap(entry.binding, admin))
+        {
+            let path = if file.api.is_some() {
+                "api.network.binding"
+            } else {
+                "admin.binding"
+            };
+            self.error(
+                path,
+                format!("{admin} is taken by entry `{}` ({})", entry.name, entry.binding),
+            );
         }
         if self.problems.has_errors() {
             return;
