@@ -1,24 +1,20 @@
-//! HTTP/1.1 framing without I/O.
-pub(crate) fn strip_hop_by_hop(headers: &mut http::HeaderMap) {
-    let named: Vec<http::HeaderName> = headers
-        .get_all(http::header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|token| token.trim().parse().ok())
-        .collect();
-    for name in named {
-        headers.remove(name);
-    }
-    for name in [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ] {
-        headers.remove(name);
-    }
-}
+//! HTTP/1.1 framing without I/O: bytes in, heads and body pieces out (and back).
+//!
+//! Where one message ends and the next begins decides who smuggles what past whom, so everything ambiguous is refused
+//! (RFC 9112, sections 2.2, 5, 6, 7 and 11.2), on both sides: requests of clients and replies of nodes.
+
+mod chunked;
+mod encode;
+mod framing;
+mod reply;
+mod request;
+mod scan;
+
+pub use chunked::{ChunkDecoder, ChunkFault, ChunkStep};
+pub(crate) use encode::{encode_reply_head, encode_request_head};
+pub use framing::Framing;
+pub use reply::{ReplyHead, parse_reply};
+pub use request::{RequestLine, parse_request};
+pub use scan::{HeadFault, HeadScan};
+
+pub(crate) use framing::strip_hop_by_hop;

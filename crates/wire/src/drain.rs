@@ -1,4 +1,8 @@
-//! The end of a server in good order.
+//! The end of a server in good order: one signal a worker, heard by all of its connections.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
 
 /// How a drain went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,4 +11,77 @@ pub struct DrainReport {
     pub open: u64,
     /// Connections that had to be cut at the deadline.
     pub cut: u64,
+}
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    #[default]
+    Serving,
+    /// Finish what is in flight, begin nothing.
+    Draining,
+    /// Stop at once.
+    Cut,
+}
+
+/// The signal; waiting connections leave their waker once and are woken together.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    phase: Cell<Phase>,
+    wakers: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<usize>>,
+}
+
+/// One listener's place; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    signal: Rc<Signal>,
+    at: usize,
+}
+
+// === impl Signal ===
+
+impl Signal {
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    pub(crate) fn raise(&self, phase: Phase) {
+        self.phase.set(self.phase.get().max(phase));
+        let wakers: Vec<Waker> = self.wakers.borrow().iter().flatten().cloned().collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn place(self: &Rc<Self>) -> Place {
+        let at = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut wakers = self.wakers.borrow_mut();
+            wakers.push(None);
+            wakers.len() - 1
+        });
+        Place {
+            signal: Rc::clone(self),
+            at,
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The phase now; the task of `cx` is woken when it changes.
+    pub(crate) fn phase(&self, cx: &mut Context<'_>) -> Phase {
+        let mut wakers = self.signal.wakers.borrow_mut();
+        match &mut wakers[self.at] {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            slot => *slot = Some(cx.waker().clone()),
+        }
+        self.signal.phase.get()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.signal.wakers.borrow_mut()[self.at] = None;
+        self.signal.free.borrow_mut().push(self.at);
+    }
 }

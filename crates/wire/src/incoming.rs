@@ -1,18 +1,28 @@
 //! The body of a request, as it comes.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use crate::budget::OverBudget;
-use crate::outgoing::Chunk;
+use crate::connection::Connection;
+use crate::inflate::{Encoding, Inflater, STEP_BYTES};
+use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
 use crate::pool::{Buffer, Pool};
+use crate::receive::READ_BYTES;
 use crate::refusal::Refusal;
 
 /// The body of a request. Dropping it unread is fine.
 #[derive(Debug)]
 pub struct Incoming {
-    _private: (),
+    connection: Rc<Connection>,
+    pool: Pool,
+    request: u64,
+    length: Option<u64>,
+    encoding: Encoding,
 }
 
 /// Who is at the other end of a connection.
@@ -31,7 +41,7 @@ pub struct Peer {
 /// Tells when the client goes away while its request is being answered.
 #[derive(Debug, Clone)]
 pub struct Presence {
-    _private: (),
+    connection: Rc<Connection>,
 }
 
 /// Why a body could not be read.
@@ -64,6 +74,179 @@ pub enum BodyError {
     Io(#[source] io::Error),
 }
 
+// === impl Incoming ===
+
+impl Incoming {
+    pub(crate) fn new(connection: Rc<Connection>, length: Option<u64>, encoding: Encoding) -> Self {
+        let (pool, request) = {
+            let io = connection.io.borrow();
+            (io.receiver.pool.clone(), io.request)
+        };
+        Incoming {
+            connection,
+            pool,
+            request,
+            length,
+            encoding,
+        }
+    }
+
+    /// The next bytes as they come over the wire (at most 256 KiB, any content encoding untouched); `None` at the end.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub async fn chunk(&mut self) -> Result<Option<Chunk>, BodyError> {
+        Ok(poll_fn(|cx| self.poll_piece(cx)).await?.map(Chunk::Buffer))
+    }
+
+    /// The whole body in one contiguous buffer, `gzip` and `deflate` decoded (see [`Incoming::collect_raw`]).
+    /// `limit` bounds the decoded size in bytes.
+    ///
+    /// # Errors
+    /// [`BodyError::Refused`] with 413 or [`BodyError::Inflated`] over the limit; see [`BodyError`] for the others.
+    pub async fn collect(self, limit: usize) -> Result<Buffer, BodyError> {
+        match self.encoding {
+            Encoding::Identity => self.collect_raw(limit).await,
+            _ => self.collect_inflated(limit).await,
+        }
+    }
+
+    /// The whole body as it came, not decoded, at most `limit` bytes. With a declared length the memory is taken once, at the
+    /// beginning, waiting a bounded time for room; without, it grows and fails when there is no room.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub async fn collect_raw(self, limit: usize) -> Result<Buffer, BodyError> {
+        let size = match self.length {
+            Some(length) if length > limit as u64 => return Err(BodyError::Refused(Refusal::BodyTooLarge)),
+            Some(length) => length as usize,
+            None => READ_BYTES,
+        };
+        let limits = Rc::clone(&self.connection.limits);
+        let arrived = self.connection.io.borrow().receiver.pending().len();
+        let mut into = match self.length {
+            Some(length) if arrived as u64 >= length => self.pool.take(0), // it comes in the read buffer itself
+            _ => self.pool.admit(size, limits.budget_wait).await?,
+        };
+        poll_fn(|cx| {
+            let mut io = self.connection.io.borrow_mut();
+            if io.request != self.request {
+                return Poll::Ready(Err(BodyError::Disconnected));
+            }
+            io.poll_body(&limits, cx, |receiver, stream, cx| {
+                receiver.poll_collect(stream, cx, &mut into, limit)
+            })
+        })
+        .await?;
+        Ok(into)
+    }
+
+    async fn collect_inflated(mut self, limit: usize) -> Result<Buffer, BodyError> {
+        let mut inflater = Inflater::new(self.encoding, limit)?;
+        let guess = self.length.map_or(STEP_BYTES, |length| {
+            (length as usize).saturating_mul(RATIO_TYPICAL)
+        });
+        let guess = guess.clamp(1, limit.max(1)).min(GUESS_BYTES_MAX);
+        let mut into = self.pool.admit(guess, self.connection.limits.budget_wait).await?;
+        let mut since_yield = 0;
+        while let Some(piece) = poll_fn(|cx| self.poll_piece(cx)).await? {
+            let mut at = 0;
+            loop {
+                let before = into.len();
+                at += inflater.step(&piece[at..], &mut into)?;
+                since_yield += into.len() - before;
+                if since_yield >= STEP_BYTES {
+                    since_yield = 0;
+                    tokio::task::yield_now().await;
+                }
+                if at == piece.len() && !inflater.has_more(&into, before) {
+                    break;
+                }
+            }
+        }
+        inflater.finish()?;
+        Ok(into)
+    }
+
+    /// The body as something to send on, unchanged; its length is [`Incoming::length`].
+    pub fn forward(self) -> Outgoing {
+        match self.length {
+            Some(0) => Outgoing::Empty,
+            length => Outgoing::stream(self, length),
+        }
+    }
+
+    /// Declared length; `None` when chunked.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Whether the request has no body at all.
+    pub fn is_empty(&self) -> bool {
+        self.length == Some(0)
+    }
+
+    /// The pool of the core this runs on.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Who sent it.
+    pub fn peer(&self) -> &Peer {
+        &self.connection.peer
+    }
+
+    /// A handle that tells when the client goes away.
+    pub fn presence(&self) -> Presence {
+        Presence {
+            connection: Rc::clone(&self.connection),
+        }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Buffer>, BodyError>> {
+        let mut io = self.connection.io.borrow_mut();
+        if io.request != self.request {
+            return Poll::Ready(Err(BodyError::Disconnected));
+        }
+        let limits = &self.connection.limits;
+        let piece = ready!(io.poll_body(limits, cx, |receiver, stream, cx| receiver.poll_piece(stream, cx)))?;
+        if io.receiver.received > limits.body_bytes_max {
+            io.broken = true;
+            return Poll::Ready(Err(BodyError::Refused(Refusal::BodyTooLarge)));
+        }
+        Poll::Ready(Ok(piece))
+    }
+}
+
+impl Source for Incoming {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
+        let piece = ready!(self.poll_piece(cx));
+        Poll::Ready(
+            piece
+                .map(|piece| piece.map(Chunk::Buffer))
+                .map_err(SourceError::from)
+                .transpose(),
+        )
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Resolves when the client has closed or reset its connection (a half-closed client counts as gone, as Elasticsearch has it).
+    /// Only watches once the request's body has been read. Select on it to give up work whose answer nobody will read.
+    pub async fn gone(&self) {
+        poll_fn(|cx| self.connection.gone.poll(cx)).await
+    }
+
+    /// Whether the client is known to have gone.
+    pub fn is_gone(&self) -> bool {
+        self.connection.gone.is_set()
+    }
+}
+
+// === impl BodyError ===
+
 impl BodyError {
     /// The refusal to answer with; `None` when nobody is there to read it, or for `OverBudget`, `UnsupportedEncoding` and `Corrupt`.
     pub fn refusal(&self) -> Option<Refusal> {
@@ -75,60 +258,6 @@ impl BodyError {
     }
 }
 
-impl Incoming {
-    /// The next bytes as they come over the wire (at most 256 KiB, any content encoding untouched); `None` at the end.
-    pub async fn chunk(&mut self) -> Result<Option<Chunk>, BodyError> {
-        todo!()
-    }
-
-    /// The whole body in one contiguous buffer, `gzip` and `deflate` decoded (see [`Incoming::collect_raw`]).
-    /// `limit` bounds the decoded size in bytes; more is [`BodyError::Refused`] (413) or [`BodyError::Inflated`].
-    pub async fn collect(self, limit: usize) -> Result<Buffer, BodyError> {
-        let _ = limit;
-        todo!()
-    }
-
-    /// The whole body as it came, not decoded.
-    pub async fn collect_raw(self, limit: usize) -> Result<Buffer, BodyError> {
-        let _ = limit;
-        todo!()
-    }
-
-    /// The body as a source to send on, unchanged; its length is [`Incoming::length`].
-    pub fn forward(self) -> crate::Outgoing {
-        todo!()
-    }
-
-    /// Declared length; `None` when chunked.
-    pub fn length(&self) -> Option<u64> {
-        todo!()
-    }
-
-    /// Whether the request has no body at all.
-    pub fn is_empty(&self) -> bool {
-        self.length() == Some(0)
-    }
-
-    /// The pool of the core this runs on.
-    pub fn pool(&self) -> &Pool {
-        todo!()
-    }
-
-    /// Who sent it.
-    pub fn peer(&self) -> &Peer {
-        todo!()
-    }
-
-    /// A handle that tells when the client goes away.
-    pub fn presence(&self) -> Presence {
-        todo!()
-    }
-}
-
-impl Presence {
-    /// Resolves when the client has closed or reset its connection (a half-closed client counts as gone, as Elasticsearch has it).
-    /// Only watches once the request's body has been read. Select on it to give up work whose answer nobody will read.
-    pub async fn gone(&self) {
-        todo!()
-    }
-}
+/// First guess of the inflated size, so that most bodies never grow.
+const RATIO_TYPICAL: usize = 6;
+const GUESS_BYTES_MAX: usize = 8 << 20;

@@ -39,7 +39,8 @@
 mod alarm;
 mod budget;
 mod client;
-mod codec;
+pub mod codec;
+mod connection;
 mod drain;
 mod incoming;
 mod inflate;
@@ -47,11 +48,13 @@ mod limits;
 mod listener;
 mod outgoing;
 mod pool;
+mod receive;
 mod refusal;
 mod runtime;
 mod server;
 mod stream;
 mod tls;
+mod transmit;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, OverBudget};
 pub use client::{

@@ -1,13 +1,22 @@
 //! HTTP/1.1 and 1.0 in.
+
+mod exchange;
+
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::drain::DrainReport;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::drain::{DrainReport, Phase, Signal};
 use crate::incoming::Incoming;
 use crate::limits::Limits;
+use crate::listener::{self, Census, Order, Seat};
 use crate::outgoing::Outgoing;
 use crate::refusal::Refusal;
 use crate::runtime::{Worker, Workers};
@@ -40,6 +49,11 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub struct Server {
     local_addr: SocketAddr,
+    census: Arc<Census>,
+    counters: Vec<Arc<Counters>>,
+    orders: Vec<mpsc::UnboundedSender<Order>>,
+    stop: Option<oneshot::Sender<()>>,
+    acceptor: Option<std::thread::JoinHandle<()>>,
 }
 
 /// What a server has counted since its start, all workers together.
@@ -71,6 +85,17 @@ impl ServerConfig {
     }
 }
 
+/// One worker's counters; only that worker writes them.
+#[derive(Debug, Default)]
+struct Counters {
+    requests: AtomicU64,
+    in_flight: AtomicU64,
+    refused: AtomicU64,
+    handshakes_failed: AtomicU64,
+}
+
+// === impl Server ===
+
 impl Server {
     /// Listens, and serves on all workers; `make` builds each worker's service on that worker's thread.
     ///
@@ -81,8 +106,54 @@ impl Server {
         S: Service,
         F: Fn(&Worker) -> Rc<S> + Clone + Send + 'static,
     {
-        let _ = (workers, config, make);
-        todo!()
+        let listener = listener::bind(&config)?;
+        let local_addr = listener.local_addr()?;
+        let census = Arc::new(Census::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (mut counters, mut orders, mut seats) = (Vec::new(), Vec::new(), Vec::new());
+        for link in workers.links() {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let counted = Arc::new(Counters::default());
+            counters.push(Arc::clone(&counted));
+            orders.push(sender.clone());
+            seats.push(Seat {
+                orders: sender,
+                load: Arc::clone(&link.connections),
+            });
+            let (make, limits, tls) = (make.clone(), config.limits.clone(), config.tls.clone());
+            link.run(move |worker| {
+                let shared = exchange::Shared {
+                    service: make(worker),
+                    limits: Rc::new(limits),
+                    tls,
+                    pool: worker.pool().clone(),
+                    signal: Rc::new(Signal::default()),
+                    counters: counted,
+                };
+                tokio::task::spawn_local(attend(Rc::new(shared), receiver));
+            });
+        }
+        let (stop, stopped) = oneshot::channel();
+        let accepting = listener::accept(
+            listener,
+            seats,
+            Arc::clone(&census),
+            config.limits.connections_max,
+            stopped,
+        );
+        let acceptor = std::thread::Builder::new()
+            .name("accept".into())
+            .spawn(move || runtime.block_on(accepting))?;
+        Ok(Server {
+            local_addr,
+            census,
+            counters,
+            orders,
+            stop: Some(stop),
+            acceptor: Some(acceptor),
+        })
     }
 
     /// The address that is really bound.
@@ -92,13 +163,87 @@ impl Server {
 
     /// Counters, summed over all workers.
     pub fn counts(&self) -> ServerCounts {
-        todo!()
+        let sum = |read: fn(&Counters) -> &AtomicU64| {
+            self.counters
+                .iter()
+                .map(|counters| read(counters).load(Ordering::Relaxed))
+                .sum()
+        };
+        ServerCounts {
+            connections: self.census.live.load(Ordering::Relaxed) as u64,
+            accepted: self.census.accepted.load(Ordering::Relaxed) as u64,
+            requests: sum(|counters| &counters.requests),
+            in_flight: sum(|counters| &counters.in_flight),
+            refused: sum(|counters| &counters.refused),
+            handshakes_failed: sum(|counters| &counters.handshakes_failed),
+        }
     }
 
     /// Stops accepting, lets requests in flight finish (last answers say `Connection: close`), cuts what is left after `deadline`.
     /// Works from any tokio runtime.
-    pub async fn drain(self, deadline: Duration) -> DrainReport {
-        let _ = deadline;
-        todo!()
+    pub async fn drain(mut self, deadline: Duration) -> DrainReport {
+        self.stop_accepting();
+        let open = self.census.live.load(Ordering::Acquire) as u64;
+        self.tell(|| Order::Drain);
+        let cut = match tokio::time::timeout(deadline, self.empty()).await {
+            Ok(()) => 0,
+            Err(_) => self.census.live.load(Ordering::Acquire) as u64,
+        };
+        self.tell(|| Order::Cut);
+        DrainReport { open, cut }
+    }
+
+    async fn empty(&self) {
+        loop {
+            let left = self.census.left.notified();
+            tokio::pin!(left);
+            left.as_mut().enable();
+            if self.census.live.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    fn tell(&self, order: impl Fn() -> Order) {
+        for orders in &self.orders {
+            let _ = orders.send(order()); // a stopped worker has no connections left
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join(); // it ends at once; after this the address is free
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop_accepting();
+        self.tell(|| Order::Cut);
+    }
+}
+
+/// One worker's end of a server.
+async fn attend<S: Service>(shared: Rc<exchange::Shared<S>>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Serve(socket, address, admitted) => match TcpStream::from_std(socket) {
+                Ok(socket) => {
+                    let shared = Rc::clone(&shared);
+                    tokio::task::spawn_local(async move {
+                        exchange::serve(shared, socket, address).await;
+                        drop(admitted);
+                    });
+                }
+                Err(error) => tracing::warn!(%error, "connection could not be registered"),
+            },
+            Order::Drain => shared.signal.raise(Phase::Draining),
+            Order::Cut => shared.signal.raise(Phase::Cut),
+        }
     }
 }

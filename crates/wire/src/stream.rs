@@ -1,1 +1,108 @@
-//! Filled in by the next change.
+//! A socket, in clear or under TLS, with the few operations that connections need.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::BufMut;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// What bytes travel through.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Server(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Appends what there is to `into`, at most its spare room and `max`. 0 is the end of the stream.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<io::Result<usize>> {
+        let room = max.min(into.capacity() - into.len());
+        debug_assert!(
+            room > 0,
+            "reading without room would look like the end of the stream"
+        );
+        match self {
+            // Uninitialised memory is read into directly: no zeroing, no second copy.
+            Stream::Plain(socket) => pin!(socket.read_buf(&mut into.limit(room))).poll(cx),
+            // rustls wants initialised memory, so the room is bounded to what it can fill at a time.
+            Stream::Server(tls) => poll_read_tls(&mut **tls, cx, into, room),
+            Stream::Client(tls) => poll_read_tls(&mut **tls, cx, into, room),
+        }
+    }
+
+    /// Whether reading may give something; without a system call, and true when unsure.
+    pub(crate) fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(socket) => socket.poll_read_ready(cx),
+            Stream::Server(_) | Stream::Client(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+            Stream::Server(tls) => Pin::new(&mut **tls).poll_write_vectored(cx, slices),
+            Stream::Client(tls) => Pin::new(&mut **tls).poll_write_vectored(cx, slices),
+        }
+    }
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Server(tls) => Pin::new(&mut **tls).poll_flush(cx),
+            Stream::Client(tls) => Pin::new(&mut **tls).poll_flush(cx),
+        }
+    }
+
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Server(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+            Stream::Client(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+        }
+    }
+}
+
+/// Reads until the room is full or nothing more is decrypted: one wake for many records.
+fn poll_read_tls<S>(
+    tls: &mut S,
+    cx: &mut Context<'_>,
+    into: &mut Vec<u8>,
+    room: usize,
+) -> Poll<io::Result<usize>>
+where
+    S: tokio::io::AsyncRead + Unpin,
+{
+    let mut sum = 0;
+    while sum < room {
+        match pin!(tls.read_buf(&mut into.limit((room - sum).min(TLS_READ_BYTES)))).poll(cx) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Ok(sum)),
+            Poll::Ready(Ok(count)) => sum += count,
+            Poll::Ready(Err(error)) if sum == 0 => {
+                // Many peers close without close_notify; lengths and chunk ends protect against truncation.
+                let cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                return Poll::Ready(if cut { Ok(0) } else { Err(error) });
+            }
+            Poll::Pending if sum == 0 => return Poll::Pending,
+            Poll::Ready(Err(_)) | Poll::Pending => break,
+        }
+    }
+    Poll::Ready(Ok(sum))
+}
+
+const TLS_READ_BYTES: usize = 16 << 10;

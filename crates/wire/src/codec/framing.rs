@@ -1,0 +1,164 @@
+//! How long a body is, told from the headers that say so, and which connection it leaves behind.
+
+use http::header::{self, HeaderMap, HeaderName};
+
+/// Where a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    None,
+    /// After so many bytes.
+    Length(u64),
+    /// After the last chunk.
+    Chunked,
+    /// With the connection (replies only).
+    UntilClose,
+}
+
+/// What `Content-Length` and `Transfer-Encoding` say together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Declared {
+    Nothing,
+    Length(u64),
+    Chunked,
+}
+
+/// Why the declaration can't be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FramingFault {
+    BadLength,
+    RepeatedLength,
+    Ambiguous,
+    UnsupportedCoding,
+}
+
+/// Reads the framing headers. One `Content-Length` of digits only, or one `Transfer-Encoding: chunked`, or neither.
+pub(super) fn declared(headers: &HeaderMap) -> Result<Declared, FramingFault> {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if lengths.next().is_some() {
+        return Err(FramingFault::RepeatedLength);
+    }
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else {
+        return match length {
+            None => Ok(Declared::Nothing),
+            Some(value) => parse_length(value.as_bytes())
+                .map(Declared::Length)
+                .ok_or(FramingFault::BadLength),
+        };
+    };
+    if length.is_some() {
+        return Err(FramingFault::Ambiguous);
+    }
+    if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        return Err(FramingFault::UnsupportedCoding);
+    }
+    Ok(Declared::Chunked)
+}
+
+/// `1*DIGIT`, nothing else: no sign, no list, no white space within.
+fn parse_length(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |sum, byte| match byte {
+        b'0'..=b'9' => Some(sum * 10 + u64::from(byte - b'0')),
+        _ => None,
+    })
+}
+
+/// Whether the connection can carry another message after this one.
+pub(super) fn keeps_alive(http_11: bool, headers: &HeaderMap) -> bool {
+    let mut keep = http_11;
+    for value in headers.get_all(header::CONNECTION) {
+        for token in value.as_bytes().split(|byte| *byte == b',') {
+            let token = token.trim_ascii();
+            if token.eq_ignore_ascii_case(b"close") {
+                return false;
+            }
+            keep |= token.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+    keep
+}
+
+/// Headers that describe one hop or the framing; never taken from a caller's map.
+pub(super) fn is_ours(name: &HeaderName) -> bool {
+    *name == header::CONTENT_LENGTH
+        || *name == header::CONNECTION
+        || *name == header::TRANSFER_ENCODING
+        || *name == header::TE
+        || *name == header::TRAILER
+        || *name == header::UPGRADE
+        || *name == header::EXPECT
+        || name.as_str() == "keep-alive"
+        || name.as_str() == "proxy-connection"
+}
+
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+            .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::TE,
+        header::TRAILER,
+        header::UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+    headers.remove("keep-alive");
+    headers.remove("proxy-connection");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_length_is_digits_only() {
+        for (text, length) in [
+            ("0", Some(0)),
+            ("42", Some(42)),
+            ("007", Some(7)),
+            ("9999999999999999999", Some(9_999_999_999_999_999_999)),
+            ("99999999999999999999", None),
+            ("+5", None),
+            ("-5", None),
+            ("5,5", None),
+            ("5 5", None),
+            ("0x5", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_length(text.as_bytes()), length, "{text}");
+        }
+    }
+
+    #[test]
+    fn hop_by_hop_headers_go_with_those_that_connection_names() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Secret"),
+            ("x-secret", "1"),
+            ("te", "trailers"),
+            ("accept", "*/*"),
+        ] {
+            headers.append(name, value.parse().expect("value"));
+        }
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(
+            headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["accept"]
+        );
+    }
+}

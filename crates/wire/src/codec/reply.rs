@@ -1,0 +1,136 @@
+//! A reply's head, as strictly as a request's: a node (or what sits before it) must not be able to split replies.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode, Version};
+
+use super::framing::{Declared, Framing, FramingFault, declared, keeps_alive};
+
+/// A reply's head, understood.
+#[derive(Debug)]
+pub struct ReplyHead {
+    /// Status.
+    pub status: StatusCode,
+    /// HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// All headers, as sent.
+    pub headers: HeaderMap,
+    /// Where the body ends.
+    pub framing: Framing,
+    /// Whether the connection can be used again after the body.
+    pub keep_alive: bool,
+}
+
+/// Parses one complete head of a reply to a request with `method`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_reply(head: &[u8], method: &Method, header_count_max: usize) -> Result<ReplyHead, &'static str> {
+    let mut slots = [const { MaybeUninit::uninit() }; HEADER_SLOTS];
+    let slots = &mut slots[..header_count_max.min(HEADER_SLOTS)];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    match config.parse_response_with_uninit_headers(&mut parsed, head, slots) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+        Ok(_) => return Err("incomplete head"),
+        Err(httparse::Error::TooManyHeaders) => return Err("too many headers"),
+        Err(httparse::Error::Version) => return Err("not HTTP/1.x"),
+        Err(_) => return Err("malformed head"),
+    }
+    let (Some(code), Some(version)) = (parsed.code, parsed.version) else {
+        return Err("malformed status line");
+    };
+    let status = StatusCode::from_u16(code).map_err(|_| "malformed status code")?;
+    let shared = Bytes::copy_from_slice(head);
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len() + 2);
+    for line in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| "malformed header")?;
+        let value = if line.value.is_empty() {
+            HeaderValue::from_static("")
+        } else {
+            let start = line.value.as_ptr() as usize - head.as_ptr() as usize;
+            HeaderValue::from_maybe_shared(shared.slice(start..start + line.value.len()))
+                .map_err(|_| "malformed header")?
+        };
+        headers.append(name, value);
+    }
+    let http_11 = version == 1;
+    let framing = match declared(&headers) {
+        Ok(_) if bodyless(status, method) => Framing::None,
+        Ok(Declared::Nothing) => Framing::UntilClose,
+        Ok(Declared::Length(0)) => Framing::None,
+        Ok(Declared::Length(length)) => Framing::Length(length),
+        Ok(Declared::Chunked) if http_11 => Framing::Chunked,
+        Ok(Declared::Chunked) => return Err("Transfer-Encoding in an HTTP/1.0 reply"),
+        Err(FramingFault::BadLength) => return Err("malformed Content-Length"),
+        Err(FramingFault::RepeatedLength) => return Err("more than one Content-Length"),
+        Err(FramingFault::Ambiguous) => return Err("Content-Length together with Transfer-Encoding"),
+        Err(FramingFault::UnsupportedCoding) => return Err("unsupported Transfer-Encoding"),
+    };
+    let keep_alive = framing != Framing::UntilClose && keeps_alive(http_11, &headers);
+    let version = if http_11 {
+        Version::HTTP_11
+    } else {
+        Version::HTTP_10
+    };
+    Ok(ReplyHead {
+        status,
+        version,
+        headers,
+        framing,
+        keep_alive,
+    })
+}
+
+fn bodyless(status: StatusCode, method: &Method) -> bool {
+    *method == Method::HEAD
+        || status.is_informational()
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED
+}
+
+const HEADER_SLOTS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(head: &str) -> Result<ReplyHead, &'static str> {
+        parse_reply(head.as_bytes(), &Method::GET, 100)
+    }
+
+    #[test]
+    fn framing_follows_the_headers() {
+        let framing = |head| parse(head).expect("parses").framing;
+        assert_eq!(
+            framing("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"),
+            Framing::Length(3)
+        );
+        assert_eq!(
+            framing("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"),
+            Framing::Chunked
+        );
+        assert_eq!(framing("HTTP/1.1 200 OK\r\n\r\n"), Framing::UntilClose);
+        assert_eq!(framing("HTTP/1.1 204 No Content\r\n\r\n"), Framing::None);
+        let head =
+            parse_reply(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", &Method::HEAD, 9).expect("parses");
+        assert_eq!(head.framing, Framing::None);
+    }
+
+    #[test]
+    fn ambiguous_replies_are_refused() {
+        for head in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\n",
+            "HTTP/2 200 OK\r\n\r\n",
+        ] {
+            assert!(parse(head).is_err(), "{head:?}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A request's head, from bytes to `http` types, strictly.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Uri, Version};
+
+use super::framing::{Declared, Framing, FramingFault, declared, keeps_alive};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+
+/// A request's head, understood.
+#[derive(Debug)]
+pub struct RequestLine {
+    /// Method.
+    pub method: Method,
+    /// Target in origin, absolute or (for `OPTIONS`) asterisk form.
+    pub uri: Uri,
+    /// HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// All headers, as sent.
+    pub headers: HeaderMap,
+    /// Where the body ends.
+    pub framing: Framing,
+    /// Whether the client wants the connection to stay.
+    pub keep_alive: bool,
+    /// Whether it waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+}
+
+/// Parses one complete head (up to and including its empty line, as [`HeadScan`](super::HeadScan) found it).
+///
+/// # Errors
+/// Whatever two HTTP implementations could understand differently, and whatever is over a limit.
+pub fn parse_request(head: &[u8], limits: &Limits) -> Result<RequestLine, Refusal> {
+    if head.len() > limits.head_bytes_max {
+        return Err(Refusal::HeadTooLarge);
+    }
+    let mut slots = [const { MaybeUninit::uninit() }; HEADER_SLOTS];
+    let slots = &mut slots[..limits.header_count_max.min(HEADER_SLOTS)];
+    let mut parsed = httparse::Request::new(&mut []);
+    match parsed.parse_with_uninit_headers(head, slots) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+        Ok(_) => return Err(Refusal::BadRequestLine),
+        Err(error) => return Err(refusal_of(error, head)),
+    }
+    let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(Refusal::BadRequestLine);
+    };
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::BadRequestLine)?;
+    if target.len() > limits.target_bytes_max {
+        return Err(Refusal::TargetTooLong);
+    }
+    // One copy of the head; names and values are slices of it.
+    let shared = Bytes::copy_from_slice(head);
+    let uri = parse_target(&method, target, &shared, head)?;
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len() + 4);
+    for line in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Refusal::BadHeader)?;
+        let value = if line.value.is_empty() {
+            HeaderValue::from_static("")
+        } else {
+            HeaderValue::from_maybe_shared(shared.slice_ref(in_shared(&shared, head, line.value)))
+                .map_err(|_| Refusal::BadHeader)?
+        };
+        headers.append(name, value);
+    }
+    let http_11 = version == 1;
+    check_host(&headers, http_11)?;
+    let framing = framing(&headers, http_11)?;
+    let keep_alive = keeps_alive(http_11, &headers);
+    let expects_continue = expects_continue(&headers)? && http_11 && framing != Framing::None;
+    let version = if http_11 {
+        Version::HTTP_11
+    } else {
+        Version::HTTP_10
+    };
+    Ok(RequestLine {
+        method,
+        uri,
+        version,
+        headers,
+        framing,
+        keep_alive,
+        expects_continue,
+    })
+}
+
+fn framing(headers: &HeaderMap, http_11: bool) -> Result<Framing, Refusal> {
+    match declared(headers) {
+        Ok(Declared::Nothing) => Ok(Framing::None),
+        Ok(Declared::Length(length)) => Ok(Framing::Length(length)),
+        Ok(Declared::Chunked) if http_11 => Ok(Framing::Chunked),
+        Ok(Declared::Chunked) => Err(Refusal::TransferEncodingInHttp10),
+        Err(FramingFault::BadLength) => Err(Refusal::BadContentLength),
+        Err(FramingFault::RepeatedLength) => Err(Refusal::RepeatedContentLength),
+        Err(FramingFault::Ambiguous) => Err(Refusal::AmbiguousLength),
+        Err(FramingFault::UnsupportedCoding) if http_11 => Err(Refusal::UnsupportedTransferEncoding),
+        Err(FramingFault::UnsupportedCoding) => Err(Refusal::TransferEncodingInHttp10),
+    }
+}
+
+fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> Result<Uri, Refusal> {
+    if *method == Method::CONNECT {
+        return Err(Refusal::UnsupportedMethod);
+    }
+    let bytes = target.as_bytes();
+    let absolute = || {
+        let scheme = |scheme: &str| {
+            bytes.len() > scheme.len() && bytes[..scheme.len()].eq_ignore_ascii_case(scheme.as_bytes())
+        };
+        scheme("http://") || scheme("https://")
+    };
+    let form_fits = match bytes.first() {
+        Some(b'/') => true,
+        Some(b'*') => bytes.len() == 1 && *method == Method::OPTIONS,
+        _ => absolute(),
+    };
+    // A fragment is never sent; `http::Uri` would drop it in silence and two servers would disagree about the path.
+    if !form_fits || memchr::memchr(b'#', bytes).is_some() {
+        return Err(Refusal::BadTarget);
+    }
+    Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes))).map_err(|_| Refusal::BadTarget)
+}
+
+/// The same bytes in the copy of the head.
+fn in_shared<'a>(shared: &'a Bytes, head: &[u8], part: &[u8]) -> &'a [u8] {
+    let start = part.as_ptr() as usize - head.as_ptr() as usize;
+    &shared[start..start + part.len()]
+}
+
+fn check_host(headers: &HeaderMap, http_11: bool) -> Result<(), Refusal> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let Some(host) = hosts.next() else {
+        return if http_11 {
+            Err(Refusal::MissingHost)
+        } else {
+            Ok(())
+        };
+    };
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(byte);
+    if hosts.next().is_some() || !host.as_bytes().iter().all(fits) {
+        return Err(Refusal::BadHost);
+    }
+    Ok(())
+}
+
+fn expects_continue(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let mut expects = false;
+    for value in headers.get_all(header::EXPECT) {
+        if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+            return Err(Refusal::UnsupportedExpect);
+        }
+        expects = true;
+    }
+    Ok(expects)
+}
+
+fn refusal_of(error: httparse::Error, head: &[u8]) -> Refusal {
+    // DEL aside, a byte below space (other than tab) in a line is what makes a value invalid.
+    let control = || {
+        head.iter()
+            .any(|byte| matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127))
+    };
+    match error {
+        httparse::Error::TooManyHeaders => Refusal::TooManyHeaders,
+        httparse::Error::Version => Refusal::UnsupportedVersion,
+        httparse::Error::HeaderName | httparse::Error::HeaderValue if control() => Refusal::ControlCharacter,
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::BadHeader,
+        httparse::Error::NewLine => Refusal::BareLineBreak,
+        _ => Refusal::BadRequestLine,
+    }
+}
+
+/// On the stack while parsing (32 bytes each, not initialised).
+const HEADER_SLOTS: usize = 256;

@@ -1,0 +1,309 @@
+//! Body bytes from a socket into pooled memory: what server and client have in common.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use crate::budget::OverBudget;
+use crate::codec::{ChunkDecoder, ChunkFault, Framing};
+use crate::outgoing::CHUNK_BYTES;
+use crate::pool::{Buffer, Pool};
+use crate::stream::Stream;
+
+/// The read side of a connection: bytes that came but weren't asked for yet, and how much of the present body is to come.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) pool: Pool,
+    /// `None` while there is nothing in it: idle connections hold no memory.
+    buffer: Option<Buffer>,
+    left: Left,
+    /// The peer has closed its side.
+    pub(crate) ended: bool,
+    /// Body bytes of the present message that came so far.
+    pub(crate) received: u64,
+}
+
+#[derive(Debug)]
+enum Left {
+    Nothing,
+    Length(u64),
+    Chunks(ChunkDecoder),
+    UntilClose,
+}
+
+/// Why a body could not be received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveFault {
+    #[error(transparent)]
+    Io(io::Error),
+    #[error("connection closed before the end of the body")]
+    Cut,
+    #[error(transparent)]
+    Chunk(ChunkFault),
+    #[error("body is larger than {0} bytes")]
+    TooLarge(u64),
+    #[error(transparent)]
+    OverBudget(OverBudget),
+}
+
+// === impl Receiver ===
+
+impl Receiver {
+    pub(crate) fn new(pool: Pool) -> Self {
+        Receiver {
+            pool,
+            buffer: None,
+            left: Left::Nothing,
+            ended: false,
+            received: 0,
+        }
+    }
+
+    /// Bytes that came and belong to nobody yet.
+    pub(crate) fn pending(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or_default()
+    }
+
+    /// Drops the first `count` pending bytes (a head that was parsed).
+    pub(crate) fn consume(&mut self, count: usize) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.advance(count);
+            if buffer.is_empty() {
+                self.buffer = None;
+            }
+        }
+    }
+
+    /// A body with this framing follows.
+    pub(crate) fn expect(&mut self, framing: Framing) {
+        self.received = 0;
+        self.left = match framing {
+            Framing::None | Framing::Length(0) => Left::Nothing,
+            Framing::Length(length) => Left::Length(length),
+            Framing::Chunked => Left::Chunks(ChunkDecoder::default()),
+            Framing::UntilClose => Left::UntilClose,
+        };
+    }
+
+    /// Whether the present body has been read to its end.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.left, Left::Nothing)
+    }
+
+    /// Bytes to come, when known.
+    pub(crate) fn bytes_left(&self) -> Option<u64> {
+        match self.left {
+            Left::Nothing => Some(0),
+            Left::Length(left) => Some(left),
+            Left::Chunks(_) | Left::UntilClose => None,
+        }
+    }
+
+    /// Reads more pending bytes. 0 is the end of the stream.
+    pub(crate) fn poll_fill(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.ended {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(stream.poll_read_ready(cx))?;
+        let buffer = self.buffer.get_or_insert_with(|| self.pool.take(READ_BYTES));
+        if buffer.spare() < READ_BYTES_MIN {
+            let mut larger = self.pool.take((buffer.len() * 2).max(READ_BYTES));
+            larger.extend_from_slice(buffer);
+            *buffer = larger;
+        }
+        let got = stream.poll_read(cx, buffer.tail(), usize::MAX);
+        match &got {
+            Poll::Ready(Ok(0)) => self.ended = true,
+            Poll::Pending => self.hold_little(),
+            _ => {}
+        }
+        if self.pending().is_empty() {
+            self.buffer = None;
+        }
+        got
+    }
+
+    /// While waiting for the rest of something small, hold no more than it needs: ten thousand slow heads must not hold
+    /// ten thousand read buffers.
+    fn hold_little(&mut self) {
+        if let Some(buffer) = &mut self.buffer {
+            if !buffer.is_empty() && buffer.len() <= READ_BYTES / 8 && buffer.capacity() > READ_BYTES / 4 {
+                let mut small = self.pool.take(buffer.len() + READ_BYTES_MIN);
+                small.extend_from_slice(buffer);
+                *buffer = small;
+            }
+        }
+    }
+
+    /// The next piece of the body, at most 256 KiB; `None` at its end.
+    pub(crate) fn poll_piece(
+        &mut self,
+        stream: &mut Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Buffer>, ReceiveFault>> {
+        loop {
+            if self.is_done() {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(piece) = self.take_piece()? {
+                return Poll::Ready(Ok(Some(piece)));
+            }
+            if self.is_done() {
+                return Poll::Ready(Ok(None));
+            }
+            // Large known lengths are read straight into the piece; all else by way of the read buffer.
+            if let Left::Length(left) = self.left {
+                if left > READ_BYTES as u64 {
+                    ready!(stream.poll_read_ready(cx)).map_err(ReceiveFault::Io)?;
+                    let mut piece = self.pool.take(CHUNK_BYTES);
+                    let count = ready!(self.poll_read_body(stream, cx, &mut piece, left))?;
+                    debug_assert_eq!(count, piece.len());
+                    return Poll::Ready(Ok(Some(piece)));
+                }
+            }
+            ready!(self.poll_more(stream, cx))?;
+        }
+    }
+
+    /// The pending bytes that belong to the body, as a piece of their own.
+    fn take_piece(&mut self) -> Result<Option<Buffer>, ReceiveFault> {
+        let Some(mut buffer) = self.buffer.take() else {
+            return Ok(None);
+        };
+        let (skip, data) = self.next_data(&buffer)?;
+        buffer.advance(skip);
+        if data == 0 {
+            self.buffer = Some(buffer).filter(|buffer| !buffer.is_empty());
+            return Ok(None);
+        }
+        self.received += data as u64;
+        if data == buffer.len() {
+            return Ok(Some(buffer));
+        }
+        let mut piece = self.pool.take(data);
+        piece.extend_from_slice(&buffer[..data]);
+        buffer.advance(data);
+        self.buffer = Some(buffer).filter(|buffer| !buffer.is_empty());
+        Ok(Some(piece))
+    }
+
+    /// How many framing bytes to skip and body bytes to take at the beginning of `bytes`; moves the body's state on.
+    fn next_data(&mut self, bytes: &[u8]) -> Result<(usize, usize), ReceiveFault> {
+        match &mut self.left {
+            Left::Nothing => Ok((0, 0)),
+            Left::UntilClose => Ok((0, bytes.len())),
+            Left::Length(left) => {
+                let data = (*left).min(bytes.len() as u64);
+                *left -= data;
+                if *left == 0 {
+                    self.left = Left::Nothing;
+                }
+                Ok((0, data as usize))
+            }
+            Left::Chunks(decoder) => {
+                let step = decoder.step(bytes).map_err(ReceiveFault::Chunk)?;
+                if step.ended {
+                    self.left = Left::Nothing;
+                }
+                Ok((step.skip, step.data))
+            }
+        }
+    }
+
+    /// Appends the whole body to `into`, which must be big enough for a known length; grows it (within the budget) for
+    /// unknown ones. At most `limit` bytes.
+    pub(crate) fn poll_collect(
+        &mut self,
+        stream: &mut Stream,
+        cx: &mut Context<'_>,
+        into: &mut Buffer,
+        limit: usize,
+    ) -> Poll<Result<(), ReceiveFault>> {
+        loop {
+            while let Some(mut buffer) = self.buffer.take() {
+                let (skip, data) = self.next_data(&buffer)?;
+                buffer.advance(skip);
+                self.received += data as u64;
+                if data > 0 {
+                    if into.len() + data > limit {
+                        return Poll::Ready(Err(ReceiveFault::TooLarge(limit as u64)));
+                    }
+                    if into.is_empty() && data == buffer.len() && self.is_done() {
+                        *into = buffer; // all of the body came with its head: hand over the memory itself
+                        break;
+                    }
+                    grow_for(into, data, limit)?;
+                    into.extend_from_slice(&buffer[..data]);
+                    buffer.advance(data);
+                }
+                if !buffer.is_empty() {
+                    self.buffer = Some(buffer);
+                }
+                if self.is_done() {
+                    break;
+                }
+            }
+            match self.left {
+                Left::Nothing => return Poll::Ready(Ok(())),
+                Left::Length(left) => {
+                    grow_for(into, left.min(usize::MAX as u64) as usize, limit)?;
+                    ready!(self.poll_read_body(stream, cx, into, left))?;
+                }
+                Left::Chunks(_) | Left::UntilClose => ready!(self.poll_more(stream, cx))?,
+            }
+        }
+    }
+
+    /// Reads body bytes of a known length directly into `into`.
+    fn poll_read_body(
+        &mut self,
+        stream: &mut Stream,
+        cx: &mut Context<'_>,
+        into: &mut Buffer,
+        left: u64,
+    ) -> Poll<Result<usize, ReceiveFault>> {
+        let max = left.min(usize::MAX as u64) as usize;
+        let count = ready!(stream.poll_read(cx, into.tail(), max)).map_err(ReceiveFault::Io)?;
+        if count == 0 {
+            self.ended = true;
+            return Poll::Ready(Err(ReceiveFault::Cut));
+        }
+        self.received += count as u64;
+        let left = left - count as u64;
+        self.left = if left == 0 {
+            Left::Nothing
+        } else {
+            Left::Length(left)
+        };
+        Poll::Ready(Ok(count))
+    }
+
+    /// Fills the read buffer; the end of the stream ends a body that lasts until close, and cuts any other.
+    fn poll_more(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), ReceiveFault>> {
+        if ready!(self.poll_fill(stream, cx)).map_err(ReceiveFault::Io)? == 0 {
+            match self.left {
+                Left::UntilClose => self.left = Left::Nothing,
+                _ => return Poll::Ready(Err(ReceiveFault::Cut)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Makes room for `more` bytes, doubling within the budget; never waits, since this holds memory already.
+fn grow_for(buffer: &mut Buffer, more: usize, limit: usize) -> Result<(), ReceiveFault> {
+    let need = buffer.len() + more;
+    if need > limit {
+        return Err(ReceiveFault::TooLarge(limit as u64));
+    }
+    if more > buffer.spare() {
+        let size = need.max((buffer.capacity() * 2).min(limit));
+        let mut larger = buffer.pool().try_take(size).map_err(ReceiveFault::OverBudget)?;
+        larger.extend_from_slice(buffer);
+        *buffer = larger;
+    }
+    Ok(())
+}
+
+/// One read takes a head and, with it, the whole of a 100-document body.
+pub(crate) const READ_BYTES: usize = 128 << 10;
+const READ_BYTES_MIN: usize = 2 << 10;

@@ -1,0 +1,441 @@
+//! The life of one connection: head, service, answer, and again.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode, Version};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::{Counters, Service};
+use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, parse_request};
+use crate::connection::{CONTINUE, Connection, Gone, Io};
+use crate::drain::{Phase, Place, Signal};
+use crate::incoming::{Incoming, Peer};
+use crate::inflate::Encoding;
+use crate::limits::Limits;
+use crate::outgoing::Outgoing;
+use crate::pool::Pool;
+use crate::receive::Receiver;
+use crate::refusal::Refusal;
+use crate::stream::Stream;
+use crate::tls::ServerTls;
+use crate::transmit::{Sink, Transmitter, WaitsFor};
+
+/// What all connections of one server on one worker share.
+pub(super) struct Shared<S> {
+    pub(super) service: Rc<S>,
+    pub(super) limits: Rc<Limits>,
+    pub(super) tls: Option<ServerTls>,
+    pub(super) pool: Pool,
+    pub(super) signal: Rc<Signal>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// What the wait for a head ended with.
+enum Next {
+    Request(Box<RequestLine>),
+    Refused(Refusal),
+    /// Nothing more will come, or nobody waits for an answer.
+    End,
+}
+
+/// Serves one connection to its end.
+pub(super) async fn serve<S: Service>(
+    shared: Rc<Shared<S>>,
+    socket: TcpStream,
+    address: std::net::SocketAddr,
+) {
+    let place = shared.signal.place();
+    let mut serving = pin!(serve_to_end(&shared, socket, address, &place));
+    poll_fn(|cx| match place.phase(cx) {
+        Phase::Cut => Poll::Ready(()),
+        _ => serving.as_mut().poll(cx),
+    })
+    .await
+}
+
+async fn serve_to_end<S: Service>(
+    shared: &Rc<Shared<S>>,
+    socket: TcpStream,
+    address: std::net::SocketAddr,
+    place: &Place,
+) {
+    let Ok(local) = socket.local_addr() else { return };
+    let _ = socket.set_nodelay(true); // an answer is written at once, so there is nothing to gather
+    let Some((stream, certificate)) = handshake(shared, socket).await else {
+        return;
+    };
+    let peer = Peer {
+        address,
+        local,
+        tls: shared.tls.is_some(),
+        certificate,
+    };
+    let connection = Rc::new(Connection {
+        io: RefCell::new(Io::new(stream, Receiver::new(shared.pool.clone()))),
+        limits: Rc::clone(&shared.limits),
+        peer,
+        gone: Gone::default(),
+    });
+    loop {
+        let served = match next_head(&connection, place).await {
+            Next::End => break,
+            Next::Refused(refusal) => {
+                shared.counters.refused.fetch_add(1, Ordering::Relaxed);
+                let answer = shared.service.refuse(refusal);
+                let _ = answer_with(&connection, answer, &Method::GET, Version::HTTP_11, false, || {
+                    true
+                })
+                .await;
+                false
+            }
+            Next::Request(line) => exchange(shared, &connection, *line).await,
+        };
+        if !served {
+            linger(&connection).await;
+            break;
+        }
+    }
+}
+
+async fn handshake<S>(shared: &Shared<S>, socket: TcpStream) -> Option<(Stream, Option<Arc<[u8]>>)> {
+    let Some(tls) = &shared.tls else {
+        return Some((Stream::Plain(socket), None));
+    };
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.config));
+    match tokio::time::timeout(shared.limits.head_timeout, acceptor.accept(socket)).await {
+        Ok(Ok(stream)) => {
+            let chain = stream.get_ref().1.peer_certificates();
+            let certificate = chain
+                .and_then(|chain| chain.first())
+                .map(|leaf| Arc::from(leaf.as_ref()));
+            Some((Stream::Server(Box::new(stream)), certificate))
+        }
+        Ok(Err(error)) => {
+            shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%error, "TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+}
+
+/// Waits for a request head. No memory is held until its first byte has come.
+async fn next_head(connection: &Connection, place: &Place) -> Next {
+    let limits = &connection.limits;
+    let mut scan = HeadScan::default();
+    let mut began = false;
+    connection
+        .io
+        .borrow_mut()
+        .alarm
+        .set_after(limits.keep_alive_timeout);
+    poll_fn(|cx| {
+        let io = &mut *connection.io.borrow_mut();
+        loop {
+            skip_empty_lines(&mut io.receiver);
+            let bytes = io.receiver.pending();
+            if !bytes.is_empty() && !began {
+                began = true;
+                io.alarm.set_after(limits.head_timeout);
+            }
+            match scan.find(bytes) {
+                Err(HeadFault::BareLineBreak) => return Poll::Ready(Next::Refused(Refusal::BareLineBreak)),
+                Err(HeadFault::Folded) => return Poll::Ready(Next::Refused(Refusal::FoldedHeader)),
+                Ok(Some(length)) => {
+                    let parsed = parse_request(&bytes[..length], limits);
+                    io.receiver.consume(length);
+                    return Poll::Ready(match parsed {
+                        Ok(line) => Next::Request(Box::new(line)),
+                        Err(refusal) => Next::Refused(refusal),
+                    });
+                }
+                Ok(None) if bytes.len() > limits.head_bytes_max => {
+                    let refusal = if scan.past_first_line() {
+                        Refusal::HeadTooLarge
+                    } else {
+                        Refusal::TargetTooLong
+                    };
+                    return Poll::Ready(Next::Refused(refusal));
+                }
+                Ok(None) => {}
+            }
+            if !began && place.phase(cx) != Phase::Serving {
+                return Poll::Ready(Next::End);
+            }
+            match io.receiver.poll_fill(&mut io.stream, cx) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => {
+                    let late = if began {
+                        Next::Refused(Refusal::HeadTimeout)
+                    } else {
+                        Next::End
+                    };
+                    return io.alarm.poll(cx).map(|()| late);
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// RFC 9112, section 2.2: an empty line before a request line is ignored (old clients sent one after a body).
+fn skip_empty_lines(receiver: &mut Receiver) {
+    while receiver.pending().starts_with(b"\r\n") {
+        receiver.consume(2);
+    }
+}
+
+/// One request and its answer; false when the connection must close.
+async fn exchange<S: Service>(
+    shared: &Rc<Shared<S>>,
+    connection: &Rc<Connection>,
+    line: RequestLine,
+) -> bool {
+    let RequestLine {
+        method,
+        uri,
+        version,
+        headers,
+        framing,
+        keep_alive,
+        expects_continue,
+    } = line;
+    let length = match framing {
+        Framing::None => Some(0),
+        Framing::Length(length) => Some(length),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    if length.is_some_and(|length| length > shared.limits.body_bytes_max) {
+        shared.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let answer = shared.service.refuse(Refusal::BodyTooLarge);
+        let _ = answer_with(connection, answer, &method, version, false, || true).await;
+        return false;
+    }
+    {
+        let io = &mut *connection.io.borrow_mut();
+        io.request += 1;
+        io.receiver.expect(framing);
+        io.begin_body();
+        io.interim = if expects_continue && length != Some(0) {
+            CONTINUE
+        } else {
+            &[]
+        };
+        io.alarm.clear();
+    }
+    let _in_flight = InFlight::enter(&shared.counters);
+    let body = Incoming::new(Rc::clone(connection), length, Encoding::of(&headers));
+    let mut request = Request::new(body);
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = uri;
+    *request.version_mut() = version;
+    *request.headers_mut() = headers;
+    let answer = {
+        // Boxed, so that an idle connection does not carry the size of a request being answered.
+        let mut call = Box::pin(shared.service.call(request));
+        poll_fn(|cx| {
+            let polled = call.as_mut().poll(cx);
+            if polled.is_pending() {
+                watch(connection, cx);
+            }
+            polled
+        })
+        .await
+    };
+    let keep = || {
+        keep_alive && {
+            let io = connection.io.borrow();
+            // A client that still waits for `100 Continue` may or may not send its body: nobody can know what comes next.
+            let skippable = io.receiver.is_done()
+                || (io.interim.is_empty()
+                    && io
+                        .receiver
+                        .bytes_left()
+                        .is_some_and(|left| left <= SKIP_BYTES_MAX));
+            skippable && !io.broken
+        }
+    };
+    let closes = || !keep() || shared.signal.phase() != Phase::Serving;
+    match answer_with(connection, answer, &method, version, keep_alive, closes).await {
+        Ok(true) => skip_rest(connection).await,
+        Ok(false) | Err(()) => false,
+    }
+}
+
+/// While the service works and the body is read, notices a client that leaves (and takes in what it pipelines meanwhile).
+fn watch(connection: &Connection, cx: &mut Context<'_>) {
+    let io = &mut *connection.io.borrow_mut();
+    if !io.receiver.is_done() || connection.gone.is_set() || !io.receiver.pending().is_empty() {
+        return;
+    }
+    if let Poll::Ready(Ok(0) | Err(_)) = io.receiver.poll_fill(&mut io.stream, cx) {
+        connection.gone.set();
+    }
+}
+
+/// Writes an answer; tells whether the connection stays.
+async fn answer_with(
+    connection: &Connection,
+    answer: Response<Outgoing>,
+    method: &Method,
+    version: Version,
+    asked_to_keep: bool,
+    closes: impl Fn() -> bool,
+) -> Result<bool, ()> {
+    let (parts, body) = answer.into_parts();
+    let bodyless = *method == Method::HEAD
+        || parts.status == StatusCode::NO_CONTENT
+        || parts.status == StatusCode::NOT_MODIFIED;
+    let mut close = closes();
+    let framing = match body.length() {
+        // What a GET would have been answered with may be declared, by us or by the caller's own header.
+        _ if parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED => {
+            Framing::None
+        }
+        Some(0) if *method == Method::HEAD => Framing::None,
+        Some(length) => Framing::Length(length),
+        None if version == Version::HTTP_11 => Framing::Chunked,
+        None => {
+            close = true;
+            Framing::UntilClose
+        }
+    };
+    let token = match (close, version) {
+        (true, _) => Some("close"),
+        (false, Version::HTTP_10) if asked_to_keep => Some("keep-alive"),
+        (false, _) => None,
+    };
+    let mut head = Vec::with_capacity(HEAD_BYTES_TYPICAL);
+    encode_reply_head(&mut head, parts.status, &parts.headers, framing, bodyless, token);
+    let (body, framing) = if bodyless {
+        (Outgoing::Empty, Framing::None)
+    } else {
+        (body, framing)
+    };
+    let mut transmitter = Transmitter::new(head, body, framing);
+    let mut written_before = u64::MAX;
+    poll_fn(|cx| {
+        let mut waits = WaitsFor::Source;
+        let polled = transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
+        let io = &mut *connection.io.borrow_mut();
+        match polled {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(!close)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(())),
+            Poll::Pending => {
+                if waits == WaitsFor::Source {
+                    return Poll::Pending; // whose patience that is, is the source's business
+                }
+                if transmitter.written != written_before {
+                    written_before = transmitter.written;
+                    io.alarm.set_after(connection.limits.write_timeout);
+                }
+                io.alarm.poll(cx).map(Err)
+            }
+        }
+    })
+    .await
+}
+
+/// The connection's socket, borrowed for each operation.
+struct Borrowed<'a>(&'a Connection);
+
+impl Sink for Borrowed<'_> {
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        self.0.io.borrow_mut().stream.poll_write(cx, slices)
+    }
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.0.io.borrow_mut().stream.poll_flush(cx)
+    }
+}
+
+/// Reads over what is left of a body that the service did not want; false when it did not come.
+async fn skip_rest(connection: &Connection) -> bool {
+    let limits = &connection.limits;
+    poll_fn(|cx| {
+        let io = &mut *connection.io.borrow_mut();
+        loop {
+            match io.poll_body(limits, cx, |receiver, stream, cx| receiver.poll_piece(stream, cx)) {
+                Poll::Ready(Ok(Some(_))) => {}
+                Poll::Ready(Ok(None)) => {
+                    io.request += 1; // the request is over: its body handle must not read the next one
+                    return Poll::Ready(true);
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+/// Closes for writing, then takes in what the client still sends for a moment: closing with unread bytes would make the
+/// kernel send a reset, which may reach the client before it has read our answer.
+async fn linger(connection: &Connection) {
+    let end = Instant::now() + LINGER_TIME;
+    let mut shutting = true;
+    let mut skipped = 0;
+    let mut scrap = Vec::with_capacity(LINGER_READ_BYTES);
+    let _ = poll_fn(|cx| {
+        let io = &mut *connection.io.borrow_mut();
+        io.request += 1;
+        io.alarm.set(end);
+        if shutting {
+            match io.stream.poll_shutdown(cx) {
+                Poll::Ready(Ok(())) => shutting = false,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return io.alarm.poll(cx),
+            }
+        }
+        if io.receiver.ended {
+            return Poll::Ready(());
+        }
+        loop {
+            scrap.clear();
+            match io.stream.poll_read(cx, &mut scrap, LINGER_READ_BYTES) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(count)) if skipped + count > LINGER_BYTES_MAX => return Poll::Ready(()),
+                Poll::Ready(Ok(count)) => skipped += count,
+                Poll::Pending => return io.alarm.poll(cx),
+            }
+        }
+    })
+    .await;
+}
+
+struct InFlight<'a>(&'a AtomicU64);
+
+impl<'a> InFlight<'a> {
+    fn enter(counters: &'a Counters) -> Self {
+        counters.requests.fetch_add(1, Ordering::Relaxed);
+        counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(&counters.in_flight)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const HEAD_BYTES_TYPICAL: usize = 512;
+const SKIP_BYTES_MAX: u64 = 256 << 10;
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_READ_BYTES: usize = 16 << 10;
+const LINGER_BYTES_MAX: usize = 4 << 20;
