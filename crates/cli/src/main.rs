@@ -2,10 +2,15 @@
 
 mod check;
 mod config;
+mod explain;
+mod gateway;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The fast, truthful write gateway for Elasticsearch and OpenSearch.
 #[derive(Parser)]
@@ -17,12 +22,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Gateway(gateway::Arguments),
+    Explain(explain::Arguments),
     Check(check::Arguments),
     Config(config::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Gateway(arguments) => gateway::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     }

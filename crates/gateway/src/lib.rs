@@ -1,5 +1,44 @@
 //! The product: configuration, entry, router, flow of filters, synchronous ingest, proxy, admin, metrics.
+//!
+//! # The story
+//!
+//! A [`config::Config`] says everything. [`Gateway::start`] starts the workers (one thread a core), a listener for each
+//! entry, a watch for each cluster, and the admin port. A request comes in on a core and ends there: its entry's router
+//! names its flow, and the flow's filters take it in turn until one answers.
+//!
+//! `bulk_reshuffle` (`sync.rs`) takes bulk requests: head (`bulk_request.rs`), body into one buffer, plan
+//! (`bulk::plan`), one part for each node (`outbound.rs`), and the answers merged. Whatever it isn't sure of goes on
+//! whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
+//! HTTP in one place (`error.rs`).
+//!
+//! ```no_run
+//! use gateway::{Gateway, config::Config};
+//!
+//! let loaded = Config::load("tidegate.yml".as_ref())?;
+//! let gateway = Gateway::start(loaded)?;
+//! for (name, address) in gateway.entries() {
+//!     println!("{name} listens on {address}");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod config;
 pub mod router;
 pub mod when;
+
+mod admin;
+mod bulk_request;
+mod credentials;
+mod error;
+mod flow;
+mod gateway;
+mod live;
+mod metrics;
+mod outbound;
+mod proxy;
+mod request_id;
+mod retry;
+mod sync;
+
+pub use gateway::{Gateway, Reloaded, StartError};
+pub use live::watch;

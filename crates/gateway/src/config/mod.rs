@@ -81,6 +81,8 @@ pub struct QuickStart {
     pub anonymous: Anonymous,
     /// Where the admin port listens; none: its default.
     pub admin: Option<SocketAddr>,
+    /// `--user` and its password: the gateway's own account, in place of one in the URL.
+    pub account: Option<Credentials>,
 }
 
 // === impl Config ===
@@ -166,7 +168,7 @@ impl Config {
         match resolve::endpoint(&from.cluster) {
             Ok((endpoint, account)) => {
                 cluster.endpoint = Some(endpoint.to_string());
-                if let Some(Credentials::Basic { username, password }) = account {
+                if let Some(Credentials::Basic { username, password }) = from.account.clone().or(account) {
                     cluster.basic_auth = Some(BasicAuthFile { username, password });
                 }
             }

@@ -1,0 +1,189 @@
+//! `tidegate explain`: where each document of a bulk would go, and why.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bulk::{Ask, NullId, RouteTable};
+use cluster::Snapshot;
+use gateway::config::{Anonymous, Config, QuickStart};
+use serde_json::json;
+
+/// Show where each document of a bulk would go, and why
+///
+/// Reads the bulk (a file, or - for standard input), asks the cluster for its topology, and prints a line for each
+/// operation: the action's line, the concrete index, id, routing, shard, the node that holds the primary, and what
+/// decided. Where the bulk would be passed through whole, the last line says at which line and why. Nothing is written.
+///
+///     tidegate explain bulk.ndjson --cluster http://127.0.0.1:9200
+///     tidegate explain - --cluster http://127.0.0.1:9200 --index logs --json < bulk.ndjson
+///
+/// Exit status: 0 it would be split, 3 it would be passed through whole, 1 the cluster or the file can't be read,
+/// 2 wrong usage.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// The bulk, NDJSON; - for standard input
+    file: PathBuf,
+    /// URL of any node of the cluster; may carry user:password@
+    #[arg(long, value_name = "URL", env = "TIDEGATE_CLUSTER")]
+    cluster: String,
+    /// The index in the URL of the bulk request, if there is one
+    #[arg(long, value_name = "NAME")]
+    index: Option<String>,
+    /// The URL parameter routing, if there is one
+    #[arg(long, value_name = "VALUE")]
+    routing: Option<String>,
+    /// The URL parameter pipeline, if there is one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// As with fix_null_id: documents without an id get one
+    #[arg(long)]
+    fix_null_id: bool,
+    /// Authorities (PEM file) to trust in place of the system's
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Trust any certificate of the cluster
+    #[arg(long, conflicts_with = "ca")]
+    insecure: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match explain(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the bulk would be split.
+fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
+    use anyhow::Context as _;
+    let body = match arguments.file.to_str() {
+        Some("-") => {
+            let mut body = Vec::new();
+            io::stdin().read_to_end(&mut body)?;
+            body
+        }
+        _ => std::fs::read(&arguments.file).with_context(|| arguments.file.display().to_string())?,
+    };
+    let loaded = Config::quick_start(&QuickStart {
+        cluster: arguments.cluster.clone(),
+        listen: ([127, 0, 0, 1], 0).into(),
+        insecure_skip_verify: arguments.insecure,
+        ca_file: arguments.ca.clone(),
+        anonymous: Anonymous::Pass,
+        admin: None,
+        account: None,
+    })?;
+    let settings = loaded.config.clusters.values().next().context("no cluster")?;
+    let cluster = gateway::watch(settings)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    if !runtime.block_on(cluster.learnt(LEARN_TIMEOUT)) {
+        let status = cluster.status();
+        let hint = status
+            .warnings
+            .first()
+            .map(String::as_str)
+            .unwrap_or("is it there?");
+        anyhow::bail!("the topology of {} could not be read: {hint}", arguments.cluster);
+    }
+    let snapshot = cluster.snapshot();
+    let ask = Ask {
+        default_index: arguments.index.as_deref(),
+        url_routing: arguments.routing.as_deref(),
+        url_pipeline: arguments.pipeline.as_deref(),
+        level: bulk::Level::Node,
+        null_id: match arguments.fix_null_id {
+            true => NullId::Mint,
+            false => NullId::Keep,
+        },
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let printed = print(&mut out, arguments.json, &body, &ask, &snapshot, &snapshot.table);
+    match printed.and_then(|split| out.flush().map(|()| split)) {
+        // Whoever closed the pipe has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        other => Ok(other?),
+    }
+}
+
+fn print(
+    out: &mut impl Write,
+    as_json: bool,
+    body: &[u8],
+    ask: &Ask<'_>,
+    snapshot: &Snapshot,
+    table: &RouteTable,
+) -> io::Result<bool> {
+    if !as_json {
+        writeln!(
+            out,
+            "{:>7}  {:6}  {:24}  {:24}  {:12}  {:>5}  {:16}  DECIDED BY",
+            "LINE", "ACTION", "INDEX", "ID", "ROUTING", "SHARD", "NODE"
+        )?;
+    }
+    for explained in bulk::explain(body, ask, table) {
+        let doc = match explained {
+            Ok(doc) => doc,
+            Err(pass) => {
+                match as_json {
+                    true => writeln!(
+                        out,
+                        "{}",
+                        json!({"passed_because": pass.why.as_str(), "line": pass.line})
+                    )?,
+                    false => match pass.line {
+                        Some(line) => {
+                            writeln!(out, "passed through whole, because of line {line}: {}", pass.why)?
+                        }
+                        None => writeln!(out, "passed through whole: {}", pass.why)?,
+                    },
+                }
+                return Ok(false);
+            }
+        };
+        let node = doc.node.and_then(|node| snapshot.nodes.get(usize::from(node.0)));
+        if as_json {
+            let line = json!({
+                "line": doc.line,
+                "action": doc.op.as_str(),
+                "index": doc.index,
+                "id": doc.id,
+                "routing": doc.routing,
+                "shard": doc.shard,
+                "node": node.map(|node| &node.name),
+                "address": node.map(|node| node.address.to_string()),
+                "decided_by": doc.by.as_str(),
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            let shard = doc.shard.map_or("-".to_owned(), |shard| shard.to_string());
+            writeln!(
+                out,
+                "{:>7}  {:6}  {:24}  {:24}  {:12}  {:>5}  {:16}  {}",
+                doc.line,
+                doc.op.as_str(),
+                doc.index,
+                doc.id.as_deref().unwrap_or("-").escape_debug().to_string(),
+                doc.routing.as_deref().unwrap_or("-").escape_debug().to_string(),
+                shard,
+                node.map_or("any", |node| &node.name),
+                doc.by.as_str(),
+            )?;
+        }
+    }
+    Ok(true)
+}
+
+const LEARN_TIMEOUT: Duration = Duration::from_secs(10);

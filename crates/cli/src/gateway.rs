@@ -1,0 +1,224 @@
+//! `tidegate gateway`: runs the gateway until it is told to stop.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway::config::reload::{Reload, Reloaded};
+use gateway::config::{Anonymous, Config, Credentials, Loaded, LogFormat, LogLevel, QuickStart, Secret};
+use gateway::{Gateway, StartError};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Run the gateway
+///
+/// Either with a configuration file, or without one in front of a single cluster:
+///
+///     tidegate gateway --config tidegate.yml
+///     tidegate gateway --cluster http://127.0.0.1:9200 --listen 127.0.0.1:8000
+///
+/// Bulk requests are split by node and each part is sent straight to the node that holds its primaries; everything else
+/// is forwarded as it is. Clients' own credentials travel to the cluster.
+///
+/// SIGTERM and SIGINT stop it gracefully: no new connections, requests under way are answered, then it ends.
+/// SIGHUP reads the configuration file and the certificates again.
+///
+/// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Configuration file (YAML)
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["cluster", "listen"])]
+    config: Option<PathBuf>,
+    /// URL of any node of the cluster, without a file
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    cluster: Option<String>,
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
+    listen: SocketAddr,
+    /// Address and port of the admin API
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
+    admin: Option<SocketAddr>,
+    /// User of the gateway's own account at the cluster, used to watch its topology
+    #[arg(long, value_name = "NAME", env = "TIDEGATE_USER", conflicts_with = "config")]
+    user: Option<String>,
+    /// File that holds the password of --user; or set TIDEGATE_PASSWORD
+    #[arg(long, value_name = "FILE", conflicts_with = "config", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// Send client requests that carry no credentials with the gateway's own account: whoever reaches the port can write
+    #[arg(long, conflicts_with = "config")]
+    share_account: bool,
+    /// Authorities (PEM file) to trust in place of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    ca: Option<PathBuf>,
+    /// Trust any certificate of the cluster: for trying things out
+    #[arg(long, conflicts_with_all = ["config", "ca"])]
+    insecure: bool,
+    /// Least level of log lines
+    #[arg(long, value_name = "LEVEL", value_parser = ["trace", "debug", "info", "warn", "error"])]
+    log_level: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let loaded = match load(arguments) {
+        Ok(loaded) => loaded,
+        Err(reason) => return fail(&reason),
+    };
+    start_logging(arguments, &loaded);
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.to_string()),
+    };
+    match runtime.block_on(serve(arguments.config.as_ref(), loaded)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// The configuration, from the file or from the command line.
+fn load(arguments: &Arguments) -> Result<Loaded, String> {
+    if let Some(file) = &arguments.config {
+        return Config::load(file).map_err(|rejected| rejected.to_string());
+    }
+    let password = match &arguments.password_file {
+        Some(file) => std::fs::read_to_string(file)
+            .map(|text| Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+            .map_err(|error| format!("{}: {error}", file.display()))?,
+        None => std::env::var("TIDEGATE_PASSWORD").ok(),
+    };
+    let account = match (&arguments.user, password) {
+        (None, _) => None,
+        (Some(username), Some(password)) => Some(Credentials::Basic {
+            username: username.clone(),
+            password: Secret::new(password),
+        }),
+        (Some(_), None) => return Err("--user needs --password-file, or TIDEGATE_PASSWORD".to_owned()),
+    };
+    Config::quick_start(&QuickStart {
+        cluster: arguments.cluster.clone().unwrap_or_default(),
+        listen: arguments.listen,
+        insecure_skip_verify: arguments.insecure,
+        ca_file: arguments.ca.clone(),
+        anonymous: match arguments.share_account {
+            true => Anonymous::UseGatewayAccount,
+            false => Anonymous::Pass,
+        },
+        admin: arguments.admin,
+        account,
+    })
+    .map_err(|rejected| rejected.to_string())
+}
+
+async fn serve(file: Option<&PathBuf>, loaded: Loaded) -> Result<(), StartError> {
+    let drain_timeout = loaded.config.worker.drain_timeout;
+    let running = Arc::new(loaded.config.clone());
+    let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Threads)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Threads)?;
+    let gateway = Gateway::start(loaded)?;
+    for (name, address) in gateway.entries() {
+        tracing::info!(entry = name, %address, "listening");
+    }
+    if let Some(address) = gateway.admin_address() {
+        tracing::info!(%address, "admin API listening");
+    }
+    let mut reload = file.and_then(|file| match Reload::watch(file, running) {
+        Ok(reload) => Some(reload),
+        Err(error) => {
+            tracing::warn!(%error, "the configuration file is not watched");
+            None
+        }
+    });
+    let mut look_at_certificates = tokio::time::interval(CERTIFICATES_LOOK);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            reloaded = next_reload(&mut reload) => apply(&gateway, reloaded),
+            _ = look_at_certificates.tick() => {
+                for entry in gateway.reload_certificates() {
+                    tracing::info!(entry, "certificate reloaded");
+                }
+            }
+        }
+    }
+    tracing::info!(
+        deadline_s = drain_timeout.as_secs(),
+        "stopping: requests under way are finished"
+    );
+    let cut = gateway.drain(drain_timeout).await;
+    tracing::info!(connections_cut = cut, "stopped");
+    Ok(())
+}
+
+/// The next change of the file; never, without a file.
+async fn next_reload(reload: &mut Option<Reload>) -> Reloaded {
+    match reload {
+        Some(reload) => reload.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn apply(gateway: &Gateway, reloaded: Reloaded) {
+    match reloaded {
+        Reloaded::Bad(rejected) => {
+            tracing::error!("configuration not reloaded, the old one stays in force:\n{rejected}");
+        }
+        Reloaded::Good { loaded, .. } => {
+            for warning in &loaded.warnings {
+                tracing::warn!("{warning}");
+            }
+            match gateway.reload(*loaded) {
+                Ok(done) => {
+                    for sentence in &done.needs_restart {
+                        tracing::warn!("{sentence}");
+                    }
+                    tracing::info!("configuration reloaded");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "configuration not reloaded, the old one stays in force");
+                }
+            }
+        }
+    }
+}
+
+fn start_logging(arguments: &Arguments, loaded: &Loaded) {
+    use tracing_subscriber::filter::LevelFilter;
+    let level = match (arguments.log_level.as_deref(), loaded.config.logging.level) {
+        (Some(level), _) => level.parse().unwrap_or(LevelFilter::INFO),
+        (None, LogLevel::Trace) => LevelFilter::TRACE,
+        (None, LogLevel::Debug) => LevelFilter::DEBUG,
+        (None, LogLevel::Info) => LevelFilter::INFO,
+        (None, LogLevel::Warn) => LevelFilter::WARN,
+        (None, LogLevel::Error) => LevelFilter::ERROR,
+    };
+    let terminal = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(terminal);
+    let json = match loaded.config.logging.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
+    // A second subscriber in one process can only be a test's; the first one stays.
+    let _ = match json {
+        true => builder.json().flatten_event(true).try_init(),
+        false => builder.with_target(false).try_init(),
+    };
+}
+
+fn fail(reason: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "tidegate: {reason}");
+    ExitCode::FAILURE
+}
+
+/// How often certificate files are looked at.
+const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);

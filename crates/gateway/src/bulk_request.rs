@@ -1,0 +1,291 @@
+//! Which requests are bulk requests, and what their heads say. What a head alone shows to be beyond the fast path is
+//! found here, before a byte of the body is read.
+
+use std::borrow::Cow;
+
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, Method};
+
+use crate::metrics::HeadWhy;
+
+/// What the head of a bulk request says about its body.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BulkHead<'a> {
+    /// The index in the URL.
+    pub(crate) index: Option<Cow<'a, str>>,
+    /// `routing=`.
+    pub(crate) routing: Option<Cow<'a, str>>,
+    /// `pipeline=`.
+    pub(crate) pipeline: Option<Cow<'a, str>>,
+    /// Whether the body is gzip.
+    pub(crate) gzip: bool,
+}
+
+/// What kind of request it is, as far as `bulk_reshuffle` is concerned.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    /// Not a bulk request at all.
+    Other,
+    /// A bulk request that goes on whole.
+    Pass(HeadWhy),
+    /// A bulk request whose body decides.
+    Bulk(BulkHead<'a>),
+}
+
+/// Looks at a request's head. `target` is the path and query as sent.
+///
+/// Paths and methods are those that `RestBulkAction.routes()` registers: `POST` and `PUT` of `/_bulk` and
+/// `/{index}/_bulk` (and, up to version 7, `/{index}/{type}/_bulk`); empty path segments count for nothing
+/// (`PathTrie`).
+pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> Kind<'a> {
+    if !matches!(*method, Method::POST | Method::PUT) {
+        return Kind::Other;
+    }
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let first = segments.next();
+    let index = match (first, segments.next(), segments.next(), segments.next()) {
+        (Some("_bulk"), None, ..) => None,
+        (Some(index), Some("_bulk"), None, _) => Some(index),
+        (Some(_), Some(_), Some("_bulk"), None) => return Kind::Pass(HeadWhy::TypedPath),
+        _ => return Kind::Other,
+    };
+    read(index, query, headers).map_or_else(Kind::Pass, Kind::Bulk)
+}
+
+fn read<'a>(index: Option<&'a str>, query: &'a str, headers: &HeaderMap) -> Result<BulkHead<'a>, HeadWhy> {
+    let mut head = BulkHead {
+        gzip: is_gzip(headers)?,
+        ..BulkHead::default()
+    };
+    if let Some(index) = index {
+        let name = decode(index, false).ok_or(HeadWhy::UrlIndex)?;
+        // Several names, patterns and date math: the cluster reads or rejects them.
+        if name.contains([',', '*', '<', '>', ':']) || name.starts_with(['_', '-', '+']) {
+            return Err(HeadWhy::UrlIndex);
+        }
+        head.index = Some(name);
+    }
+    read_parameters(query, &mut head)?;
+    check_content_type(headers)?;
+    check_accept(headers)?;
+    Ok(head)
+}
+
+/// Each parameter at most once, and only those that mean the same for a part as for the whole.
+fn read_parameters<'a>(query: &'a str, head: &mut BulkHead<'a>) -> Result<(), HeadWhy> {
+    let mut seen = 0u32;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let place = KNOWN_PARAMETERS
+            .iter()
+            .position(|known| *known == name)
+            .ok_or(HeadWhy::Parameter)?;
+        if seen & (1 << place) != 0 {
+            return Err(HeadWhy::Parameter);
+        }
+        seen |= 1 << place;
+        match name {
+            "routing" => head.routing = Some(decode(value, true).ok_or(HeadWhy::Parameter)?),
+            "pipeline" => head.pipeline = Some(decode(value, true).ok_or(HeadWhy::Parameter)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Percent-decodes; in queries `+` is a space (`RestUtils.decodeComponent`). `None` for what isn't UTF-8 or has a
+/// broken escape: the cluster words its own rejection.
+fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+    if !text.bytes().any(|b| b == b'%' || (plus_is_space && b == b'+')) {
+        return Some(Cow::Borrowed(text));
+    }
+    let sound = text.bytes().enumerate().all(|(at, byte)| {
+        byte != b'%'
+            || text
+                .as_bytes()
+                .get(at + 1..at + 3)
+                .is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+    });
+    if !sound {
+        return None;
+    }
+    let text = match plus_is_space {
+        true => text.replace('+', " "),
+        false => text.to_owned(),
+    };
+    let decoded = percent_encoding::percent_decode_str(&text).decode_utf8().ok()?;
+    Some(Cow::Owned(decoded.into_owned()))
+}
+
+fn is_gzip(headers: &HeaderMap) -> Result<bool, HeadWhy> {
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => Ok(false),
+        (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"gzip") => Ok(true),
+        (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"identity") => Ok(false),
+        _ => Err(HeadWhy::ContentEncoding),
+    }
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), HeadWhy> {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    match (types.next(), types.next()) {
+        (Some(one), None) if is_json(one.as_bytes()) => Ok(()),
+        _ => Err(HeadWhy::ContentType),
+    }
+}
+
+fn check_accept(headers: &HeaderMap) -> Result<(), HeadWhy> {
+    let mut accepted = headers.get_all(ACCEPT).iter();
+    match (accepted.next(), accepted.next()) {
+        (None, _) => Ok(()),
+        (Some(one), None) if one == "*/*" || is_json(one.as_bytes()) => Ok(()),
+        _ => Err(HeadWhy::Accept),
+    }
+}
+
+/// `application/json`, `application/x-ndjson`, or Elasticsearch's versioned forms of them, with or without parameters.
+fn is_json(media_type: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(media_type) else {
+        return false;
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    JSON_TYPES.iter().any(|known| known.eq_ignore_ascii_case(essence)) && !text.contains(',')
+}
+
+const JSON_TYPES: [&str; 4] = [
+    "application/json",
+    "application/x-ndjson",
+    "application/vnd.elasticsearch+json",
+    "application/vnd.elasticsearch+x-ndjson",
+];
+
+/// Parameters that travel with every part and mean the same there (`RestBulkAction.prepareRequest`). Others change the
+/// answer's shape (`filter_path`, `pretty`, `format`, …), how the request is run (`batch_size`), or are unknown.
+const KNOWN_PARAMETERS: [&str; 12] = [
+    "refresh",
+    "timeout",
+    "wait_for_active_shards",
+    "routing",
+    "pipeline",
+    "require_alias",
+    "require_data_stream",
+    "_source",
+    "_source_includes",
+    "_source_excludes",
+    "list_executed_pipelines",
+    "include_source_on_error",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn ndjson() -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        headers
+    }
+
+    fn post(target: &str) -> Kind<'_> {
+        classify(&Method::POST, target, &ndjson())
+    }
+
+    fn index_of(target: &str) -> Option<String> {
+        match post(target) {
+            Kind::Bulk(head) => head.index.map(Cow::into_owned),
+            other => panic!("{target}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn bulk_paths_are_those_that_the_server_routes() {
+        assert_eq!(index_of("/_bulk"), None);
+        assert_eq!(index_of("/logs/_bulk"), Some("logs".into()));
+        assert_eq!(index_of("//logs//_bulk/"), Some("logs".into()));
+        assert_eq!(index_of("/caf%C3%A9/_bulk"), Some("café".into()));
+        assert_eq!(post("/logs/_doc/_bulk"), Kind::Pass(HeadWhy::TypedPath));
+        for other in ["/", "/_search", "/_bulk/stream", "/a/b/c/_bulk", "/_bulkx"] {
+            assert_eq!(post(other), Kind::Other, "{other}");
+        }
+        assert_eq!(classify(&Method::GET, "/_bulk", &ndjson()), Kind::Other);
+    }
+
+    #[test]
+    fn an_index_that_is_not_one_plain_name_passes() {
+        for target in [
+            "/a,b/_bulk",
+            "/a*/_bulk",
+            "/%3Clogs-%7Bnow%2Fd%7D%3E/_bulk",
+            "/_all/_bulk",
+            "/%zz/_bulk",
+            "/%ff/_bulk",
+        ] {
+            assert_eq!(post(target), Kind::Pass(HeadWhy::UrlIndex), "{target}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded_and_anything_odd_passes() {
+        let Kind::Bulk(head) = post("/_bulk?routing=a%20b+c&pipeline=p&refresh&timeout=1m") else {
+            panic!("a bulk")
+        };
+        assert_eq!(head.routing.as_deref(), Some("a b c"));
+        assert_eq!(head.pipeline.as_deref(), Some("p"));
+        for odd in [
+            "pretty",
+            "filter_path=items",
+            "format=yaml",
+            "routing=a&routing=b",
+            "routing=%f",
+            "x=1",
+            "type=_doc",
+            "%70retty",
+        ] {
+            assert_eq!(
+                post(&format!("/_bulk?{odd}")),
+                Kind::Pass(HeadWhy::Parameter),
+                "{odd}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_json_in_and_out_is_split() {
+        let with = |name: http::HeaderName, value: &'static str| {
+            let mut headers = ndjson();
+            headers.insert(name, HeaderValue::from_static(value));
+            classify(&Method::POST, "/_bulk", &headers) == Kind::Bulk(BulkHead::default())
+        };
+        assert!(with(CONTENT_TYPE, "application/json"));
+        assert!(with(CONTENT_TYPE, "application/json; charset=UTF-8"));
+        assert!(with(
+            CONTENT_TYPE,
+            "application/vnd.elasticsearch+x-ndjson; compatible-with=8"
+        ));
+        assert!(!with(CONTENT_TYPE, "application/cbor"));
+        assert!(with(ACCEPT, "*/*"));
+        assert!(with(
+            ACCEPT,
+            "application/vnd.elasticsearch+json; compatible-with=9"
+        ));
+        assert!(!with(ACCEPT, "application/yaml"));
+        assert!(!with(CONTENT_ENCODING, "br"));
+        assert_eq!(
+            classify(&Method::POST, "/_bulk", &HeaderMap::new()),
+            Kind::Pass(HeadWhy::ContentType)
+        );
+    }
+
+    #[test]
+    fn gzip_is_seen_whatever_its_case() {
+        let mut headers = ndjson();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("GZIP"));
+        let Kind::Bulk(head) = classify(&Method::POST, "/_bulk", &headers) else {
+            panic!("a bulk")
+        };
+        assert!(head.gzip);
+    }
+}

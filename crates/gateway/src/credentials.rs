@@ -1,0 +1,30 @@
+//! Whose account a request uses at the cluster: the client's own, always, if it brings one.
+
+use cluster::Cluster;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+
+use crate::config::Anonymous;
+
+/// The account for requests that bring none.
+#[derive(Clone, Debug)]
+pub(crate) struct Fallback(Option<HeaderValue>);
+
+impl Fallback {
+    /// The gateway's own account if the configuration lets strangers use it, else none.
+    pub(crate) fn new(cluster: &Cluster, anonymous: Anonymous) -> Self {
+        match anonymous {
+            Anonymous::Pass => Self(None),
+            Anonymous::UseGatewayAccount => Self(cluster.config().credentials.authorization().ok().flatten()),
+        }
+    }
+
+    /// Adds the account to a request that carries none.
+    pub(crate) fn fill(&self, headers: &mut HeaderMap) {
+        if let Some(account) = &self.0
+            && !headers.contains_key(AUTHORIZATION)
+        {
+            headers.insert(AUTHORIZATION, account.clone());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The only place where an error becomes HTTP, in the shape that Elasticsearch and OpenSearch give their own
+//! (`ElasticsearchException.generateFailureXContent`, `OpenSearchException.generateFailureXContent`).
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind};
+
+/// An answer that the gateway itself gives because something went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) status: StatusCode,
+    /// `type` of the error, one of the cluster's own where one fits.
+    pub(crate) kind: &'static str,
+    /// `reason` of the error: whose fault, and what to do next if that can be said.
+    pub(crate) reason: String,
+    retry_after_s: Option<u32>,
+}
+
+impl Fault {
+    fn new(status: StatusCode, kind: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            reason: reason.into(),
+            retry_after_s: None,
+        }
+    }
+
+    /// The client broke a rule of HTTP or one of our limits.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        let status = refusal.status();
+        let kind = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => "content_too_long_exception",
+            StatusCode::REQUEST_TIMEOUT => "timeout_exception",
+            StatusCode::INTERNAL_SERVER_ERROR => "exception",
+            _ => "illegal_argument_exception",
+        };
+        Self::new(status, kind, refusal.reason())
+    }
+
+    /// The client's body could not be read; `None` when nobody is there to be told.
+    pub(crate) fn body(error: &BodyError) -> Option<Self> {
+        Some(match error {
+            BodyError::Refused(refusal) => Self::refused(*refusal),
+            BodyError::Inflated { .. } => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "content_too_long_exception",
+                error.to_string(),
+            ),
+            BodyError::OverBudget(_) => Self {
+                retry_after_s: Some(1),
+                ..Self::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "circuit_breaking_exception",
+                    format!("gateway: {error}; send again later, or raise worker.body_memory"),
+                )
+            },
+            BodyError::UnsupportedEncoding => Self::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "illegal_argument_exception",
+                error.to_string(),
+            ),
+            BodyError::Corrupt(_) => Self::new(StatusCode::BAD_REQUEST, "parse_exception", error.to_string()),
+            BodyError::Disconnected | BodyError::Io(_) => return None,
+            _ => Self::new(
+                StatusCode::BAD_REQUEST,
+                "illegal_argument_exception",
+                error.to_string(),
+            ),
+        })
+    }
+
+    /// No node could be asked, or none answered.
+    pub(crate) fn upstream(error: &SendError) -> Self {
+        let (status, kind) = match &error.kind {
+            SendErrorKind::Deadline | SendErrorKind::Timeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "timeout_exception")
+            }
+            SendErrorKind::Malformed(_) | SendErrorKind::TooLarge { .. } => {
+                (StatusCode::BAD_GATEWAY, "node_disconnected_exception")
+            }
+            SendErrorKind::OverBudget(_) => (StatusCode::TOO_MANY_REQUESTS, "circuit_breaking_exception"),
+            SendErrorKind::Connect(_) | SendErrorKind::ConnectTimeout | SendErrorKind::Tls(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "connect_transport_exception")
+            }
+            SendErrorKind::Busy => (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception"),
+            _ => (StatusCode::SERVICE_UNAVAILABLE, "node_disconnected_exception"),
+        };
+        let retry_after_s = (status != StatusCode::GATEWAY_TIMEOUT).then_some(1);
+        Self {
+            retry_after_s,
+            ..Self::new(status, kind, format!("gateway: {error}"))
+        }
+    }
+
+    /// A node's reply is larger than the configuration allows.
+    pub(crate) fn reply_too_large(limit: u64) -> Self {
+        Self::new(
+            StatusCode::BAD_GATEWAY,
+            "content_too_long_exception",
+            format!("gateway: the node's reply is larger than max_response_size ({limit} bytes)"),
+        )
+    }
+
+    /// Nodes answered, but their answers contradict the plan that they were asked by.
+    pub(crate) fn unmerged(why: &str) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "exception",
+            format!(
+                "gateway: the nodes' answers could not be merged, operations may have been executed: {why}"
+            ),
+        )
+    }
+
+    /// A request that no flow answers.
+    pub(crate) fn no_flow() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "illegal_argument_exception",
+            "gateway: no filter of this request's flow answers it; add an elasticsearch filter at the flow's end",
+        )
+    }
+
+    /// Something that clients cannot ask of a gateway.
+    pub(crate) fn unsupported(what: &str) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "illegal_argument_exception", what)
+    }
+
+    /// The answer to send.
+    pub(crate) fn response(&self) -> Response<Outgoing> {
+        let cause = json!({"type": self.kind, "reason": self.reason});
+        let body = json!({
+            "error": {"root_cause": [cause], "type": self.kind, "reason": self.reason},
+            "status": self.status.as_u16(),
+        });
+        let mut response = Response::new(Outgoing::from(body.to_string()));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/json; charset=UTF-8"),
+        );
+        if let Some(seconds) = self.retry_after_s {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_clusters_shape() {
+        let mut response = Fault::refused(Refusal::AmbiguousLength).response();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        let Outgoing::Full(body) = std::mem::take(response.body_mut()) else {
+            panic!("one chunk expected")
+        };
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["status"], 400);
+        assert_eq!(body["error"]["type"], "illegal_argument_exception");
+        assert_eq!(body["error"]["root_cause"][0]["reason"], body["error"]["reason"]);
+    }
+
+    #[test]
+    fn a_client_that_went_away_is_told_nothing() {
+        assert!(Fault::body(&BodyError::Disconnected).is_none());
+    }
+}

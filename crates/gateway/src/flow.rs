@@ -1,0 +1,249 @@
+//! A listener's service on one core: a request's way through router and flow.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderMap, Method, Request, Response};
+use wire::{Incoming, Outgoing, Refusal, Service, Worker};
+
+use crate::config::{BulkReshuffle, FilterAction, Forward};
+use crate::credentials::Fallback;
+use crate::error::Fault;
+use crate::live::{Live, Shared};
+use crate::metrics::Counters;
+use crate::outbound::Outbound;
+use crate::proxy::{Body, Proxy};
+use crate::request_id::{self, RequestIds};
+use crate::sync::{Reshuffle, Step};
+use crate::when::{self, When};
+
+/// One entry's service on one core.
+pub(crate) struct Front {
+    shared: Arc<Shared>,
+    /// The entry's place in the configuration.
+    entry: Arc<str>,
+    worker: Worker,
+    cores: usize,
+    request_ids: RequestIds,
+    counters: Arc<Counters>,
+    compiled: RefCell<Rc<Compiled>>,
+}
+
+/// The flows of one configuration, with this core's clients.
+struct Compiled {
+    live: Arc<Live>,
+    flows: BTreeMap<Arc<str>, Vec<Stage>>,
+}
+
+struct Stage {
+    when: Option<When>,
+    action: Action,
+}
+
+enum Action {
+    Reshuffle(Reshuffle),
+    Forward(Proxy),
+}
+
+impl Front {
+    pub(crate) fn new(shared: Arc<Shared>, entry: Arc<str>, worker: &Worker, cores: usize) -> Self {
+        let counters = shared.metrics.core(worker.index());
+        let compiled = Compiled::new(shared.live.load_full(), worker, cores, &counters);
+        Self {
+            shared,
+            entry,
+            worker: worker.clone(),
+            cores,
+            request_ids: RequestIds::new(fastrand::u32(..)),
+            counters,
+            compiled: RefCell::new(Rc::new(compiled)),
+        }
+    }
+
+    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes.
+    fn compiled(&self) -> Rc<Compiled> {
+        let live = self.shared.live.load();
+        if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
+            let compiled = Compiled::new(Arc::clone(&live), &self.worker, self.cores, &self.counters);
+            *self.compiled.borrow_mut() = Rc::new(compiled);
+        }
+        Rc::clone(&self.compiled.borrow())
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Outgoing> {
+        let (mut head, incoming) = request.into_parts();
+        if head.method == Method::CONNECT {
+            return Fault::unsupported("gateway: CONNECT is not supported").response();
+        }
+        if head.headers.contains_key(http::header::UPGRADE) {
+            // The cluster's API has none; passed on, an upgrade would take the connection out of our hands.
+            head.headers.remove(http::header::UPGRADE);
+        }
+        let compiled = self.compiled();
+        let config = &compiled.live.config;
+        let Some(router) = config
+            .entries
+            .iter()
+            .find(|entry| entry.name == self.entry)
+            .and_then(|entry| config.routers.get(&entry.router))
+        else {
+            return Fault::no_flow().response();
+        };
+        let stages: Vec<&Stage> = router
+            .route(&head.method, head.uri.path())
+            .iter()
+            .filter_map(|name| compiled.flows.get(name))
+            .flatten()
+            .collect();
+        let mut body = Body::Streamed(incoming);
+        for stage in stages {
+            if !stage.when.as_ref().is_none_or(|when| holds(when, &head, &body)) {
+                continue;
+            }
+            match (&stage.action, body) {
+                (Action::Forward(proxy), whole) => {
+                    return proxy.forward(head, whole, cluster::PickReason::Request).await;
+                }
+                (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
+                    match reshuffle.take(head, incoming).await {
+                        Step::Done(answer) => return answer,
+                        Step::Next(next_head, next_body) => (head, body) = (next_head, next_body),
+                    }
+                }
+                // An earlier filter of this flow has read it and passed it on.
+                (Action::Reshuffle(_), held) => body = held,
+            }
+        }
+        Fault::no_flow().response()
+    }
+}
+
+impl Service for Front {
+    async fn call(&self, request: Request<Incoming>) -> Response<Outgoing> {
+        let began = Instant::now();
+        self.counters.requests.add(1);
+        let id = self.request_ids.of(request.headers());
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let mut response = self.answer(request).await;
+        let took = began.elapsed();
+        self.counters.response(response.status());
+        self.counters.request_latency.observe(took);
+        let slow = self.shared.live.load().config.logging.slow_request;
+        let (status, took_ms) = (response.status().as_u16(), took.as_millis() as u64);
+        if slow.is_some_and(|slow| took >= slow) {
+            tracing::warn!(request_id = ?id, %method, path, status, took_ms, "slow request");
+        } else {
+            tracing::debug!(request_id = ?id, %method, path, status, took_ms, "request");
+        }
+        response.headers_mut().insert(&request_id::HEADER, id);
+        response
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response<Outgoing> {
+        self.counters.refused.add(1);
+        let id = self.request_ids.of(&HeaderMap::new());
+        tracing::debug!(request_id = ?id, %refusal, "request refused");
+        let mut response = Fault::refused(refusal).response();
+        self.counters.response(response.status());
+        response.headers_mut().insert(&request_id::HEADER, id);
+        response
+    }
+}
+
+fn holds(when: &When, head: &http::request::Parts, body: &Body) -> bool {
+    let (client, tls, body_length) = match body {
+        Body::Streamed(incoming) => {
+            let peer = incoming.peer();
+            (peer.address.ip(), peer.tls, incoming.length())
+        }
+        Body::Held(bytes) => (
+            std::net::Ipv4Addr::UNSPECIFIED.into(),
+            false,
+            Some(bytes.len() as u64),
+        ),
+    };
+    when.holds(&when::Request {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        headers: &head.headers,
+        client,
+        tls,
+        body_length,
+    })
+}
+
+// === impl Compiled ===
+
+impl Compiled {
+    fn new(live: Arc<Live>, worker: &Worker, cores: usize, counters: &Arc<Counters>) -> Self {
+        let core = Core {
+            live: &live,
+            worker,
+            cores,
+            counters,
+        };
+        let flows = live.config.flows.iter().map(|(name, flow)| {
+            let stages = flow.filters.iter().map(|filter| Stage {
+                when: filter.when.clone(),
+                action: match &filter.action {
+                    FilterAction::BulkReshuffle(settings) => Action::Reshuffle(core.reshuffle(settings)),
+                    FilterAction::Elasticsearch(settings) => Action::Forward(core.proxy(settings)),
+                },
+            });
+            (Arc::clone(name), stages.collect())
+        });
+        let flows = flows.collect();
+        Self { live, flows }
+    }
+}
+
+/// What filters are made of on one core.
+struct Core<'a> {
+    live: &'a Live,
+    worker: &'a Worker,
+    cores: usize,
+    counters: &'a Arc<Counters>,
+}
+
+impl Core<'_> {
+    fn outbound(&self, cluster: &str, sending: &crate::config::Sending) -> (Outbound, Fallback) {
+        let anonymous = self.live.config.clusters[cluster].anonymous;
+        let cluster = Arc::clone(&self.live.clusters[cluster]);
+        let fallback = Fallback::new(&cluster, anonymous);
+        let pool = self.worker.pool().clone();
+        let outbound = Outbound::new(cluster, sending, self.cores, pool, Arc::clone(self.counters));
+        (outbound, fallback)
+    }
+
+    fn reshuffle(&self, settings: &BulkReshuffle) -> Reshuffle {
+        let (outbound, fallback) = self.outbound(&settings.cluster, &settings.sending);
+        let entries = self.live.config.entries.iter();
+        Reshuffle {
+            outbound,
+            fallback,
+            settings: settings.clone(),
+            body_bytes_max: entries
+                .map(|entry| entry.limits.body_bytes_max)
+                .max()
+                .unwrap_or(u64::MAX),
+            pool: self.worker.pool().clone(),
+            ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
+            scratch: RefCell::default(),
+            counters: Arc::clone(self.counters),
+        }
+    }
+
+    fn proxy(&self, settings: &Forward) -> Proxy {
+        let (outbound, fallback) = self.outbound(&settings.cluster, &settings.sending);
+        Proxy {
+            outbound,
+            fallback,
+            response_bytes_max: settings.response_bytes_max,
+            counters: Arc::clone(self.counters),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What is in force now: a configuration and the clusters that it watches. Replaced as a whole by a reload.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeFilter, Role, Terms, TlsFiles};
+
+use crate::config::{self, Choice, Config, FilterAction, Forward, Loaded};
+use crate::metrics::Metrics;
+
+/// What all cores share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) live: ArcSwap<Live>,
+    pub(crate) metrics: Metrics,
+}
+
+/// A configuration in force. Requests keep theirs to their end.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) config: Config,
+    /// The configuration as text with its defaults, secrets masked.
+    pub(crate) shown: String,
+    pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+}
+
+impl Live {
+    /// Puts a configuration in force; clusters that `before` watches in just the same way go on being watched.
+    pub(crate) fn new(loaded: Loaded, before: Option<&Live>) -> Result<Self, cluster::BadConfig> {
+        let shown = config::show(&loaded.file);
+        let config = loaded.config;
+        let mut clusters = BTreeMap::new();
+        for (name, settings) in &config.clusters {
+            let unchanged = before.filter(|before| {
+                before.config.clusters.get(name) == Some(settings)
+                    && forward_of(&before.config, name) == forward_of(&config, name)
+            });
+            let cluster = match unchanged.and_then(|before| before.clusters.get(name)) {
+                Some(watched) => Arc::clone(watched),
+                None => Cluster::start(watch_config(settings, forward_of(&config, name)))?,
+            };
+            clusters.insert(Arc::clone(name), cluster);
+        }
+        Ok(Self {
+            config,
+            shown,
+            clusters,
+        })
+    }
+}
+
+/// Watches a cluster as a gateway with this section would; for tools that only look.
+///
+/// # Errors
+/// Settings that cannot work.
+pub fn watch(settings: &config::Cluster) -> Result<Arc<Cluster>, cluster::BadConfig> {
+    Cluster::start(watch_config(settings, None))
+}
+
+/// The `elasticsearch` filter that says how a cluster's nodes are chosen: the first that names the cluster.
+fn forward_of<'a>(config: &'a Config, cluster: &str) -> Option<&'a Forward> {
+    let filters = config.flows.values().flat_map(|flow| &flow.filters);
+    filters
+        .filter_map(|filter| match &filter.action {
+            FilterAction::Elasticsearch(forward) => Some(forward),
+            FilterAction::BulkReshuffle(_) => None,
+        })
+        .find(|forward| &*forward.cluster == cluster)
+}
+
+fn watch_config(settings: &config::Cluster, forward: Option<&Forward>) -> ClusterConfig {
+    let endpoints = settings.endpoints.iter().map(|endpoint| Address {
+        tls: endpoint.tls,
+        host: endpoint.host.to_string(),
+        port: endpoint.port,
+    });
+    let mut watch = ClusterConfig::new(&*settings.name, endpoints.collect());
+    watch.credentials = match &settings.credentials {
+        None => Credentials::None,
+        Some(config::Credentials::Basic { username, password }) => Credentials::Basic {
+            username: username.clone(),
+            password: cluster::Secret::new(password.expose()),
+        },
+        Some(config::Credentials::ApiKey(key)) => Credentials::ApiKey(cluster::Secret::new(key.expose())),
+    };
+    watch.tls = TlsFiles {
+        ca_file: settings.tls.ca_file.clone(),
+        insecure: settings.tls.insecure_skip_verify,
+        certificate: settings
+            .tls
+            .client_certificate
+            .as_ref()
+            .map(|(certificate, _)| certificate.clone()),
+        key: settings
+            .tls
+            .client_certificate
+            .as_ref()
+            .map(|(_, key)| key.clone()),
+    };
+    watch.discovery = settings.discovery.enabled;
+    watch.refresh = settings.discovery.interval;
+    watch.timeout = settings.discovery.timeout;
+    if let Some(forward) = forward {
+        watch.filter = NodeFilter {
+            roles: terms(&forward.nodes.roles, |role| Role::parse(role)),
+            hosts: terms(&forward.nodes.hosts, |host| host.to_string()),
+            tags: terms(&forward.nodes.tags, |(name, value)| {
+                (name.to_string(), value.to_string())
+            }),
+        };
+        let weights = forward.weights.iter();
+        watch.weights = weights
+            .map(|(host, weight)| (host.to_string(), *weight))
+            .collect();
+    }
+    watch
+}
+
+fn terms<T, U>(choice: &Choice<T>, read: impl Fn(&T) -> U) -> Terms<U> {
+    Terms {
+        include: choice.include.iter().map(&read).collect(),
+        exclude: choice.exclude.iter().map(&read).collect(),
+    }
+}

@@ -1,0 +1,390 @@
+//! Counters. Each core has its own set, added to once a request; `/stats` and `/metrics` sum them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bulk::Why;
+use serde_json::{Map, Value, json};
+
+/// A count that only grows, on a core of its own.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Counts `more`.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Counts of one thing by kind.
+#[derive(Debug)]
+pub(crate) struct Counts<const N: usize>([Count; N]);
+
+impl<const N: usize> Default for Counts<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Count::default()))
+    }
+}
+
+impl<const N: usize> std::ops::Index<usize> for Counts<N> {
+    type Output = Count;
+    fn index(&self, kind: usize) -> &Count {
+        &self.0[kind]
+    }
+}
+
+/// Why a bulk request is passed through whole without a look at its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum HeadWhy {
+    /// `/{index}/{type}/_bulk` of Elasticsearch 7 and before.
+    TypedPath,
+    /// An index in the URL that isn't one plain name.
+    UrlIndex,
+    /// A URL parameter that changes the answer's shape, or that isn't known.
+    Parameter,
+    /// No content type, or one that isn't JSON.
+    ContentType,
+    /// A content encoding other than gzip.
+    ContentEncoding,
+    /// An answer in another format than JSON is asked for.
+    Accept,
+    /// `level: cluster`.
+    Level,
+    /// The filter is told to wait for the topology, which isn't known yet.
+    NoTopology,
+}
+
+impl HeadWhy {
+    /// All, in the order of their declaration.
+    pub const ALL: [HeadWhy; 8] = [
+        HeadWhy::TypedPath,
+        HeadWhy::UrlIndex,
+        HeadWhy::Parameter,
+        HeadWhy::ContentType,
+        HeadWhy::ContentEncoding,
+        HeadWhy::Accept,
+        HeadWhy::Level,
+        HeadWhy::NoTopology,
+    ];
+
+    /// The label of this reason's counter; distinct from all of [`Why`]'s.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            HeadWhy::TypedPath => "typed_path",
+            HeadWhy::UrlIndex => "url_index",
+            HeadWhy::Parameter => "url_parameter",
+            HeadWhy::ContentType => "content_type",
+            HeadWhy::ContentEncoding => "content_encoding",
+            HeadWhy::Accept => "accept",
+            HeadWhy::Level => "level_cluster",
+            HeadWhy::NoTopology => "topology_unknown",
+        }
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// One core's counters.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: Count,)+
+            pub(crate) passed: Counts<{ Why::ALL.len() }>,
+            pub(crate) passed_by_head: Counts<{ HeadWhy::ALL.len() }>,
+            pub(crate) responses: Counts<5>,
+            pub(crate) bulk_latency: Histogram,
+            pub(crate) request_latency: Histogram,
+        }
+
+        /// Names and meanings of the plain counters, as `/stats` and `/metrics` show them.
+        pub(crate) const PLAIN: &[(&str, &str, fn(&Counters) -> &Count)] = &[
+            $((stringify!($name), concat!($($doc),+), |counters| &counters.$name),)+
+        ];
+    };
+}
+
+counters! {
+    /// Requests that reached a flow.
+    requests,
+    /// Requests refused before they reached a flow: broken HTTP, limits, timeouts.
+    refused,
+    /// Bulk requests that were split (or sent whole to the one node that holds all of their shards).
+    bulk_requests,
+    /// Bulk requests that were passed through whole.
+    bulk_passed,
+    /// Documents (operations) of split bulk requests.
+    docs,
+    /// Documents sent straight to the node that holds their primary.
+    docs_direct,
+    /// Documents without a destination of their own: neither id nor routing, or a primary that is nowhere.
+    docs_any,
+    /// Documents whose part got no answer from any node: their items say 503.
+    docs_unanswered,
+    /// Documents in parts that a node refused as a whole while others took theirs.
+    docs_refused,
+    /// Ids made here.
+    ids_minted,
+    /// Parts sent, retries included.
+    parts,
+    /// Parts sent again to another node.
+    parts_retried,
+    /// Bytes of bulk bodies, decoded.
+    bulk_bytes,
+    /// Bulk requests of which some items failed.
+    bulk_with_errors,
+    /// Bulk answers of nodes that were not bulk answers, or had another number of items than was sent.
+    replies_malformed,
+    /// Exchanges with nodes.
+    exchanges,
+    /// Exchanges with nodes that failed (no answer, or none that could be read).
+    exchanges_failed,
+    /// Requests forwarded to a node as they came (pass-through bulks included).
+    forwarded,
+    /// Forwarded requests that were tried on another node.
+    forwarded_retried,
+    /// Clients that went away before their request had arrived, or before it was answered.
+    clients_gone,
+}
+
+/// Latencies in buckets that double: the first ends at 250 µs.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [Count; HISTOGRAM_BUCKETS],
+    sum_us: Count,
+}
+
+/// Finite buckets and one for the rest: 250 µs to 131 s.
+pub(crate) const HISTOGRAM_BUCKETS: usize = 21;
+
+impl Histogram {
+    pub(crate) fn observe(&self, latency: Duration) {
+        let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        // ceil(log2(us / 250)), in whole numbers.
+        let bucket = us.div_ceil(250).next_power_of_two().trailing_zeros() as usize;
+        self.buckets[bucket.min(HISTOGRAM_BUCKETS - 1)].add(1);
+        self.sum_us.add(us);
+    }
+}
+
+/// The end of a bucket, seconds.
+fn bucket_end_s(bucket: usize) -> f64 {
+    0.000_25 * f64::from(1u32 << bucket)
+}
+
+impl Counters {
+    /// Counts a bulk request that passes for a reason found in its body.
+    pub(crate) fn pass(&self, why: Why) {
+        self.bulk_passed.add(1);
+        self.passed[why as usize].add(1);
+    }
+
+    /// Counts a bulk request that passes for a reason found in its head.
+    pub(crate) fn pass_by_head(&self, why: HeadWhy) {
+        self.bulk_passed.add(1);
+        self.passed_by_head[why as usize].add(1);
+    }
+
+    /// Counts an answer by the first digit of its status.
+    pub(crate) fn response(&self, status: http::StatusCode) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        self.responses[class].add(1);
+    }
+}
+
+/// All cores' counters.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    cores: Arc<[Arc<Counters>]>,
+}
+
+impl Metrics {
+    /// Counters for `cores` cores.
+    pub fn new(cores: usize) -> Self {
+        Self {
+            cores: (0..cores).map(|_| Arc::default()).collect(),
+        }
+    }
+
+    /// The counters of one core.
+    pub fn core(&self, core: usize) -> Arc<Counters> {
+        Arc::clone(&self.cores[core % self.cores.len()])
+    }
+
+    /// The sum of one counter over all cores.
+    pub fn sum(&self, of: impl Fn(&Counters) -> &Count) -> u64 {
+        self.cores.iter().map(|core| of(core).get()).sum()
+    }
+
+    /// Bulk requests passed through, by reason; reasons that never occurred are left out.
+    fn passed(&self) -> Vec<(&'static str, u64)> {
+        let by_body = Why::ALL
+            .iter()
+            .map(|why| (why.as_str(), self.sum(|core| &core.passed[*why as usize])));
+        let by_head = HeadWhy::ALL
+            .iter()
+            .map(|why| (why.as_str(), self.sum(|core| &core.passed_by_head[*why as usize])));
+        by_body.chain(by_head).collect()
+    }
+
+    /// The counters as `/stats` shows them.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut stats = Map::new();
+        for (name, _, of) in PLAIN {
+            stats.insert((*name).to_owned(), json!(self.sum(*of)));
+        }
+        let passed: Map<String, Value> = self
+            .passed()
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(why, count)| (why.to_owned(), json!(count)))
+            .collect();
+        stats.insert("passed_because".to_owned(), Value::Object(passed));
+        let docs = self.sum(|core| &core.docs);
+        let direct = self.sum(|core| &core.docs_direct);
+        let share = (docs > 0).then(|| direct as f64 / docs as f64);
+        stats.insert("direct_share".to_owned(), json!(share));
+        for (class, name) in RESPONSE_CLASSES.iter().enumerate() {
+            stats.insert(
+                format!("responses_{name}"),
+                json!(self.sum(|core| &core.responses[class])),
+            );
+        }
+        Value::Object(stats)
+    }
+
+    /// The counters in Prometheus' text format 0.0.4.
+    pub(crate) fn write_prometheus(&self, out: &mut String) {
+        use std::fmt::Write as _;
+        // Writing to a String cannot fail.
+        for (name, help, of) in PLAIN {
+            let help = help.trim();
+            let _ = writeln!(out, "# HELP tidegate_{name}_total {help}");
+            let _ = writeln!(out, "# TYPE tidegate_{name}_total counter");
+            let _ = writeln!(out, "tidegate_{name}_total {}", self.sum(*of));
+        }
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_bulk_passed_because_total Bulk requests passed through whole, by reason."
+        );
+        let _ = writeln!(out, "# TYPE tidegate_bulk_passed_because_total counter");
+        for (why, count) in self.passed() {
+            let _ = writeln!(out, "tidegate_bulk_passed_because_total{{why=\"{why}\"}} {count}");
+        }
+        let _ = writeln!(out, "# HELP tidegate_responses_total Answers by class of status.");
+        let _ = writeln!(out, "# TYPE tidegate_responses_total counter");
+        for (class, name) in RESPONSE_CLASSES.iter().enumerate() {
+            let count = self.sum(|core| &core.responses[class]);
+            let _ = writeln!(out, "tidegate_responses_total{{class=\"{name}\"}} {count}");
+        }
+        self.write_histogram(
+            out,
+            "bulk_duration_seconds",
+            "From a split bulk request's arrival to its answer.",
+            |core| &core.bulk_latency,
+        );
+        self.write_histogram(
+            out,
+            "request_duration_seconds",
+            "From a request's head to its answer's head.",
+            |core| &core.request_latency,
+        );
+    }
+
+    fn write_histogram(
+        &self,
+        out: &mut String,
+        name: &str,
+        help: &str,
+        of: impl Fn(&Counters) -> &Histogram,
+    ) {
+        use std::fmt::Write as _;
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} histogram"
+        );
+        let mut total = 0;
+        for bucket in 0..HISTOGRAM_BUCKETS {
+            total += self.sum(|core| &of(core).buckets[bucket]);
+            let _ = match bucket {
+                _ if bucket == HISTOGRAM_BUCKETS - 1 => {
+                    writeln!(out, "tidegate_{name}_bucket{{le=\"+Inf\"}} {total}")
+                }
+                _ => writeln!(
+                    out,
+                    "tidegate_{name}_bucket{{le=\"{}\"}} {total}",
+                    bucket_end_s(bucket)
+                ),
+            };
+        }
+        let sum_s = self.sum(|core| &of(core).sum_us) as f64 / 1e6;
+        let _ = writeln!(out, "tidegate_{name}_sum {sum_s}\ntidegate_{name}_count {total}");
+    }
+}
+
+const RESPONSE_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_the_bucket_that_holds_them() {
+        for (us, bucket) in [
+            (0, 0),
+            (250, 0),
+            (251, 1),
+            (500, 1),
+            (501, 2),
+            (131_072_000, 19),
+            (u64::MAX / 4, 20),
+        ] {
+            let histogram = Histogram::default();
+            histogram.observe(Duration::from_micros(us));
+            let found = histogram.buckets.iter().position(|b| b.get() == 1);
+            assert_eq!(found, Some(bucket), "{us} µs");
+        }
+    }
+
+    #[test]
+    fn cores_are_summed_and_reasons_are_distinct() {
+        let metrics = Metrics::new(2);
+        metrics.core(0).docs.add(2);
+        metrics.core(1).docs.add(3);
+        metrics.core(1).docs_direct.add(4);
+        metrics.core(1).pass(Why::UnknownIndex);
+        let stats = metrics.to_json();
+        assert_eq!(stats["docs"], 5);
+        assert_eq!(stats["direct_share"], 0.8);
+        assert_eq!(stats["passed_because"], json!({"unknown_index": 1}));
+        let mut labels: Vec<_> = metrics.passed().into_iter().map(|(why, _)| why).collect();
+        labels.sort_unstable();
+        let all = labels.len();
+        labels.dedup();
+        assert_eq!(labels.len(), all);
+    }
+
+    #[test]
+    fn prometheus_text_has_a_type_for_each_family_and_cumulative_buckets() {
+        let metrics = Metrics::new(1);
+        metrics.core(0).bulk_latency.observe(Duration::from_millis(1));
+        let mut text = String::new();
+        metrics.write_prometheus(&mut text);
+        assert!(text.contains("tidegate_bulk_duration_seconds_bucket{le=\"0.001\"} 1\n"));
+        assert!(text.contains("tidegate_bulk_duration_seconds_bucket{le=\"+Inf\"} 1\n"));
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let family = name
+                .trim_end_matches("_bucket")
+                .trim_end_matches("_sum")
+                .trim_end_matches("_count");
+            assert!(text.contains(&format!("# TYPE {family} ")), "{name}");
+        }
+    }
+}

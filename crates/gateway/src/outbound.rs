@@ -1,0 +1,119 @@
+//! The way to the nodes: every exchange with a node, of whatever kind, goes through a lane. A lane bounds what is in
+//! flight, counts, and tells the cluster how its node is doing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Cluster, Node, Outcome};
+use http::{HeaderMap, Method};
+use tokio::time::Instant;
+use wire::{Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError};
+
+use crate::config::Sending;
+use crate::metrics::Counters;
+
+/// One core's lanes to the nodes of one cluster. The client below keeps each node's connections and their bound.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    client: Client,
+    cluster: Arc<Cluster>,
+    counters: Arc<Counters>,
+    timeout: Duration,
+    retry_count_max: u32,
+    retry_delay: Duration,
+}
+
+/// What is sent, but for the body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) target: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+impl Outbound {
+    /// Lanes with `sending`'s bounds divided among `cores`.
+    pub(crate) fn new(
+        cluster: Arc<Cluster>,
+        sending: &Sending,
+        cores: usize,
+        pool: Pool,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let config = ClientConfig {
+            connections_per_origin_max: sending.connections_per_node_max.div_ceil(cores.max(1)).max(1),
+            connect_timeout: sending.connect_timeout,
+            idle_timeout: sending.idle_timeout,
+            stall_timeout: sending.write_timeout,
+            ..ClientConfig::default()
+        };
+        Self {
+            client: Client::new(config, pool),
+            cluster,
+            counters,
+            timeout: sending.response_timeout,
+            retry_count_max: sending.retry_count_max,
+            retry_delay: sending.retry_delay,
+        }
+    }
+
+    /// The cluster that the nodes belong to.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Until when an exchange that starts now may last.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    /// How often something may be tried again.
+    pub(crate) fn retry_count_max(&self) -> u32 {
+        self.retry_count_max
+    }
+
+    /// The wait before retry number `retry` (from 0): doubled each time, with up to half of it as jitter.
+    pub(crate) fn retry_delay(&self, retry: u32) -> Duration {
+        let delay = self.retry_delay.saturating_mul(1 << retry.min(6));
+        delay.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+
+    /// Sends one request and waits for the head of its answer; the node's health is reported either way.
+    pub(crate) async fn exchange(
+        &self,
+        node: &Node,
+        message: Message<'_>,
+        body: Outgoing,
+        deadline: Instant,
+    ) -> Result<Reply, SendError> {
+        let head = RequestHead {
+            method: message.method,
+            target: message.target,
+            headers: message.headers,
+        };
+        let deadlines = Deadlines {
+            overall: deadline,
+            head_timeout: None,
+        };
+        let began = Instant::now();
+        let sent = self.client.send(&node.origin, head, body, deadlines).await;
+        self.counters.exchanges.add(1);
+        match &sent {
+            Ok(reply) => {
+                self.cluster
+                    .report(node, Outcome::of_status(reply.status()), began.elapsed());
+            }
+            Err(error) => self.failed(node, error, began),
+        }
+        sent
+    }
+
+    /// Says that an exchange failed after its answer's head had come.
+    pub(crate) fn failed(&self, node: &Node, error: &SendError, began: Instant) {
+        self.counters.exchanges_failed.add(1);
+        if let Some(outcome) = Outcome::of_error(error) {
+            self.cluster.report(node, outcome, began.elapsed());
+        }
+        tracing::debug!(node = node.name, %error, fate = ?error.fate, "exchange failed");
+    }
+}

@@ -1,0 +1,153 @@
+//! The filter `elasticsearch`: any API, streamed through to a node that is well, and the answer back.
+
+use std::sync::Arc;
+
+use cluster::{Node, PickReason};
+use http::header::HOST;
+use http::request::Parts;
+use http::{Method, Response};
+use wire::{Fate, Incoming, Outgoing, SendError, Shared};
+
+use crate::credentials::Fallback;
+use crate::error::Fault;
+use crate::metrics::Counters;
+use crate::outbound::{Message, Outbound};
+
+/// Forwards requests, one instance a core.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) outbound: Outbound,
+    pub(crate) fallback: Fallback,
+    pub(crate) response_bytes_max: Option<u64>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// A body on its way through.
+pub(crate) enum Body {
+    /// As it comes: can be sent once.
+    Streamed(Incoming),
+    /// Held here: can be sent again.
+    Held(Shared),
+}
+
+impl Proxy {
+    /// Forwards a request. Another node is tried where that is safe: when nothing was sent, or when the method has no
+    /// effects and a kept connection turned out to be dead.
+    pub(crate) async fn forward(
+        &self,
+        mut head: Parts,
+        body: Body,
+        reason: PickReason,
+    ) -> Response<Outgoing> {
+        let target = head
+            .uri
+            .path_and_query()
+            .map_or("/", |target| target.as_str())
+            .to_owned();
+        wire::strip_hop_by_hop(&mut head.headers);
+        head.headers.remove(HOST);
+        self.fallback.fill(&mut head.headers);
+        self.counters.forwarded.add(1);
+        let mut body = match self.settle(body).await {
+            Ok(body) => body,
+            Err(answer) => return answer,
+        };
+        let message = Message {
+            method: &head.method,
+            target: &target,
+            headers: &head.headers,
+        };
+        let deadline = self.outbound.deadline();
+        let snapshot = self.outbound.cluster().snapshot();
+        let mut tried: Vec<Arc<Node>> = Vec::new();
+        loop {
+            let refused: Vec<&Node> = tried.iter().map(|node| &**node).collect();
+            let node = self.outbound.cluster().pick(&snapshot, reason, &refused);
+            let (sending, again) = body.take();
+            match self.outbound.exchange(&node, message, sending, deadline).await {
+                Ok(reply) => return self.answer(reply),
+                Err(error) => {
+                    let retries = tried.len() as u32;
+                    if again.is_none()
+                        || !may_repeat(&head.method, &error)
+                        || retries
+                            >= self
+                                .outbound
+                                .retry_count_max()
+                                .max(snapshot.nodes.len() as u32 - 1)
+                    {
+                        return Fault::upstream(&error).response();
+                    }
+                    if tried.len() + 1 >= snapshot.nodes.len() {
+                        tokio::time::sleep(self.outbound.retry_delay(retries)).await;
+                    }
+                    self.counters.forwarded_retried.add(1);
+                    tried.push(node);
+                }
+            }
+            body = again.unwrap_or(Sendable::Nothing);
+        }
+    }
+
+    /// Small bodies are read first, so that another node can be tried; large ones are streamed.
+    async fn settle(&self, body: Body) -> Result<Sendable, Response<Outgoing>> {
+        match body {
+            Body::Held(bytes) => Ok(Sendable::Held(bytes)),
+            Body::Streamed(incoming) => match incoming.length() {
+                Some(0) => Ok(Sendable::Nothing),
+                Some(length) if length <= HELD_BYTES_MAX => {
+                    match incoming.collect_raw(HELD_BYTES_MAX as usize).await {
+                        Ok(bytes) => Ok(Sendable::Held(bytes.freeze())),
+                        Err(error) => {
+                            self.counters
+                                .clients_gone
+                                .add(u64::from(Fault::body(&error).is_none()));
+                            Err(Fault::body(&error)
+                                .unwrap_or_else(|| Fault::refused(wire::Refusal::BodyTimeout))
+                                .response())
+                        }
+                    }
+                }
+                _ => Ok(Sendable::Once(incoming)),
+            },
+        }
+    }
+
+    fn answer(&self, reply: wire::Reply) -> Response<Outgoing> {
+        let (mut head, body) = reply.into_parts();
+        wire::strip_hop_by_hop(&mut head.headers);
+        if let (Some(limit), Some(length)) = (self.response_bytes_max, body.length())
+            && length > limit
+        {
+            return Fault::reply_too_large(limit).response();
+        }
+        Response::from_parts(head, body.forward())
+    }
+}
+
+enum Sendable {
+    Nothing,
+    Held(Shared),
+    Once(Incoming),
+}
+
+impl Sendable {
+    /// What to send now, and what is left to send again.
+    fn take(self) -> (Outgoing, Option<Sendable>) {
+        match self {
+            Sendable::Nothing => (Outgoing::Empty, Some(Sendable::Nothing)),
+            Sendable::Held(bytes) => (Outgoing::from(bytes.clone()), Some(Sendable::Held(bytes))),
+            Sendable::Once(incoming) => (incoming.forward(), None),
+        }
+    }
+}
+
+fn may_repeat(method: &Method, error: &SendError) -> bool {
+    match error.fate {
+        Fate::NothingSent => true,
+        Fate::Unknown => error.reused && matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS),
+    }
+}
+
+/// Bodies up to this size are held so that they can be sent again, bytes.
+const HELD_BYTES_MAX: u64 = 256 << 10;

@@ -1,0 +1,71 @@
+//! Each request's id: the client's own `X-Request-Id` if it is a sane one, else one made here. It stands in the logs
+//! and in the answer.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Carries the id, both ways.
+pub(crate) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Makes ids on one core: `PPPPPPPP-NNNNNNNN`, the process and core drawn at random, then a count.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    prefix: u32,
+    count: std::cell::Cell<u32>,
+}
+
+impl RequestIds {
+    pub(crate) fn new(random: u32) -> Self {
+        Self {
+            prefix: random,
+            count: std::cell::Cell::new(0),
+        }
+    }
+
+    /// The id of a request with these headers.
+    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        match headers.get(&HEADER) {
+            Some(theirs) if is_sane(theirs.as_bytes()) => theirs.clone(),
+            _ => self.make(),
+        }
+    }
+
+    fn make(&self) -> HeaderValue {
+        let count = self.count.get();
+        self.count.set(count.wrapping_add(1));
+        let mut text = [b'-'; 17];
+        write_hex(self.prefix, &mut text[..8]);
+        write_hex(count, &mut text[9..]);
+        HeaderValue::from_bytes(&text).expect("hexadecimal digits and a hyphen make a header value")
+    }
+}
+
+/// What is taken over into logs and answers: printable ASCII without quotes, of a sensible length.
+fn is_sane(id: &[u8]) -> bool {
+    (1..=128).contains(&id.len())
+        && id
+            .iter()
+            .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'))
+}
+
+fn write_hex(mut value: u32, out: &mut [u8]) {
+    for place in out.iter_mut().rev() {
+        *place = b"0123456789abcdef"[(value & 15) as usize];
+        value >>= 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sane_id_of_the_client_is_kept_and_others_are_replaced() {
+        let ids = RequestIds::new(0xabc);
+        let mut headers = HeaderMap::new();
+        assert_eq!(ids.of(&headers), "00000abc-00000000");
+        headers.insert(&HEADER, HeaderValue::from_static("trace-7"));
+        assert_eq!(ids.of(&headers), "trace-7");
+        headers.insert(&HEADER, HeaderValue::from_static("two words"));
+        assert_eq!(ids.of(&headers), "00000abc-00000001");
+    }
+}
