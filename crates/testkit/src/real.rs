@@ -124,7 +124,6 @@ impl RealCluster {
     /// # Errors
     /// As [`RealCluster::shared`].
     pub fn hold(kind: Kind) -> Result<()> {
-        static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
         let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Entry::Vacant(place) = held.entry(kind) {
             let mut options = kind.options();
@@ -136,6 +135,12 @@ impl RealCluster {
             place.insert(Hold::take(&hold::root()?.join(kind.name()), &options)?);
         }
         Ok(())
+    }
+
+    /// Lets go of every shared cluster that this process holds, and waits until those that nobody else
+    /// holds are stopped. The end of the process does the same without the wait.
+    pub fn release_all() {
+        std::mem::take(&mut *HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
     fn enter(kind: Kind, alone: bool) -> Result<Self> {
@@ -384,6 +389,9 @@ impl Drop for RealCluster {
         }
     }
 }
+
+/// The shared clusters that this process keeps up.
+static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
 
 /// How this process may use the cluster.
 #[derive(Debug)]

@@ -1,8 +1,16 @@
 //! Dev tasks: `./dev demo | test | bench | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
 
 mod bench;
+mod ci;
+mod fuzz;
+mod interrupt;
+mod steps;
+mod suite;
+mod terminal;
+mod tidy;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -16,13 +24,39 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// All tests, on real clusters too
+    Test(suite::Options),
     /// What a document costs, on the released binary, with HAProxy beside it
     Bench(bench::Options),
+    /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing, instruction counts
+    Ci(ci::Options),
+    /// The rules of the house that no other tool knows
+    Tidy,
+    /// Fuzz each target for a while
+    Fuzz(fuzz::Options),
+    /// This text
+    Help,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().verb {
+fn main() -> ExitCode {
+    interrupt::install();
+    let result = match Cli::parse().verb {
+        Verb::Test(options) => suite::run_verb(&options),
         Verb::Bench(options) => bench::run(&options),
+        Verb::Ci(options) => ci::run_verb(&options),
+        Verb::Tidy => tidy::run(),
+        Verb::Fuzz(options) => fuzz::run_verb(&options),
+        Verb::Help => {
+            let mut command = <Cli as clap::CommandFactory>::command();
+            command.print_long_help().map_err(Into::into)
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::fail(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
     }
 }
 

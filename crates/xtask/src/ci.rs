@@ -1,0 +1,83 @@
+//! `./dev ci`: what guards main, and exactly what `.ci/run` does.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::steps::{Steps, cargo, run};
+use crate::{fuzz, suite, tidy};
+
+/// Nothing to choose: CI is one thing.
+#[derive(Args)]
+pub(crate) struct Options {}
+
+/// Runs every check, even after one failed.
+///
+/// # Errors
+/// When any failed.
+pub(crate) fn run_verb(_: &Options) -> Result<()> {
+    let mut steps = Steps::new();
+    steps.step("format", || run(&mut cargo(&["fmt", "--all", "--check"])));
+    steps.step("scripts", || {
+        run(std::process::Command::new("shellcheck").args(["dev", ".ci/run"]))
+    });
+    steps.step("tidy", tidy::run);
+    // Advisories need a database from a site that CI may not reach; CONTRIBUTING.md says how to check them.
+    steps.step("supply chain", || {
+        run(&mut cargo(&[
+            "deny",
+            "--locked",
+            "check",
+            "--hide-inclusion-graph",
+            "bans",
+            "licenses",
+            "sources",
+        ]))
+    });
+    steps.step("lints", || {
+        run(&mut cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    });
+    steps.step("documentation", || {
+        run(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    let counted = suite::run_all(&suite::Options::default(), &mut steps);
+    steps.step("fuzz", || fuzz::run_verb(&fuzz::Options::smoke()));
+    steps.step("instruction counts", instruction_counts);
+    steps.finish().and(counted)
+}
+
+/// Runs the benches that count instructions under valgrind, where the number is the same on any machine.
+fn instruction_counts() -> Result<()> {
+    let metadata = suite::metadata()?;
+    let packages: Vec<&str> = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|package| {
+            let mut targets = package["targets"].as_array().into_iter().flatten();
+            targets.any(|target| target["kind"][0] == "bench" && target["name"] == "instructions")
+        })
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    if packages.is_empty() {
+        bail!("no crate has a bench named `instructions`");
+    }
+    for package in packages {
+        run(&mut cargo(&[
+            "bench",
+            "--locked",
+            "--package",
+            package,
+            "--bench",
+            "instructions",
+        ]))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Ctrl-C and SIGTERM: what was started is stopped before we go.
+
+use std::process::{Child, exit};
+use std::sync::{Mutex, PoisonError};
+
+use testkit::real::RealCluster;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::terminal;
+
+/// Process ids of children to stop with us.
+static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// From now on an interrupt stops registered children and held clusters, and exits with 130.
+pub(crate) fn install() {
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            let (Ok(mut int), Ok(mut term)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+            terminal::say("\ninterrupted; stopping what was started ...");
+            stop_children();
+            RealCluster::release_all();
+            exit(130);
+        });
+    });
+}
+
+/// Stops this child, too, when we are interrupted.
+pub(crate) fn watch(child: &Child) {
+    CHILDREN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(child.id());
+}
+
+/// The child has been waited for; its id may be another's from now on.
+pub(crate) fn unwatch(child: &Child) {
+    CHILDREN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .retain(|id| *id != child.id());
+}
+
+fn stop_children() {
+    for id in CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        if let Some(pid) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
+            // Gone already is as good.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A run of named steps: each is announced, timed and remembered for the table at the end.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::interrupt;
+use crate::terminal::{Look, paint, say};
+
+/// The steps of one run.
+pub(crate) struct Steps {
+    begun: Instant,
+    done: Vec<Done>,
+}
+
+struct Done {
+    name: String,
+    took: Duration,
+    error: Option<String>,
+}
+
+impl Steps {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Does one step; a failure is kept for the end, so that one run shows all that is wrong.
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
+        say(&format!("\n{}", paint(Look::Bold, &format!("== {name}"))));
+        let begun = Instant::now();
+        let error = work().err().map(|error| format!("{error:#}"));
+        let took = begun.elapsed();
+        match &error {
+            None => say(&paint(Look::Dim, &format!("== {name}: ok, {}", seconds(took)))),
+            Some(error) => say(&paint(
+                Look::Bad,
+                &format!("== {name}: FAILED after {}: {error}", seconds(took)),
+            )),
+        }
+        let good = error.is_none();
+        self.done.push(Done {
+            name: name.to_owned(),
+            took,
+            error,
+        });
+        good
+    }
+
+    /// Prints the table.
+    ///
+    /// # Errors
+    /// When a step failed.
+    pub(crate) fn finish(self) -> Result<()> {
+        say("");
+        let width = self.done.iter().map(|step| step.name.len()).max().unwrap_or(0);
+        for Done { name, took, error } in &self.done {
+            let verdict = match error {
+                None => paint(Look::Good, "ok"),
+                Some(error) => paint(
+                    Look::Bad,
+                    &format!("FAILED  {}", error.lines().next().unwrap_or_default()),
+                ),
+            };
+            say(&format!("{name:width$}  {:>8}  {verdict}", seconds(*took)));
+        }
+        say(&format!(
+            "{:width$}  {:>8}",
+            "together",
+            seconds(self.begun.elapsed())
+        ));
+        let failed = self.done.iter().filter(|step| step.error.is_some()).count();
+        if failed > 0 {
+            bail!("{failed} of {} steps failed", self.done.len());
+        }
+        Ok(())
+    }
+}
+
+/// Runs a program in the workspace's folder, its output going where ours goes.
+///
+/// # Errors
+/// When it can't be run or doesn't succeed.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    lines(command, false, |_| ())
+}
+
+/// The same, calling `seen` for each line of its standard output.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_watched(command: &mut Command, seen: impl FnMut(&str)) -> Result<()> {
+    lines(command, true, seen)
+}
+
+fn lines(command: &mut Command, piped: bool, mut seen: impl FnMut(&str)) -> Result<()> {
+    crate::terminal::flush();
+    command.current_dir(crate::root()).stdin(Stdio::null());
+    if piped {
+        command.stdout(Stdio::piped());
+    }
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
+    interrupt::watch(&child);
+    if let Some(out) = child.stdout.take() {
+        for line in BufReader::new(out).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            say(&line);
+            seen(&line);
+        }
+    }
+    let status = child.wait()?;
+    interrupt::unwatch(&child);
+    if !status.success() {
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+        bail!("`{name} {}`: {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+/// `cargo` with these arguments, of the toolchain that we were started by.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,203 @@
+//! `./dev test`: every test of the workspace, those on real clusters last.
+//!
+//! Test targets named `real_*` want real clusters. All kinds are started one after the other while the
+//! tests compile, held for the whole run, and stopped at its end, whatever that end is.
+
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use serde_json::Value;
+use testkit::real::{Kind, RealCluster};
+
+use crate::steps::{Steps, cargo, run, run_watched};
+use crate::terminal::{Look, paint, say};
+
+/// What to test.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Without real clusters
+    #[arg(long)]
+    quick: bool,
+    /// Only the tests whose name contains this
+    filter: Option<String>,
+}
+
+/// Runs the tests and prints how many passed.
+///
+/// # Errors
+/// When one failed, or none was run.
+pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
+    let mut tally = Tally::default();
+    let targets = Targets::read()?;
+    let clusters = (!options.quick).then(|| thread::spawn(start_clusters));
+    let built = steps.step("build the tests", || {
+        run(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))?;
+        run(&mut cargo(&["build", "--locked", "--package", "cli"]))
+    });
+    let started = clusters.map(|thread| {
+        thread
+            .join()
+            .map_err(|_| anyhow!("starting the clusters panicked"))
+    });
+    if built {
+        steps.step("tests", || {
+            let mut args = vec!["--lib", "--bins"];
+            args.extend(targets.plain.iter().flat_map(|name| ["--test", name]));
+            let tests = tally.run(&args, options);
+            tests.and(tally.run(&["--doc"], options))
+        });
+        if let Some(started) = started {
+            steps.step("tests on real clusters", || {
+                started??;
+                let args: Vec<&str> = targets.real.iter().flat_map(|name| ["--test", name]).collect();
+                if args.is_empty() {
+                    bail!("there are no tests on real clusters")
+                } else {
+                    tally.run(&args, options)
+                }
+            });
+        }
+    }
+    RealCluster::release_all();
+    if tally.passed + tally.failed == 0 {
+        bail!("no test was run");
+    }
+    say(&format!(
+        "\n{} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.ignored
+    ));
+    Ok(())
+}
+
+/// The verb itself.
+///
+/// # Errors
+/// As [`run_all`].
+pub(crate) fn run_verb(options: &Options) -> Result<()> {
+    let mut steps = Steps::new();
+    let counted = run_all(options, &mut steps);
+    steps.finish().and(counted)
+}
+
+/// Two cores start one cluster after the other sooner than all at once, and none runs into its time limit.
+fn start_clusters() -> Result<()> {
+    for kind in Kind::ALL {
+        let begun = Instant::now();
+        RealCluster::hold(kind).with_context(|| format!("the cluster {}", kind.name()))?;
+        let took = begun.elapsed().as_secs_f64();
+        say(&paint(
+            Look::Dim,
+            &format!("   cluster {} is up ({took:.0} s)", kind.name()),
+        ));
+    }
+    Ok(())
+}
+
+/// The workspace's integration test targets.
+struct Targets {
+    plain: Vec<String>,
+    real: Vec<String>,
+}
+
+impl Targets {
+    fn read() -> Result<Self> {
+        let metadata = metadata()?;
+        let mut targets: Vec<String> = metadata["packages"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(|package| package["targets"].as_array().into_iter().flatten())
+            .filter(|target| target["kind"][0] == "test")
+            .filter_map(|target| Some(target["name"].as_str()?.to_owned()))
+            .collect();
+        targets.sort();
+        targets.dedup();
+        let (real, plain) = targets.into_iter().partition(|name| name.starts_with("real_"));
+        Ok(Self { plain, real })
+    }
+}
+
+/// What cargo knows about the workspace's own crates.
+///
+/// # Errors
+/// When `cargo metadata` fails.
+pub(crate) fn metadata() -> Result<Value> {
+    let mut command: Command = cargo(&["metadata", "--format-version", "1", "--no-deps", "--locked"]);
+    let out = command
+        .current_dir(crate::root())
+        .output()
+        .context("cannot run cargo")?;
+    if !out.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
+    }
+    serde_json::from_slice(&out.stdout).context("cargo metadata is not JSON")
+}
+
+/// The sums of the closing lines of all test binaries.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Tally {
+    fn run(&mut self, targets: &[&str], options: &Options) -> Result<()> {
+        let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+        command.args(targets);
+        if let Some(filter) = &options.filter {
+            command.arg("--").arg(filter);
+        }
+        run_watched(&mut command, |line| self.add(line))
+    }
+
+    fn add(&mut self, line: &str) {
+        let Some((_, counts)) = line
+            .trim()
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for count in counts.split("; ") {
+            let mut words = count.split(' ');
+            let (Some(Ok(number)), Some(what)) = (words.next().map(str::parse::<u64>), words.next()) else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tally_adds_up_what_every_test_binary_says() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 4 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.15s",
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 46.63s",
+        ] {
+            tally.add(line);
+        }
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 6,
+                failed: 1,
+                ignored: 1
+            }
+        );
+    }
+}
