@@ -24,9 +24,8 @@ const LEFT_OVERS: [&str; 6] = [
 ];
 
 /// Folders of one person's machine: what names them works nowhere else.
-const HOMES: [&str; 5] = [
+const HOMES: [&str; 4] = [
     concat!("/ho", "me/"),
-    concat!("/ro", "ot/"),
     concat!("/Us", "ers/"),
     concat!("/wo", "rk/"),
     concat!("/work", "space/"),
@@ -235,7 +234,10 @@ fn declared(manifest: &str, heading_end: &str) -> Vec<(String, String)> {
     for line in manifest.lines() {
         if line.starts_with('[') {
             inside = line.ends_with(heading_end);
-        } else if inside && let Some((name, value)) = line.split_once('=') {
+        } else if inside
+            && !line.starts_with('#')
+            && let Some((name, value)) = line.split_once('=')
+        {
             found.push((name.trim().to_owned(), value.trim().to_owned()));
             // `name.workspace = true` says it in the key.
         }
@@ -290,7 +292,7 @@ mod tests {
         let mut wrong = Vec::new();
         let text = format!(
             "fn a() {{}}\nfn b() {{ {}) }}\nlet p = \"{}me\";\nlet q = \"a{}b\";\n",
-            LEFT_OVERS[0], HOMES[0], HOMES[3]
+            LEFT_OVERS[0], HOMES[0], HOMES[2]
         );
         check_text(Path::new("a.rs"), &text, &mut wrong);
         assert_eq!(wrong.len(), 2, "{wrong:?}");
