@@ -1,0 +1,90 @@
+//! Why an exchange failed, and whether it may have had an effect.
+
+use std::sync::Arc;
+
+use crate::budget::OverBudget;
+use crate::outgoing::SourceError;
+use crate::receive::ReceiveFault;
+
+/// Whether a failed exchange may have had an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// Not a byte of the request left: another node may be tried safely.
+    NothingSent,
+    /// Something was sent and no complete answer came: the request may or may not have been executed.
+    Unknown,
+}
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: {kind}")]
+pub struct SendError {
+    /// What went wrong.
+    #[source]
+    pub kind: SendErrorKind,
+    /// Whether it may have had an effect.
+    pub fate: Fate,
+    /// Whether a kept connection was used (the usual race with a node that closes idle ones).
+    pub reused: bool,
+    /// `host:port`.
+    pub origin: Arc<str>,
+}
+
+/// What went wrong in an exchange.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendErrorKind {
+    /// Name resolution or TCP connect failed.
+    #[error("connect failed: {0}")]
+    Connect(#[source] std::io::Error),
+    /// TLS handshake failed (certificate, name, protocol).
+    #[error("TLS handshake failed: {0}")]
+    Tls(#[source] std::io::Error),
+    /// No connection in time.
+    #[error("connect timed out")]
+    ConnectTimeout,
+    /// Too many requests wait for a connection to this origin, or none became free before the deadline.
+    #[error("no free connection")]
+    Busy,
+    /// The overall deadline passed.
+    #[error("deadline passed")]
+    Deadline,
+    /// The reply's head did not come in time, or either direction stalled.
+    #[error("timed out waiting for the node")]
+    Timeout,
+    /// The node closed the connection before the end of its reply.
+    #[error("connection closed before the end of the reply")]
+    Closed,
+    /// The connection failed.
+    #[error("connection failed: {0}")]
+    Io(#[source] std::io::Error),
+    /// The reply breaks HTTP, or is ambiguously framed.
+    #[error("malformed reply: {0}")]
+    Malformed(&'static str),
+    /// The reply is larger than the caller's limit.
+    #[error("reply is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit, bytes.
+        limit: u64,
+    },
+    /// No memory for the reply.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
+    /// The request's body failed, or had another length than declared.
+    #[error("request body failed: {0}")]
+    Body(SourceError),
+}
+
+// === impl SendErrorKind ===
+
+impl From<ReceiveFault> for SendErrorKind {
+    fn from(fault: ReceiveFault) -> Self {
+        match fault {
+            ReceiveFault::Io(error) => SendErrorKind::Io(error),
+            ReceiveFault::Cut => SendErrorKind::Closed,
+            ReceiveFault::Chunk(_) => SendErrorKind::Malformed("chunk"),
+            ReceiveFault::TooLarge(limit) => SendErrorKind::TooLarge { limit },
+            ReceiveFault::OverBudget(over) => SendErrorKind::OverBudget(over),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Connections to one origin: the idle ones, and how many there are in all. The last used is the first reused.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Deadlines, Inner, Origin, SendErrorKind};
+use crate::alarm::Alarm;
+use crate::receive::Receiver;
+use crate::stream::Stream;
+
+/// All origins of one client.
+#[derive(Debug, Default)]
+pub(super) struct Lots {
+    by_origin: RefCell<HashMap<Origin, Rc<Lot>>>,
+    sweeping: Cell<bool>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lot {
+    idle: RefCell<Vec<Idle>>,
+    /// Free places for connections; waiting for one is first come, first served.
+    places: Arc<Semaphore>,
+    waiting: Cell<usize>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    wire: Wire,
+    since: Instant,
+}
+
+/// What is kept of a connection between exchanges.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) stream: Stream,
+    pub(super) receiver: Receiver,
+    pub(super) alarm: Alarm,
+}
+
+/// A connection in use. Its place becomes free when it is dropped; [`Connection::give_back`] keeps it open.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) wire: Wire,
+    pub(super) reused: bool,
+    lot: Weak<Lot>,
+    _place: tokio::sync::OwnedSemaphorePermit,
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// A connection that is free and was alive a moment ago: an idle one, or a new one when there is a place.
+    pub(super) async fn checkout(
+        self: &Rc<Self>,
+        origin: &Origin,
+        deadlines: Deadlines,
+    ) -> Result<Connection, SendErrorKind> {
+        let lot = self.lots.lot(origin, &self.config);
+        let place = match Arc::clone(&lot.places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => lot.wait(self.config.queue_max, deadlines).await?,
+        };
+        while let Some(mut idle) = lot.pop() {
+            if idle.since.elapsed() < self.config.idle_timeout && idle.wire.is_quiet() {
+                return Ok(Connection {
+                    wire: idle.wire,
+                    reused: true,
+                    lot: Rc::downgrade(&lot),
+                    _place: place,
+                });
+            }
+        }
+        self.sweep_regularly();
+        let limit = (Instant::now() + self.config.connect_timeout).min(deadlines.overall);
+        let stream = match timeout_at(limit, connect(origin)).await {
+            Ok(connected) => connected?,
+            Err(_) if limit == deadlines.overall => return Err(SendErrorKind::Deadline),
+            Err(_) => return Err(SendErrorKind::ConnectTimeout),
+        };
+        let wire = Wire {
+            stream,
+            receiver: Receiver::new(self.pool.clone()),
+            alarm: Alarm::default(),
+        };
+        Ok(Connection {
+            wire,
+            reused: false,
+            lot: Rc::downgrade(&lot),
+            _place: place,
+        })
+    }
+
+    /// Closes what has been idle for too long, for as long as the client lives.
+    fn sweep_regularly(self: &Rc<Self>) {
+        if self.lots.sweeping.replace(true) {
+            return;
+        }
+        let (inner, pause) = (
+            Rc::downgrade(self),
+            (self.config.idle_timeout / 4).max(Duration::from_millis(100)),
+        );
+        tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                let Some(inner) = inner.upgrade() else { return };
+                inner.lots.sweep(inner.config.idle_timeout);
+            }
+        });
+    }
+}
+
+// === impl Lots ===
+
+impl Lots {
+    fn lot(&self, origin: &Origin, config: &super::ClientConfig) -> Rc<Lot> {
+        if let Some(lot) = self.by_origin.borrow().get(origin) {
+            return Rc::clone(lot);
+        }
+        let lot = Rc::new(Lot {
+            idle: RefCell::default(),
+            places: Arc::new(Semaphore::new(
+                config.connections_per_origin_max.clamp(1, Semaphore::MAX_PERMITS),
+            )),
+            waiting: Cell::new(0),
+        });
+        self.by_origin
+            .borrow_mut()
+            .insert(origin.clone(), Rc::clone(&lot));
+        lot
+    }
+
+    pub(super) fn forget(&self, origin: &Origin) {
+        self.by_origin.borrow_mut().remove(origin);
+    }
+
+    fn sweep(&self, idle_timeout: Duration) {
+        for lot in self.by_origin.borrow().values() {
+            let mut idle = lot.idle.borrow_mut();
+            idle.retain_mut(|idle| idle.since.elapsed() < idle_timeout && idle.wire.is_quiet());
+        }
+    }
+}
+
+// === impl Lot ===
+
+impl Lot {
+    fn pop(&self) -> Option<Idle> {
+        self.idle.borrow_mut().pop()
+    }
+
+    async fn wait(
+        &self,
+        queue_max: usize,
+        deadlines: Deadlines,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, SendErrorKind> {
+        if self.waiting.get() >= queue_max {
+            return Err(SendErrorKind::Busy);
+        }
+        self.waiting.set(self.waiting.get() + 1);
+        let _leave = Leave(&self.waiting);
+        match timeout_at(deadlines.overall, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(SendErrorKind::Busy),
+        }
+    }
+}
+
+/// Leaves the queue even when the waiting future is dropped.
+struct Leave<'a>(&'a Cell<usize>);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Keeps the connection for the next request (unless its origin has been forgotten).
+    pub(super) fn give_back(mut self) {
+        if let Some(lot) = self.lot.upgrade() {
+            self.wire.alarm.clear();
+            lot.idle.borrow_mut().push(Idle {
+                wire: self.wire,
+                since: Instant::now(),
+            });
+        }
+    }
+}
+
+// === impl Wire ===
+
+impl Wire {
+    /// Whether nothing has come since the last reply: neither the end of the stream nor bytes nobody asked for.
+    /// Costs no system call unless the reactor has seen something.
+    fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.receiver.pending().is_empty()
+            && matches!(self.receiver.poll_fill(&mut self.stream, &mut cx), Poll::Pending)
+    }
+}
+
+async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
+    let place = &origin.place;
+    let socket = TcpStream::connect((&*place.host, place.port))
+        .await
+        .map_err(SendErrorKind::Connect)?;
+    let _ = socket.set_nodelay(true);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL);
+    let _ = socket2::SockRef::from(&socket).set_tcp_keepalive(&keepalive);
+    let Some(tls) = &place.tls else {
+        return Ok(Stream::Plain(socket));
+    };
+    let name = ServerName::try_from(place.host.to_string())
+        .map_err(|error| SendErrorKind::Tls(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    let connector = tokio_rustls::TlsConnector::from(Arc::clone(&tls.config));
+    let stream = connector
+        .connect(name, socket)
+        .await
+        .map_err(SendErrorKind::Tls)?;
+    Ok(Stream::Client(Box::new(stream)))
+}
+
+const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,0 +1,73 @@
+//! Where a connection leads.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::Origin;
+use crate::tls::ClientTls;
+
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) host: Box<str>,
+    pub(super) port: u16,
+    pub(super) tls: Option<ClientTls>,
+    pub(super) authority: Arc<str>,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Clear text. `host` is a name or an address (IPv6 with or without brackets).
+    pub fn http(host: &str, port: u16) -> Self {
+        Self::new(host, port, None)
+    }
+
+    /// TLS. The certificate is checked against `host`.
+    pub fn https(host: &str, port: u16, tls: ClientTls) -> Self {
+        Self::new(host, port, Some(tls))
+    }
+
+    /// `host:port`, as in a `Host` header.
+    pub fn authority(&self) -> &str {
+        &self.place.authority
+    }
+
+    fn new(host: &str, port: u16, tls: Option<ClientTls>) -> Self {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let authority = if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        };
+        Origin {
+            place: Arc::new(Place {
+                host: host.into(),
+                port,
+                tls,
+                authority: authority.into(),
+            }),
+        }
+    }
+}
+
+// Two origins are one when the same connections can serve both.
+impl PartialEq for Origin {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, two) = (&self.place, &other.place);
+        let same_tls = match (&one.tls, &two.tls) {
+            (None, None) => true,
+            (Some(one), Some(two)) => Arc::ptr_eq(&one.config, &two.config),
+            _ => false,
+        };
+        Arc::ptr_eq(one, two) || (one.port == two.port && one.host == two.host && same_tls)
+    }
+}
+
+impl Eq for Origin {}
+
+impl Hash for Origin {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place.host.hash(state);
+        self.place.port.hash(state);
+    }
+}

@@ -1,0 +1,190 @@
+//! The body of a reply; when it has been read, its connection is free again.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::exchange::timeout_kind;
+use super::lot::Connection;
+use super::{Deadlines, Fate, Origin, SendError, SendErrorKind};
+use crate::codec::{Framing, ReplyHead};
+use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
+use crate::pool::{Buffer, Pool};
+use crate::receive::{READ_BYTES, ReceiveFault};
+
+/// The body of a reply. Dropping it before its end closes the connection.
+#[derive(Debug)]
+pub struct ReplyBody {
+    /// `None` once the body is complete.
+    connection: Option<Connection>,
+    length: Option<u64>,
+    keep: bool,
+    reused: bool,
+    deadlines: Deadlines,
+    stall_timeout: Duration,
+    received: u64,
+    origin: Arc<str>,
+    pool: Pool,
+}
+
+// === impl ReplyBody ===
+
+impl ReplyBody {
+    pub(super) fn new(
+        connection: Connection,
+        head: &ReplyHead,
+        keep: bool,
+        deadlines: Deadlines,
+        stall_timeout: Duration,
+        origin: &Origin,
+    ) -> Self {
+        let length = match head.framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let mut body = ReplyBody {
+            pool: connection.wire.receiver.pool.clone(),
+            reused: connection.reused,
+            connection: Some(connection),
+            length,
+            keep,
+            deadlines,
+            stall_timeout,
+            received: u64::MAX,
+            origin: Arc::clone(&origin.place.authority),
+        };
+        body.release_if_done();
+        body
+    }
+
+    /// The next bytes as they come (at most 256 KiB); `None` at the end.
+    ///
+    /// # Errors
+    /// See [`SendErrorKind`]; the fate is always unknown.
+    pub async fn chunk(&mut self) -> Result<Option<Chunk>, SendError> {
+        Ok(poll_fn(|cx| self.poll_piece(cx)).await?.map(Chunk::Buffer))
+    }
+
+    /// The whole body in one contiguous buffer; fails when it is larger than `limit` bytes.
+    ///
+    /// # Errors
+    /// See [`SendErrorKind`]; the fate is always unknown.
+    pub async fn collect(mut self, limit: usize) -> Result<Buffer, SendError> {
+        let Some(connection) = &self.connection else {
+            return Ok(self.pool.take(0));
+        };
+        let receiver = &connection.wire.receiver;
+        let size = match self.length {
+            Some(length) if length > limit as u64 => {
+                return Err(self.failed(SendErrorKind::TooLarge { limit: limit as u64 }));
+            }
+            Some(length) if receiver.pending().len() as u64 >= length => 0,
+            Some(length) => length as usize,
+            None => READ_BYTES,
+        };
+        let mut into = receiver
+            .pool
+            .try_take(size)
+            .map_err(|over| self.failed(over.into()))?;
+        poll_fn(|cx| {
+            self.poll_wire(cx, |connection, cx| {
+                let wire = &mut connection.wire;
+                wire.receiver.poll_collect(&mut wire.stream, cx, &mut into, limit)
+            })
+        })
+        .await?;
+        Ok(into)
+    }
+
+    /// The body as something to send on, unchanged (length kept when known).
+    pub fn forward(self) -> Outgoing {
+        match self.length {
+            Some(0) => Outgoing::Empty,
+            length => Outgoing::stream(self, length),
+        }
+    }
+
+    /// Declared length; `None` when chunked or until close.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Buffer>, SendError>> {
+        if self.connection.is_none() {
+            return Poll::Ready(Ok(None));
+        }
+        self.poll_wire(cx, |connection, cx| {
+            let wire = &mut connection.wire;
+            wire.receiver.poll_piece(&mut wire.stream, cx)
+        })
+    }
+
+    /// Reads by `read` within the time limits, and lets go of the connection at the body's end.
+    fn poll_wire<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut Connection, &mut Context<'_>) -> Poll<Result<T, ReceiveFault>>,
+    ) -> Poll<Result<T, SendError>> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(Err(self.failed(SendErrorKind::Closed)));
+        };
+        let polled = read(connection, cx);
+        if polled.is_pending() {
+            let wire = &mut connection.wire;
+            if wire.receiver.received != self.received {
+                self.received = wire.receiver.received;
+                wire.alarm
+                    .set((Instant::now() + self.stall_timeout).min(self.deadlines.overall));
+            }
+            ready!(wire.alarm.poll(cx));
+            let kind = timeout_kind(wire.alarm.due(), self.deadlines);
+            self.connection = None;
+            return Poll::Ready(Err(self.failed(kind)));
+        }
+        match ready!(polled) {
+            Ok(got) => {
+                self.release_if_done();
+                Poll::Ready(Ok(got))
+            }
+            Err(fault) => {
+                self.connection = None;
+                Poll::Ready(Err(self.failed(fault.into())))
+            }
+        }
+    }
+
+    fn release_if_done(&mut self) {
+        let done = |connection: &Connection| connection.wire.receiver.is_done();
+        if self.connection.as_ref().is_some_and(done) {
+            match self.connection.take() {
+                Some(connection) if self.keep => connection.give_back(),
+                _ => {}
+            }
+        }
+    }
+
+    fn failed(&self, kind: SendErrorKind) -> SendError {
+        SendError {
+            kind,
+            fate: Fate::Unknown,
+            reused: self.reused,
+            origin: Arc::clone(&self.origin),
+        }
+    }
+}
+
+impl Source for ReplyBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
+        let piece = ready!(self.poll_piece(cx));
+        Poll::Ready(
+            piece
+                .map(|piece| piece.map(Chunk::Buffer))
+                .map_err(SourceError::from)
+                .transpose(),
+        )
+    }
+}
