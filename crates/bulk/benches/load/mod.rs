@@ -1,0 +1,107 @@
+//! Bodies, tables and replies that costs are measured with.
+
+use std::sync::Arc;
+
+use bulk::{Dialect, Flavour, Formula, IndexRoute, Level, NodeIx, NullId, Plan, RouteTable, Version};
+
+/// One thing to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) shards: u16,
+    pub(crate) source_bytes: usize,
+    pub(crate) ids: bool,
+    pub(crate) level: Level,
+    pub(crate) null_id: NullId,
+}
+
+const PLAIN: Case = Case {
+    name: "",
+    shards: 3,
+    source_bytes: 600,
+    ids: true,
+    level: Level::Node,
+    null_id: NullId::Keep,
+};
+
+/// The cases, each with documents of one index.
+pub(crate) const CASES: [Case; 7] = [
+    Case {
+        name: "ids, 3 shards",
+        ..PLAIN
+    },
+    Case {
+        name: "ids, 30 shards",
+        shards: 30,
+        ..PLAIN
+    },
+    Case {
+        name: "ids, 300 shards",
+        shards: 300,
+        ..PLAIN
+    },
+    Case {
+        name: "ids, 300 shards, by shard",
+        shards: 300,
+        level: Level::Shard,
+        ..PLAIN
+    },
+    Case {
+        name: "ids, 200-byte documents",
+        source_bytes: 200,
+        ..PLAIN
+    },
+    Case {
+        name: "no ids",
+        ids: false,
+        ..PLAIN
+    },
+    Case {
+        name: "ids minted",
+        ids: false,
+        null_id: NullId::Mint,
+        ..PLAIN
+    },
+];
+
+/// A body of `docs` documents.
+pub(crate) fn body(case: &Case, docs: usize) -> Vec<u8> {
+    let mut body = String::new();
+    for number in 0..docs {
+        let id = if case.ids {
+            format!(",\"_id\":\"doc-{:012}\"", number * 7919)
+        } else {
+            String::new()
+        };
+        let filler = "x".repeat(case.source_bytes - 14);
+        body.push_str(&format!(
+            "{{\"index\":{{\"_index\":\"nginx-logs\"{id}}}}}\n{{\"message\":\"{filler}\"}}\n"
+        ));
+    }
+    body.into_bytes()
+}
+
+/// A cluster of three nodes with the one index.
+pub(crate) fn table(case: &Case) -> RouteTable {
+    let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+    let primaries: Vec<_> = (0..case.shards).map(|shard| Some(NodeIx(shard % 3))).collect();
+    let formula = Formula::Classic {
+        routing_num_shards: u32::from(case.shards) * 16,
+    };
+    let mut table = RouteTable::builder(dialect, 3);
+    table.index(Arc::new(IndexRoute::new("nginx-logs", formula, primaries)));
+    table.build()
+}
+
+/// What the nodes answer to a plan's parts.
+pub(crate) fn replies(plan: &Plan) -> Vec<String> {
+    let item = "{\"index\":{\"_index\":\"nginx-logs\",\"_id\":\"doc-000000123456\",\"_version\":1,\"result\":\"created\",\
+                \"_shards\":{\"total\":2,\"successful\":2,\"failed\":0},\"_seq_no\":123456,\"_primary_term\":1,\"status\":201}}";
+    let parts = plan.parts.iter();
+    parts
+        .map(|part| {
+            let items = vec![item; part.docs as usize].join(",");
+            format!("{{\"took\":30,\"errors\":false,\"items\":[{items}]}}")
+        })
+        .collect()
+}
