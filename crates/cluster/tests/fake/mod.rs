@@ -1,0 +1,223 @@
+//! A cluster that answers the watch's questions from a script: just enough of both engines' APIs, and able to die, lie,
+//! move, be rebuilt and refuse credentials on cue.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bulk::{Formula, IndexRoute};
+use serde_json::{Map, Value, json};
+
+/// The cluster: one listener per node, one script for all.
+#[derive(Clone)]
+pub(crate) struct Fake {
+    script: Arc<Mutex<Script>>,
+}
+
+/// What the cluster is and does at the moment.
+#[derive(Default)]
+pub(crate) struct Script {
+    pub(crate) cluster_uuid: String,
+    pub(crate) version: u64,
+    pub(crate) nodes: Vec<FakeNode>,
+    pub(crate) indices: BTreeMap<String, FakeIndex>,
+    pub(crate) aliases: BTreeMap<String, Value>,
+    pub(crate) data_streams: BTreeMap<String, Vec<String>>,
+    /// `Authorization` that is wanted.
+    pub(crate) authorization: Option<String>,
+    /// `_search_shards` tells the wrong shard.
+    pub(crate) lies: bool,
+    /// Paths asked for so far.
+    pub(crate) asked: Vec<String>,
+}
+
+pub(crate) struct FakeNode {
+    pub(crate) id: String,
+    pub(crate) port: u16,
+    pub(crate) publish: String,
+    /// Answers at all; a dead one closes connections unanswered.
+    pub(crate) alive: bool,
+}
+
+pub(crate) struct FakeIndex {
+    pub(crate) uuid: String,
+    pub(crate) primaries: Vec<usize>,
+}
+
+impl Fake {
+    /// Starts `nodes` nodes on loopback ports of the system's choice.
+    pub(crate) fn start(nodes: usize) -> Self {
+        let fake = Self {
+            script: Arc::default(),
+        };
+        for n in 0..nodes {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let publish = format!("127.0.0.1:{port}");
+            fake.lock().nodes.push(FakeNode {
+                id: format!("id-{n}"),
+                port,
+                publish,
+                alive: true,
+            });
+            let fake = fake.clone();
+            std::thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let fake = fake.clone();
+                    std::thread::spawn(move || fake.serve(stream, n));
+                }
+            });
+        }
+        let mut script = fake.lock();
+        script.cluster_uuid = "first".to_owned();
+        script.version = 1;
+        drop(script);
+        fake
+    }
+
+    /// Changes the script and the state's version with it.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Script)) {
+        let mut script = self.lock();
+        change(&mut script);
+        script.version += 1;
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    pub(crate) fn endpoint(&self, node: usize) -> cluster::Address {
+        cluster::Address::from_endpoint(&format!("http://127.0.0.1:{}", self.lock().nodes[node].port))
+            .unwrap()
+    }
+
+    fn serve(&self, mut stream: TcpStream, node: usize) {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let Some(Ok(first)) = lines.next() else { return };
+        let mut authorization = None;
+        for line in lines.map_while(Result::ok).take_while(|line| !line.is_empty()) {
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("authorization")
+            {
+                authorization = Some(value.trim().to_owned());
+            }
+        }
+        let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
+        let (status, body) = {
+            let mut script = self.lock();
+            if !script.nodes[node].alive {
+                return;
+            }
+            script.asked.push(target.clone());
+            match script.authorization.is_some() && script.authorization != authorization {
+                true => (401, json!({"error": "unauthorized"})),
+                false => script.answer(&target, node),
+            }
+        };
+        let body = body.to_string();
+        let head = format!(
+            "HTTP/1.1 {status} -\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            body.len()
+        );
+        let _ = stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(body.as_bytes()));
+    }
+}
+
+impl Script {
+    pub(crate) fn index(&mut self, name: &str, uuid: &str, primaries: &[usize]) {
+        self.indices.insert(
+            name.to_owned(),
+            FakeIndex {
+                uuid: uuid.to_owned(),
+                primaries: primaries.to_vec(),
+            },
+        );
+    }
+
+    fn answer(&self, target: &str, node: usize) -> (u16, Value) {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let version = json!({
+            "cluster_name": "fake", "cluster_uuid": self.cluster_uuid, "version": self.version,
+            "state_uuid": format!("{}-{}", self.cluster_uuid, self.version), "master_node": "id-0",
+        });
+        let body = match path {
+            "/_nodes/http,settings" => json!({"cluster_name": "fake", "nodes": self.each_node(|n| json!({
+                "name": n.id.replace("id", "node"), "version": "3.8.0", "roles": ["cluster_manager", "data", "ingest"],
+                "http": {"publish_address": n.publish, "max_content_length_in_bytes": 104_857_600},
+            }))}),
+            "/_nodes/_local/http" => {
+                let id = &self.nodes[node].id;
+                json!({"nodes": {id.as_str(): {"name": id}}})
+            }
+            "/_cluster/state/version,master_node" => version,
+            "/_cluster/state/version,master_node,nodes,blocks,routing_table" => {
+                let mut body = version;
+                body["nodes"] = self.each_node(|n| json!({"ephemeral_id": format!("{}-e", n.id)}));
+                body["routing_table"] = json!({"indices": self.each_index(|index| {
+                    let shard = |(n, node): (usize, &usize)| {
+                        (n.to_string(), json!([{"primary": true, "state": "STARTED", "node": self.nodes[*node].id}]))
+                    };
+                    json!({"shards": index.primaries.iter().enumerate().map(shard).collect::<Map<_, _>>()})
+                })});
+                body
+            }
+            "/_alias" => json!(self.aliases),
+            "/_resolve/index/*" => json!({"data_streams": self.data_streams.iter()
+                .map(|(name, backing)| json!({"name": name, "backing_indices": backing})).collect::<Vec<_>>()}),
+            "/_ingest/pipeline" => json!({}),
+            _ if path.starts_with("/_all/_settings/") => self.each_index(|index| {
+                json!({"settings": {
+                    "index.uuid": index.uuid, "index.version.created": "137297827",
+                    "index.number_of_shards": index.primaries.len().to_string(),
+                }})
+            }),
+            _ if path.starts_with("/_cluster/state/metadata/") => {
+                json!({"metadata": {"indices": self.each_index(
+                    |index| json!({"settings": {"index": {"uuid": index.uuid}}, "routing_num_shards": routing_shards(index)})
+                )}})
+            }
+            _ if path.ends_with("/_search_shards") => self.search_shards(path, query),
+            _ => return (404, json!({"error": "no such thing"})),
+        };
+        (200, body)
+    }
+
+    fn search_shards(&self, path: &str, query: &str) -> Value {
+        let index = &self.indices[path.split('/').nth(1).unwrap()];
+        let formula = Formula::Classic {
+            routing_num_shards: routing_shards(index),
+        };
+        let route = IndexRoute::new("-", formula, vec![None; index.primaries.len()]);
+        let values = query
+            .strip_prefix("routing=")
+            .and_then(|q| q.split('&').next())
+            .unwrap();
+        let mut shards: Vec<u32> = values
+            .split(',')
+            .map(|value| (route.shard(value, None) + u32::from(self.lies)) % route.shards())
+            .collect();
+        shards.sort_unstable();
+        shards.dedup();
+        json!({"shards": shards.iter().map(|shard| json!([{"shard": shard}])).collect::<Vec<_>>()})
+    }
+
+    fn each_node(&self, describe: impl Fn(&FakeNode) -> Value) -> Value {
+        Value::Object(self.nodes.iter().map(|n| (n.id.clone(), describe(n))).collect())
+    }
+
+    fn each_index(&self, describe: impl Fn(&FakeIndex) -> Value) -> Value {
+        Value::Object(
+            self.indices
+                .iter()
+                .map(|(name, index)| (name.clone(), describe(index)))
+                .collect(),
+        )
+    }
+}
+
+fn routing_shards(index: &FakeIndex) -> u32 {
+    u32::try_from(index.primaries.len()).unwrap() * 16
+}

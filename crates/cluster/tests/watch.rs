@@ -1,0 +1,401 @@
+//! What the watch promises, against a cluster that follows a script.
+
+mod fake;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bulk::{NodeIx, Target, Why};
+use cluster::{Cluster, ClusterConfig, Credentials, Outcome, PickReason, Snapshot, Status, WatchState};
+use fake::Fake;
+use serde_json::json;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn config(fake: &Fake) -> ClusterConfig {
+    ClusterConfig::new("test", vec![fake.endpoint(0)])
+}
+
+fn start(config: ClusterConfig) -> Arc<Cluster> {
+    Cluster::start(config).unwrap()
+}
+
+/// Waits for something to hold of the snapshot; panics with what is there instead after `within`.
+fn wait_for(
+    cluster: &Cluster,
+    within: Duration,
+    what: &str,
+    holds: impl Fn(&Snapshot) -> bool,
+) -> Arc<Snapshot> {
+    let begun = Instant::now();
+    loop {
+        let snapshot = cluster.snapshot();
+        if holds(&snapshot) {
+            return snapshot;
+        }
+        assert!(
+            begun.elapsed() < within,
+            "not within {within:?}: {what}; {snapshot:#?}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn wait_status(cluster: &Cluster, within: Duration, holds: impl Fn(&Status) -> bool) -> Status {
+    let begun = Instant::now();
+    loop {
+        let status = cluster.status();
+        if holds(&status) {
+            return status;
+        }
+        assert!(begun.elapsed() < within, "not within {within:?}: {status:#?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The names of the nodes that hold the primaries of what `name` writes to.
+fn homes(snapshot: &Snapshot, name: &str) -> Option<Vec<String>> {
+    let write = snapshot.table.target(name)?.write().ok()?;
+    let name = |ix: &Option<NodeIx>| {
+        ix.and_then(|ix| Some(snapshot.node(ix)?.name.clone()))
+            .unwrap_or_default()
+    };
+    Some(write.primaries.iter().map(name).collect())
+}
+
+#[test]
+fn a_cluster_is_learnt_from_any_endpoint() {
+    let fake = Fake::start(3);
+    fake.change(|s| s.index("logs", "u1", &[0, 1, 2, 0]));
+    let cluster = start(ClusterConfig::new("test", vec![fake.endpoint(2)]));
+    let snapshot = wait_for(&cluster, 5 * SECOND, "logs is learnt", |s| {
+        homes(s, "logs").is_some()
+    });
+    assert_eq!(
+        homes(&snapshot, "logs").unwrap(),
+        ["node-0", "node-1", "node-2", "node-0"]
+    );
+    assert_eq!(snapshot.nodes.len(), 3);
+    assert_eq!(snapshot.cluster_uuid.as_deref(), Some("first"));
+    assert_eq!(snapshot.max_content_length_bytes, Some(104_857_600));
+    let status = cluster.status();
+    assert_eq!(
+        (status.state, status.flavour),
+        (WatchState::Watching, Some("opensearch"))
+    );
+    assert_eq!(status.predictions.hit_rate, Some(1.0));
+    assert!(status.warnings.is_empty(), "{:?}", status.warnings);
+}
+
+#[test]
+fn an_endpoint_that_is_dead_at_start_is_passed_over() {
+    let fake = Fake::start(2);
+    let dead = cluster::Address::from_endpoint("http://127.0.0.1:1").unwrap();
+    let cluster = start(ClusterConfig::new("test", vec![dead, fake.endpoint(1)]));
+    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+}
+
+#[test]
+fn changes_are_seen_within_a_second() {
+    let fake = Fake::start(3);
+    fake.change(|s| s.index("logs", "u1", &[0, 1]));
+    let cluster = start(config(&fake));
+    wait_for(&cluster, 5 * SECOND, "logs is learnt", |s| {
+        homes(s, "logs").is_some()
+    });
+
+    fake.change(|s| s.index("logs", "u1", &[0, 2]));
+    wait_for(&cluster, SECOND, "relocation", |s| {
+        homes(s, "logs").is_some_and(|h| h == ["node-0", "node-2"])
+    });
+
+    fake.change(|s| s.index("fresh", "u2", &[1, 1, 1]));
+    wait_for(&cluster, SECOND, "new index", |s| {
+        homes(s, "fresh").is_some_and(|h| h.len() == 3)
+    });
+
+    fake.change(|s| {
+        s.index(".ds-a-1", "u3", &[0]);
+        s.data_streams.insert("a".to_owned(), vec![".ds-a-1".to_owned()]);
+    });
+    wait_for(&cluster, SECOND, "data stream", |s| {
+        homes(s, "a").is_some_and(|h| h == ["node-0"])
+    });
+    fake.change(|s| {
+        s.index(".ds-a-2", "u4", &[1]);
+        s.data_streams
+            .insert("a".to_owned(), vec![".ds-a-1".to_owned(), ".ds-a-2".to_owned()]);
+    });
+    wait_for(&cluster, SECOND, "rollover", |s| {
+        homes(s, "a").is_some_and(|h| h == ["node-1"])
+    });
+
+    fake.change(|s| {
+        s.index("logs", "u5", &[2, 2, 2, 2]);
+        s.aliases.insert(
+            "logs".to_owned(),
+            json!({"aliases": {"writes": {"index_routing": "r"}}}),
+        );
+    });
+    let snapshot = wait_for(&cluster, SECOND, "made anew", |s| {
+        homes(s, "logs").is_some_and(|h| h.len() == 4)
+    });
+    assert!(
+        matches!(snapshot.table.target("writes"), Some(Target::Alias { index_routing: Some(r), .. }) if &**r == "r")
+    );
+
+    fake.change(|s| drop(s.indices.remove("logs")));
+    wait_for(&cluster, SECOND, "deleted", |s| s.table.target("logs").is_none());
+}
+
+#[test]
+fn a_hint_is_faster_than_the_refresh() {
+    let fake = Fake::start(1);
+    let cluster = start(ClusterConfig {
+        refresh: 60 * SECOND,
+        ..config(&fake)
+    });
+    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+    fake.change(|s| s.index("logs", "u1", &[0, 0]));
+    cluster.hint();
+    wait_for(&cluster, SECOND, "new index", |s| homes(s, "logs").is_some());
+}
+
+#[test]
+fn an_unchanged_cluster_is_asked_for_its_version_only() {
+    let fake = Fake::start(1);
+    let cluster = start(ClusterConfig {
+        refresh: Duration::from_millis(20),
+        ..config(&fake)
+    });
+    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+    fake.lock().asked.clear();
+    wait_status(&cluster, 5 * SECOND, |s| s.polls.total > 12);
+    let asked = fake.lock().asked.clone();
+    assert!(
+        asked.len() > 5
+            && asked
+                .iter()
+                .all(|t| t.starts_with("/_cluster/state/version,master_node?")),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn mappings_are_read_for_new_indices_only() {
+    let fake = Fake::start(1);
+    fake.change(|s| s.index("old", "u1", &[0, 0]));
+    let cluster = start(config(&fake));
+    wait_for(&cluster, 5 * SECOND, "learnt", |s| homes(s, "old").is_some());
+    fake.lock().asked.clear();
+    fake.change(|s| s.index("new", "u2", &[0, 0]));
+    wait_for(&cluster, SECOND, "new index", |s| homes(s, "new").is_some());
+    let asked = fake.lock().asked.clone();
+    let metadata: Vec<_> = asked
+        .iter()
+        .filter(|t| t.starts_with("/_cluster/state/metadata/"))
+        .collect();
+    assert!(
+        metadata.len() == 1 && metadata[0].starts_with("/_cluster/state/metadata/new?"),
+        "{metadata:?}"
+    );
+}
+
+#[test]
+fn a_cluster_rebuilt_behind_the_same_address_is_learnt_anew() {
+    let fake = Fake::start(2);
+    fake.change(|s| s.index("logs", "u1", &[0, 1]));
+    let cluster = start(config(&fake));
+    wait_for(&cluster, 5 * SECOND, "learnt", |s| homes(s, "logs").is_some());
+    assert_eq!(cluster.status().predictions.checked, 1);
+    fake.change(|s| {
+        s.cluster_uuid = "second".to_owned();
+        s.version = 0;
+        s.indices.clear();
+        s.index("other", "u9", &[1, 0]);
+    });
+    let snapshot = wait_for(&cluster, SECOND, "rebuilt", |s| homes(s, "other").is_some());
+    assert!(snapshot.table.target("logs").is_none());
+    assert_eq!(snapshot.cluster_uuid.as_deref(), Some("second"));
+    let predictions = cluster.status().predictions;
+    assert_eq!(
+        (predictions.checked, predictions.indices.len()),
+        (1, 1),
+        "statistics begin anew: {predictions:?}"
+    );
+}
+
+#[test]
+fn publish_addresses_out_of_reach_fall_back_to_the_endpoints_and_say_so() {
+    let fake = Fake::start(2);
+    fake.change(|s| {
+        s.nodes[0].publish = "127.0.0.1:1".to_owned();
+        s.nodes[1].publish = "127.0.0.1:2".to_owned();
+        s.index("logs", "u1", &[0, 1]);
+    });
+    // Both endpoints lead to a node each: parts still go to their primaries' nodes.
+    let both = vec![fake.endpoint(0), fake.endpoint(1)];
+    let cluster = start(ClusterConfig::new("test", both.clone()));
+    let snapshot = wait_for(&cluster, 10 * SECOND, "learnt", |s| homes(s, "logs").is_some());
+    assert_eq!(homes(&snapshot, "logs").unwrap(), ["node-0", "node-1"]);
+    assert_eq!(
+        snapshot
+            .nodes
+            .iter()
+            .map(|n| n.address.clone())
+            .collect::<Vec<_>>(),
+        both
+    );
+    assert!(
+        snapshot
+            .warnings
+            .iter()
+            .any(|w| w.contains("127.0.0.1:1") && w.contains("endpoint")),
+        "{snapshot:#?}"
+    );
+}
+
+#[test]
+fn refused_credentials_are_said_clearly_and_requests_still_find_a_node() {
+    let fake = Fake::start(1);
+    fake.lock().authorization = Some("Basic YWRtaW46YWRtaW4=".to_owned());
+    let cluster = start(config(&fake));
+    let status = wait_status(&cluster, 5 * SECOND, |s| s.state == WatchState::Unauthorized);
+    assert!(
+        status
+            .warnings
+            .iter()
+            .any(|w| w.contains("401") && w.contains("credentials")),
+        "{:?}",
+        status.warnings
+    );
+    let snapshot = cluster.snapshot();
+    assert!(!snapshot.learnt());
+    assert_eq!(
+        cluster.pick(&snapshot, PickReason::Request, &[]).address,
+        fake.endpoint(0)
+    );
+
+    let credentials = Credentials::Basic {
+        username: "admin".to_owned(),
+        password: "admin".into(),
+    };
+    let cluster = start(ClusterConfig {
+        credentials,
+        ..config(&fake)
+    });
+    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+}
+
+#[test]
+fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
+    let fake = Fake::start(2);
+    let cluster = start(config(&fake));
+    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 2);
+    fake.lock().nodes[1].alive = false;
+    let dying = snapshot.nodes.iter().find(|n| n.name == "node-1").unwrap();
+    cluster.report(dying, Outcome::ConnectRefused, Duration::ZERO);
+    for _ in 0..10 {
+        assert_eq!(
+            cluster.pick(&cluster.snapshot(), PickReason::Request, &[]).name,
+            "node-0"
+        );
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(
+        !dying.health.is_up(),
+        "a probe that is not answered brings nobody back"
+    );
+    fake.lock().nodes[1].alive = true;
+    let begun = Instant::now();
+    while !dying.health.is_up() {
+        assert!(begun.elapsed() < 5 * SECOND, "the probe never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let picked: Vec<_> = (0..4)
+        .map(|_| {
+            cluster
+                .pick(&cluster.snapshot(), PickReason::Request, &[])
+                .name
+                .clone()
+        })
+        .collect();
+    assert!(picked.contains(&"node-1".to_owned()), "{picked:?}");
+}
+
+#[test]
+fn the_watch_goes_on_by_another_node_when_its_own_dies() {
+    let fake = Fake::start(3);
+    let cluster = start(config(&fake));
+    wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 3);
+    fake.change(|s| {
+        s.nodes[0].alive = false;
+        s.index("logs", "u1", &[1, 2]);
+    });
+    wait_for(&cluster, 2 * SECOND, "seen by another node", |s| {
+        homes(s, "logs").is_some()
+    });
+}
+
+#[test]
+fn an_index_whose_prediction_fails_passes_through_until_it_is_made_anew() {
+    let fake = Fake::start(2);
+    fake.change(|s| {
+        s.lies = true;
+        s.index("logs", "u1", &[0, 1, 0]);
+    });
+    let cluster = start(config(&fake));
+    let failed = |s: &Snapshot| {
+        matches!(
+            s.table.target("logs"),
+            Some(Target::Opaque(Why::PredictionFailed))
+        )
+    };
+    wait_for(&cluster, 5 * SECOND, "failed", failed);
+    let status = cluster.status();
+    assert_eq!(status.predictions.hit_rate, Some(0.0));
+    assert!(status.predictions.indices["logs"].failed);
+    fake.change(|s| s.lies = false);
+    std::thread::sleep(SECOND);
+    assert!(failed(&cluster.snapshot()), "nothing of the index changed");
+    fake.change(|s| s.index("logs", "u2", &[0, 1, 0]));
+    wait_for(&cluster, SECOND, "another chance", |s| homes(s, "logs").is_some());
+    assert!(!cluster.status().predictions.indices["logs"].failed);
+}
+
+#[test]
+fn a_sample_of_the_live_traffic_finds_an_index_that_went_wrong() {
+    let fake = Fake::start(2);
+    fake.change(|s| s.index("logs", "u1", &[0, 1, 0]));
+    let cluster = start(config(&fake));
+    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| homes(s, "logs").is_some());
+    assert!(
+        cluster.wants_sample() && !cluster.wants_sample(),
+        "one caller at a time"
+    );
+    let route = snapshot.table.target("logs").unwrap().write().unwrap();
+    cluster.sample("logs", "an-id", route.shard("an-id", None));
+    let status = wait_status(&cluster, 2 * SECOND, |s| s.predictions.checked == 2);
+    assert_eq!(status.predictions.hit_rate, Some(1.0));
+    fake.lock().lies = true;
+    cluster.sample("logs", "x", route.shard("x", None));
+    wait_for(&cluster, 2 * SECOND, "failed", |s| {
+        matches!(
+            s.table.target("logs"),
+            Some(Target::Opaque(Why::PredictionFailed))
+        )
+    });
+    assert!(cluster.status().predictions.hit_rate.unwrap() < 1.0);
+}
+
+#[test]
+fn without_discovery_the_endpoints_are_all_there_is() {
+    let fake = Fake::start(2);
+    let cluster = start(ClusterConfig {
+        discovery: false,
+        ..config(&fake)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!cluster.snapshot().learnt() && fake.lock().asked.is_empty());
+    assert_eq!(cluster.status().state, WatchState::Off);
+}
