@@ -9,7 +9,7 @@ mod real;
 use anyhow::{Result, ensure};
 use real::bulks::Inventor;
 use real::compare::{answers_differ, contents_differ};
-use real::http::{Http, Origin};
+use real::gateway::Gateway;
 use real::server::Server;
 use real::world::{self, Prefixes};
 use testkit::real::Kind;
@@ -17,7 +17,7 @@ use testkit::real::Kind;
 /// Bulks of one seed.
 const BULKS: u32 = 40;
 
-fn differential(server: &Server, other: &Origin) -> Result<()> {
+fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
     let seeds: Vec<u64> = match std::env::var("SEED") {
         Ok(seed) => vec![seed.parse()?],
         Err(_) => (1..=std::env::var("SEEDS")
@@ -32,7 +32,8 @@ fn differential(server: &Server, other: &Origin) -> Result<()> {
         world::create(&mut http, server, prefix)?;
     }
     let began = std::time::Instant::now();
-    let mut through = Http::to(other);
+    gateway.wait_for_now(&mut http)?;
+    let mut through = gateway.http();
     let mut failures = Vec::new();
     let mut statuses = std::collections::BTreeMap::<u16, u32>::new();
     let mut items = 0;
@@ -98,8 +99,9 @@ fn differential(server: &Server, other: &Origin) -> Result<()> {
 
 fn on(kind: Kind) -> Result<()> {
     let server = Server::shared(kind)?;
-    let other = server.nodes[1].clone();
-    differential(&server, &other)
+    let mut gateway = Gateway::before(&server)?;
+    differential(&server, &mut gateway)?;
+    gateway.split_at_least(0.3)
 }
 
 #[test]

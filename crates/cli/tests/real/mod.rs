@@ -12,6 +12,7 @@
 
 pub(crate) mod bulks;
 pub(crate) mod compare;
+pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod server;

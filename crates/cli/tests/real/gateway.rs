@@ -1,0 +1,186 @@
+//! The `tidegate` binary before a real cluster, and what its admin port says.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::http::{Http, Origin};
+use super::server::Server;
+
+/// A running gateway; it is stopped when this is dropped.
+pub(crate) struct Gateway {
+    /// Where clients go.
+    pub(crate) origin: Origin,
+    running: Option<Running>,
+}
+
+struct Running {
+    process: Child,
+    admin: Origin,
+    log: std::path::PathBuf,
+}
+
+impl Gateway {
+    /// Starts Tidegate before a cluster and waits until it knows it. With `TIDEGATE_PROOF_AGAINST=direct`
+    /// it is one of the cluster's own nodes instead, to see whether a test is sound.
+    pub(crate) fn before(server: &Server) -> Result<Self> {
+        if std::env::var_os("TIDEGATE_PROOF_AGAINST").is_some_and(|v| v == "direct") {
+            return Ok(Self {
+                origin: server.nodes[1].clone(),
+                running: None,
+            });
+        }
+        let (listen, admin) = (free_address()?, free_address()?);
+        let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("gateway-{}.log", listen.replace(':', "-")));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args([
+            "gateway",
+            "--cluster",
+            &server.nodes[0].url(),
+            "--listen",
+            &listen,
+            "--admin",
+            &admin,
+        ]);
+        if let Some((user, password)) = &server.nodes[0].basic_auth {
+            command.args(["--user", user]).env("TIDEGATE_PASSWORD", password);
+        }
+        if let Some(ca) = server.cluster.ca_path() {
+            command.arg("--ca").arg(ca);
+        }
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log)?)
+            .spawn()
+            .context("tidegate could not be started")?;
+        let basic_auth = server.nodes[0].basic_auth.clone();
+        let plain = |address: String, basic_auth| Origin {
+            address,
+            tls: false,
+            basic_auth,
+        };
+        let mut gateway = Self {
+            origin: plain(listen, basic_auth),
+            running: Some(Running {
+                process,
+                admin: plain(admin, None),
+                log,
+            }),
+        };
+        gateway.wait_until("it watches the cluster", Duration::from_secs(20), |status| {
+            status["state"] == "watching"
+        })?;
+        Ok(gateway)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.origin.url()
+    }
+
+    pub(crate) fn http(&self) -> Http {
+        Http::to(&self.origin)
+    }
+
+    /// Waits until the gateway has seen the cluster as it is now.
+    pub(crate) fn wait_for_now(&mut self, http: &mut Http) -> Result<()> {
+        let now = http.get("/_cluster/state/version")?["version"]
+            .as_u64()
+            .context("a version")?;
+        let seen = move |status: &Value| status["state_version"].as_u64().is_some_and(|seen| seen >= now);
+        self.wait_until("it has seen the newest state", Duration::from_secs(10), seen)
+    }
+
+    /// What `/elasticsearch` says of the cluster; `Null` without a gateway.
+    pub(crate) fn topology(&self) -> Result<Value> {
+        let Some(running) = &self.running else {
+            return Ok(Value::Null);
+        };
+        let all = Http::with_patience(&running.admin, Duration::from_secs(5)).get("/elasticsearch")?;
+        let one = all.as_object().and_then(|all| all.values().next().cloned());
+        one.context("one cluster")
+    }
+
+    /// The counters; `Null` without a gateway.
+    pub(crate) fn counters(&self) -> Result<Value> {
+        let Some(running) = &self.running else {
+            return Ok(Value::Null);
+        };
+        Ok(Http::with_patience(&running.admin, Duration::from_secs(5)).get("/stats")?["gateway"].clone())
+    }
+
+    /// Waits until the topology is as told; without a gateway there is nothing to wait for.
+    pub(crate) fn wait_until(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
+        let Some(running) = &mut self.running else {
+            return Ok(());
+        };
+        let began = Instant::now();
+        loop {
+            if let Some(status) = running.process.try_wait()? {
+                bail!("tidegate ended with {status}: {}", tail(&running.log));
+            }
+            let admin = running.admin.clone();
+            let answer = Http::with_patience(&admin, Duration::from_secs(5)).get("/elasticsearch");
+            let one = answer
+                .as_ref()
+                .ok()
+                .and_then(|all| all.as_object()?.values().next().cloned());
+            if one.as_ref().is_some_and(&holds) {
+                return Ok(());
+            }
+            ensure!(
+                began.elapsed() < patience,
+                "not so after {patience:?}: {what}; topology {one:?} {answer:?}\n{}",
+                tail(&running.log)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A proof through a gateway that passes everything on proves little.
+    pub(crate) fn split_at_least(&self, share: f64) -> Result<()> {
+        let counters = self.counters()?;
+        if counters.is_null() {
+            return Ok(());
+        }
+        let count = |name: &str| counters[name].as_u64().unwrap_or(0) as f64;
+        let (split, passed) = (count("bulk_requests"), count("bulk_passed"));
+        println!(
+            "split {split}, passed {passed}: {}; direct {}",
+            counters["passed_because"], counters["direct_share"]
+        );
+        ensure!(
+            split > 0.0 && split >= share * (split + passed),
+            "hardly any bulk was split: {counters}"
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.running {
+            let _ = running.process.kill();
+            let _ = running.process.wait();
+        }
+    }
+}
+
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+fn tail(log: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(15).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}

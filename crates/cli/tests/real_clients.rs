@@ -1,0 +1,285 @@
+//! The bulk helpers of the official client libraries, unchanged, through Tidegate.
+//!
+//! `clients/README.md` says what each program does. Here they are prepared with their toolchains' own
+//! package clients, run against a matching cluster, and their reports compared with what the cluster holds.
+
+mod real;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use real::gateway::Gateway;
+use real::http::{Http, Request};
+use real::server::Server;
+use real::world;
+use serde_json::{Value, json};
+use testkit::real::Kind;
+
+/// Documents that each helper writes, and the old one that it updates.
+const KEPT: u64 = 1001;
+
+/// Runs one program and checks what its helpers reported, and did.
+fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let mut gateway = Gateway::before(&server)?;
+    let mut http = server.http();
+    let index = server.cluster.fresh_name("clients");
+    let mapping = json!({"properties": {"n": {"type": "integer"}, "line": {"type": "keyword"}}});
+    let settings = json!({"number_of_shards": 3, "number_of_replicas": 1});
+    http.put(
+        &format!("/{index}"),
+        &json!({"settings": settings, "mappings": mapping}),
+    )?;
+    for helper in helpers {
+        for id in [format!("old-{helper}"), format!("gone-{helper}")] {
+            http.put(
+                &format!("/{index}/_doc/{id}"),
+                &json!({"n": 5, "line": "from before"}),
+            )?;
+        }
+    }
+    world::wait_green(&mut http)?;
+    gateway.wait_for_now(&mut http)?;
+
+    let told = answer_of(&mut program(&gateway.url(), &index)?)?;
+    let told: Value = serde_json::from_str(told.lines().last().unwrap_or_default())
+        .with_context(|| format!("not a line of JSON: {told}"))?;
+    for helper in helpers {
+        let expected = json!({"ok": 1002, "failed": [format!("{helper}-bad")]});
+        ensure!(
+            told[helper] == expected,
+            "{helper} reported {} and not {expected}",
+            told[helper]
+        );
+        holds_the_work_of(&mut http, &index, helper)?;
+    }
+    http.must(&Request::new("DELETE", &format!("/{index}")))?;
+    gateway.split_at_least(0.9)
+}
+
+fn holds_the_work_of(http: &mut Http, index: &str, helper: &str) -> Result<()> {
+    http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
+    let ids = http.post(
+        &format!("/{index}/_search?size=10000"),
+        &json!({"_source": ["n", "line"]}),
+    )?;
+    let hits = ids["hits"]["hits"].as_array().context("hits")?;
+    let of = |hit: &Value| {
+        hit["_id"]
+            .as_str()
+            .and_then(|id| id.rsplit_once('-'))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+    };
+    let mut kept = 0;
+    for hit in hits {
+        match of(hit) {
+            Some((name, n)) if name == helper => {
+                let line = format!("line {n} of {helper}: é 日本 🦀 \"quoted\"");
+                let expected = json!({"n": n.parse::<u64>()?, "line": line});
+                ensure!(hit["_source"] == expected, "{hit} and not {expected}");
+                kept += 1;
+            }
+            Some((name, of)) if name == "old" && of == helper => {
+                ensure!(hit["_source"]["n"] == -1, "not updated: {hit}");
+                kept += 1;
+            }
+            Some((name, of)) if name == "gone" && of == helper => anyhow::bail!("not deleted: {hit}"),
+            _ => {}
+        }
+    }
+    ensure!(kept == KEPT, "{kept} documents of {helper}");
+    Ok(())
+}
+
+/// What a command prints; an error tells all that it said.
+fn answer_of(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {:?}; `./dev test` installs it", command.get_program()))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "{command:?} failed: {said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(said)
+}
+
+fn sources(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../clients")
+        .join(folder)
+}
+
+/// A folder of the build's own for what a toolchain prepares.
+fn built(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(name)
+}
+
+fn python(requirements: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
+    let requirements = requirements.to_owned();
+    move |url, index| {
+        let packages = built(&format!("python-{requirements}"));
+        if !packages.exists() {
+            let list = sources("python").join(format!("{requirements}.txt"));
+            let mut pip = Command::new("python3");
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--root-user-action",
+                "ignore",
+            ]);
+            answer_of(pip.arg("--target").arg(&packages).arg("-r").arg(list))
+                .context("python3 with pip is needed (Debian: python3-pip)")?;
+        }
+        let mut command = Command::new("python3");
+        command
+            .env("PYTHONPATH", packages)
+            .arg(sources("python").join("bulk.py"))
+            .args([url, index]);
+        Ok(command)
+    }
+}
+
+fn go(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
+    let package = package.to_owned();
+    move |url, index| {
+        let program = built(&format!("go-{package}"));
+        let mut build = Command::new("go");
+        build
+            .current_dir(sources("go"))
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(format!("./{package}"));
+        answer_of(&mut build).context("Go 1.26 or later is needed (https://go.dev/dl)")?;
+        let mut command = Command::new(program);
+        command.args([url, index]);
+        Ok(command)
+    }
+}
+
+fn javascript(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
+    let package = package.to_owned();
+    move |url, index| {
+        let folder = sources("javascript");
+        let mut npm = Command::new("npm");
+        npm.current_dir(&folder)
+            .args(["ci", "--silent", "--no-audit", "--no-fund"]);
+        // Several tests want the packages; `npm ci` removes what is there first.
+        let _turn = turn("npm")?;
+        if !folder.join("node_modules/.package-lock.json").exists() {
+            answer_of(&mut npm).context("Node.js 20 or later with npm is needed")?;
+        }
+        let mut command = Command::new("node");
+        command
+            .current_dir(folder)
+            .env("PACKAGE", package)
+            .args(["bulk.js", url, index]);
+        Ok(command)
+    }
+}
+
+fn java(folder: &str, version: Option<&str>) -> impl FnOnce(&str, &str) -> Result<Command> {
+    let (folder, version) = (folder.to_owned(), version.map(str::to_owned));
+    move |url, index| {
+        let target = built(&format!(
+            "java-{folder}-{}",
+            version.as_deref().unwrap_or("default")
+        ));
+        let _turn = turn("maven")?;
+        if !target.join("lib").exists() || !target.join("classes/Bulk.class").exists() {
+            let mut maven = Command::new("mvn");
+            maven
+                .current_dir(sources("java").join(&folder))
+                .args(["-q", "-B", "package"]);
+            maven.arg(format!("-Dbuilt={}", target.display()));
+            if let Some(version) = &version {
+                maven.arg(format!("-Dclient.version={version}"));
+            }
+            answer_of(&mut maven).context("Maven and a JDK 17 or later are needed (Debian: maven)")?;
+        }
+        let mut command = Command::new("java");
+        command
+            .arg("-cp")
+            .arg(format!("{0}/classes:{0}/lib/*", target.display()))
+            .args(["Bulk", url, index]);
+        Ok(command)
+    }
+}
+
+/// Lets one test at a time, of whatever process, use a toolchain's folder.
+fn turn(name: &str) -> Result<std::fs::File> {
+    std::fs::create_dir_all(built(""))?;
+    let file = std::fs::File::create(built(&format!("{name}.lock")))?;
+    file.lock()?;
+    Ok(file)
+}
+
+const PYTHON: [&str; 3] = ["bulk", "streaming", "parallel"];
+
+#[test]
+fn opensearch_py() -> Result<()> {
+    proves(Kind::OpenSearch, &PYTHON, python("opensearch"))
+}
+
+#[test]
+fn elasticsearch_py_8() -> Result<()> {
+    proves(Kind::Elasticsearch8, &PYTHON, python("elasticsearch-8"))
+}
+
+#[test]
+fn elasticsearch_py_9() -> Result<()> {
+    proves(Kind::Elasticsearch, &PYTHON, python("elasticsearch-9"))
+}
+
+#[test]
+fn opensearch_go() -> Result<()> {
+    proves(Kind::OpenSearch, &["indexer"], go("opensearch"))
+}
+
+#[test]
+fn go_elasticsearch() -> Result<()> {
+    proves(Kind::Elasticsearch, &["indexer"], go("elasticsearch"))
+}
+
+#[test]
+fn opensearch_js() -> Result<()> {
+    proves(
+        Kind::OpenSearch,
+        &["helper"],
+        javascript("@opensearch-project/opensearch"),
+    )
+}
+
+#[test]
+fn elasticsearch_js_8() -> Result<()> {
+    proves(Kind::Elasticsearch8, &["helper"], javascript("elasticsearch-8"))
+}
+
+#[test]
+fn elasticsearch_js_9() -> Result<()> {
+    proves(Kind::Elasticsearch, &["helper"], javascript("elasticsearch-9"))
+}
+
+#[test]
+fn opensearch_java() -> Result<()> {
+    proves(Kind::OpenSearch, &["request"], java("opensearch", None))
+}
+
+#[test]
+fn elasticsearch_java_8() -> Result<()> {
+    proves(
+        Kind::Elasticsearch8,
+        &["ingester"],
+        java("elasticsearch", Some("8.19.12")),
+    )
+}
+
+#[test]
+fn elasticsearch_java_9() -> Result<()> {
+    proves(Kind::Elasticsearch, &["ingester"], java("elasticsearch", None))
+}
