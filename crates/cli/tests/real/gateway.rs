@@ -40,7 +40,7 @@ impl Gateway {
         command.args([
             "gateway",
             "--cluster",
-            &server.nodes[0].url(),
+            url,
             "--listen",
             &listen,
             "--admin",

@@ -15,6 +15,7 @@ pub(crate) mod compare;
 pub(crate) mod gateway;
 pub(crate) mod http;
 pub(crate) mod ids;
+pub(crate) mod relay;
 pub(crate) mod server;
 pub(crate) mod table;
 pub(crate) mod world;
