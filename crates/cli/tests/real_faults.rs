@@ -260,7 +260,7 @@ fn indices_that_come_go_and_roll_over_are_seen_within_a_second() -> Result<()> {
         ensure!(took < SEEN_WITHIN, "{what}: seen after {took:?}");
         Ok(())
     };
-    let mut direct_share_of = |gateway: &Gateway, target: &str| -> Result<f64> {
+    let direct_share_of = |gateway: &Gateway, target: &str| -> Result<f64> {
         let before = gateway.counters()?;
         let lines: String = (0..300).map(|n| format!("{{\"create\":{{\"_id\":\"{target}-{n}\"}}}}\n{{\"@timestamp\":\"2026-11-21T00:00:00Z\"}}\n")).collect();
         let answer = gateway

@@ -119,6 +119,8 @@ impl Reshuffle {
                 let load = Rc::new(Load { body, plan });
                 wire::strip_hop_by_hop(&mut head.headers);
                 head.headers.remove(HOST);
+                // Items are read and merged here: nodes must not pack them. Every client takes plain bodies too.
+                head.headers.remove(http::header::ACCEPT_ENCODING);
                 self.fallback.fill(&mut head.headers);
                 let answer = self.send(&head, &target, &load, &ask, &snapshot).await;
                 self.sample(&load.body, &ask, &snapshot.table);

@@ -28,11 +28,17 @@ impl Gateway {
     /// it is one of the cluster's own nodes instead, to see whether a test is sound.
     pub(crate) fn before(server: &Server) -> Result<Self> {
         if std::env::var_os("TIDEGATE_PROOF_AGAINST").is_some_and(|v| v == "direct") {
+            let node = server.nodes.get(1).unwrap_or(&server.nodes[0]);
             return Ok(Self {
-                origin: server.nodes[1].clone(),
+                origin: node.clone(),
                 running: None,
             });
         }
+        Self::before_url(&server.nodes[0].url(), server)
+    }
+
+    /// Starts Tidegate with another address of the cluster's.
+    pub(crate) fn before_url(url: &str, server: &Server) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("gateway-{}.log", listen.replace(':', "-")));

@@ -347,7 +347,9 @@ fn unpacked(mut answer: Answer) -> Result<Answer> {
         .is_some_and(|v| v.eq_ignore_ascii_case("gzip"))
     {
         let mut whole = Vec::new();
-        flate2::read::GzDecoder::new(answer.body.as_slice()).read_to_end(&mut whole)?;
+        flate2::read::GzDecoder::new(answer.body.as_slice())
+            .read_to_end(&mut whole)
+            .with_context(|| format!("said to be gzip: {}", answer.text()))?;
         answer.body = whole;
     }
     Ok(answer)
