@@ -170,6 +170,25 @@ impl<'r> Reply<'r> {
         self.compact = false;
     }
 
+    /// Makes a `create` that failed with 409 a success. For the caller who knows that the conflict is with its own
+    /// earlier attempt, whose answer was lost: the document is the one that was to be created.
+    ///
+    /// The item keeps its names and says `_version` 1, `created` and 201; sequence number and shards, which nobody has
+    /// told us, are left out. Returns false, and changes nothing, for any other item.
+    pub fn count_as_created(&mut self, item: u32) -> bool {
+        let bytes = self.item(item);
+        let Some((facts, status_at)) = read_item(bytes) else {
+            return false;
+        };
+        if facts.op != Some(Op::Create) || facts.status != Some(409) || !facts.failed {
+            return false;
+        }
+        let mut created = bytes[..status_at].to_vec();
+        created.extend_from_slice(b"\"_version\":1,\"result\":\"created\",\"status\":201}}");
+        self.replace(item, created);
+        true
+    }
+
     /// Whether some item failed: as the node said, or after replacements as the items say.
     pub fn errors(&self) -> bool {
         if self.replaced.is_empty() {
@@ -282,6 +301,11 @@ fn cut_bytewise(bytes: &[u8], from: usize) -> Result<(Vec<(u32, u32)>, usize), M
 
 /// What an item says; `None` if it is not an item.
 fn facts(item: &[u8]) -> Option<ItemFacts> {
+    read_item(item).map(|(facts, _)| facts)
+}
+
+/// What an item says, and where its key `status` begins (its end if there is none).
+fn read_item(item: &[u8]) -> Option<(ItemFacts, usize)> {
     let mut read = Read { bytes: item, at: 0 };
     read.take(b'{').ok()?;
     let op = Op::parse(read.string().ok()?);
@@ -292,7 +316,9 @@ fn facts(item: &[u8]) -> Option<ItemFacts> {
         status: None,
         failed: false,
     };
+    let mut status_at = item.len();
     loop {
+        let start = read.spaces();
         let key = read.string().ok()?;
         read.take(b':').ok()?;
         read.spaces();
@@ -304,6 +330,7 @@ fn facts(item: &[u8]) -> Option<ItemFacts> {
             _ => {
                 let value = read.scalar().ok()?;
                 if key == b"status" {
+                    status_at = start;
                     facts.status = std::str::from_utf8(value).ok()?.parse().ok();
                 }
                 facts.failed |= key == b"error" && value != b"null";
@@ -311,7 +338,7 @@ fn facts(item: &[u8]) -> Option<ItemFacts> {
         }
         read.spaces();
         if read.comma_or(b'}').ok()? {
-            return Some(facts);
+            return Some((facts, status_at));
         }
     }
 }
@@ -473,6 +500,16 @@ mod tests {
         ] {
             assert!(Reply::split(text.as_bytes(), 0).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn only_a_create_that_met_itself_counts_as_created() {
+        let mut reply = Reply::split(PLAIN.as_bytes(), 3).expect("a reply");
+        assert!(!reply.count_as_created(0) && !reply.count_as_created(2));
+        assert!(reply.count_as_created(1));
+        let expected = r#"{"create":{"_index":"a","_id":"2","_version":1,"result":"created","status":201}}"#;
+        assert_eq!(std::str::from_utf8(reply.item(1)), Ok(expected));
+        assert!(!reply.errors() && !reply.count_as_created(1));
     }
 
     #[test]
