@@ -2,6 +2,7 @@
 
 mod bench;
 mod ci;
+mod demo;
 mod fuzz;
 mod interrupt;
 mod steps;
@@ -24,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Real documents into a real cluster, directly and through Tidegate by turns, all verified
+    Demo(demo::Options),
     /// All tests, on real clusters too
     Test(suite::Options),
     /// What a document costs, on the released binary, with HAProxy beside it
@@ -41,6 +44,7 @@ enum Verb {
 fn main() -> ExitCode {
     interrupt::install();
     let result = match Cli::parse().verb {
+        Verb::Demo(options) => demo::run_verb(&options),
         Verb::Test(options) => suite::run_verb(&options),
         Verb::Bench(options) => bench::run(&options),
         Verb::Ci(options) => ci::run_verb(&options),

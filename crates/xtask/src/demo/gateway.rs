@@ -1,0 +1,100 @@
+//! The gateway of the demo: the released binary as its own process, without a configuration file.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use testkit::client::Client;
+
+use crate::interrupt;
+
+pub(super) struct Gateway {
+    child: Child,
+    url: String,
+}
+
+impl Gateway {
+    /// `tidegate gateway --cluster URL --listen 127.0.0.1:PORT`, ready when this returns.
+    pub(super) fn start(cluster: &str) -> Result<Self> {
+        let listen = free_address()?;
+        let mut command = Command::new(crate::root().join("target/release/tidegate"));
+        command.args([
+            "gateway",
+            "--cluster",
+            cluster,
+            "--listen",
+            &listen,
+            "--admin",
+            &free_address()?,
+        ]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start tidegate")?;
+        interrupt::watch(&child);
+        let mut gateway = Self {
+            child,
+            url: format!("http://{listen}"),
+        };
+        let client = Client::build(&gateway.url, None, Duration::from_secs(2))?;
+        let until = Instant::now() + Duration::from_secs(20);
+        while !client
+            .get("/_cluster/health")
+            .is_ok_and(|answer| answer.status == 200)
+        {
+            if let Some(status) = gateway.child.try_wait()? {
+                bail!("tidegate ended: {status}");
+            }
+            if Instant::now() > until {
+                bail!("tidegate does not pass a request to the cluster within 20 s");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(gateway)
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        testkit::real::cpu_seconds(self.child.id())
+    }
+
+    /// An orderly stop.
+    pub(super) fn stop(mut self) -> Result<()> {
+        terminate(&self.child);
+        let until = Instant::now() + Duration::from_secs(10);
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > until {
+                bail!("tidegate did not stop within 10 s of SIGTERM");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        interrupt::unwatch(&self.child);
+        // Gone already is as good; stop() tells about a gateway that does not want to go.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn terminate(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
