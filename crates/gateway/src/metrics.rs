@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 
 /// A count that only grows, on a core of its own.
 #[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+pub(crate) struct Count(AtomicU64);
 
 impl Count {
     /// Counts `more`.
-    pub fn add(&self, more: u64) {
+    pub(crate) fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
 
     /// The count so far.
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
@@ -43,7 +43,7 @@ impl<const N: usize> std::ops::Index<usize> for Counts<N> {
 /// Why a bulk request is passed through whole without a look at its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum HeadWhy {
+pub(crate) enum HeadWhy {
     /// `/{index}/{type}/_bulk` of Elasticsearch 7 and before.
     TypedPath,
     /// An index in the URL that isn't one plain name.
@@ -58,13 +58,13 @@ pub enum HeadWhy {
     Accept,
     /// `level: cluster`.
     Level,
-    /// The filter is told to wait for the topology, which isn't known yet.
+    /// The topology isn't known yet.
     NoTopology,
 }
 
 impl HeadWhy {
     /// All, in the order of their declaration.
-    pub const ALL: [HeadWhy; 8] = [
+    pub(crate) const ALL: [HeadWhy; 8] = [
         HeadWhy::TypedPath,
         HeadWhy::UrlIndex,
         HeadWhy::Parameter,
@@ -76,7 +76,7 @@ impl HeadWhy {
     ];
 
     /// The label of this reason's counter; distinct from all of [`Why`]'s.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             HeadWhy::TypedPath => "typed_path",
             HeadWhy::UrlIndex => "url_index",
@@ -94,8 +94,8 @@ macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// One core's counters.
         #[derive(Debug, Default)]
-        pub struct Counters {
-            $($(#[doc = $doc])+ pub $name: Count,)+
+        pub(crate) struct Counters {
+            $($(#[doc = $doc])+ pub(crate) $name: Count,)+
             pub(crate) passed: Counts<{ Why::ALL.len() }>,
             pub(crate) passed_by_head: Counts<{ HeadWhy::ALL.len() }>,
             pub(crate) responses: Counts<5>,
@@ -129,8 +129,6 @@ counters! {
     docs_unanswered,
     /// Documents in parts that a node refused as a whole while others took theirs.
     docs_refused,
-    /// Ids made here.
-    ids_minted,
     /// Parts sent, retries included.
     parts,
     /// Parts sent again to another node.
@@ -200,25 +198,25 @@ impl Counters {
 
 /// All cores' counters.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     cores: Arc<[Arc<Counters>]>,
 }
 
 impl Metrics {
     /// Counters for `cores` cores.
-    pub fn new(cores: usize) -> Self {
+    pub(crate) fn new(cores: usize) -> Self {
         Self {
             cores: (0..cores).map(|_| Arc::default()).collect(),
         }
     }
 
     /// The counters of one core.
-    pub fn core(&self, core: usize) -> Arc<Counters> {
+    pub(crate) fn core(&self, core: usize) -> Arc<Counters> {
         Arc::clone(&self.cores[core % self.cores.len()])
     }
 
     /// The sum of one counter over all cores.
-    pub fn sum(&self, of: impl Fn(&Counters) -> &Count) -> u64 {
+    pub(crate) fn sum(&self, of: impl Fn(&Counters) -> &Count) -> u64 {
         self.cores.iter().map(|core| of(core).get()).sum()
     }
 

@@ -82,6 +82,10 @@ impl Reshuffle {
             Kind::Bulk(bulk_head) => bulk_head,
         };
         let snapshot = self.outbound.cluster().snapshot();
+        if !snapshot.learnt() {
+            self.counters.pass_by_head(HeadWhy::NoTopology);
+            return Step::Next(head, Body::Streamed(incoming));
+        }
         let limit = snapshot
             .max_content_length_bytes
             .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));

@@ -48,6 +48,9 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
             (200, json!({"persistent": {}, "transient": {}, "defaults": {}}))
         }
         ("GET", ["_ingest", "pipeline", ..]) => (200, json!({})),
+        ("GET", ["_all", "_settings", ..]) => (200, flat_settings(&state)),
+        ("GET", ["_alias"]) => (200, aliases(&state)),
+        ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),
         ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
         ("GET" | "POST", [index, "_search_shards"]) => search_shards(&state, index, head),
         ("GET" | "POST", ["_count"]) => (
@@ -256,6 +259,34 @@ fn settings(state: &State, index: &Index) -> Value {
         "creation_date": "1772323200000", "number_of_shards": index.shards().to_string(), "number_of_replicas": "0",
         "uuid": index.uuid, "version": {"created": state.flavour.index_created()}, "provided_name": index.name,
     }})
+}
+
+/// `_all/_settings` with `flat_settings=true`; all settings, whichever were asked for.
+fn flat_settings(state: &State) -> Value {
+    let entries = state.indices.values().map(|index| {
+        let flat = json!({
+            "index.uuid": index.uuid,
+            "index.version.created": state.flavour.index_created(),
+            "index.number_of_shards": index.shards().to_string(),
+        });
+        (index.name.clone(), json!({"settings": flat}))
+    });
+    Value::Object(entries.collect())
+}
+
+/// `_alias`: every index with its aliases; the first index of an alias takes the writes.
+fn aliases(state: &State) -> Value {
+    let entries = state.indices.values().map(|index| {
+        let held = state
+            .aliases
+            .iter()
+            .filter(|(_, indices)| indices.contains(&index.name));
+        let held: Map<String, Value> = held
+            .map(|(alias, indices)| (alias.clone(), json!({"is_write_index": indices[0] == index.name})))
+            .collect();
+        (index.name.clone(), json!({"aliases": held}))
+    });
+    Value::Object(entries.collect())
 }
 
 fn shards(state: &State, index: &Index) -> Value {
