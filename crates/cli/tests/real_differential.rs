@@ -101,7 +101,7 @@ fn on(kind: Kind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
     differential(&server, &mut gateway)?;
-    gateway.split_at_least(0.3)
+    gateway.split_at_least(0.4)
 }
 
 #[test]

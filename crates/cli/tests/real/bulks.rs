@@ -65,6 +65,8 @@ pub(crate) struct Inventor<'a> {
     server: &'a Server,
     pub(crate) memory: Memory,
     count: u32,
+    /// The bulk being invented has only what a gateway can take apart; its items may still fail in their ways.
+    calm: bool,
 }
 
 /// A request, and what is special about it.
@@ -104,6 +106,7 @@ impl<'a> Inventor<'a> {
             server,
             memory: Memory::default(),
             count: 0,
+            calm: false,
         }
     }
 
@@ -119,6 +122,7 @@ impl<'a> Inventor<'a> {
     pub(crate) fn next(&mut self) -> Invented {
         self.count += 1;
         let broken = self.one_in(4);
+        self.calm = !broken && !self.one_in(4);
         let default_index = if self.one_in(3) {
             Some(self.usual_index())
         } else {
@@ -129,8 +133,8 @@ impl<'a> Inventor<'a> {
             1..=5 => self.rng.usize(1..4),
             _ => self.rng.usize(2..40),
         };
-        let crlf = self.one_in(25);
-        let blank_lines = self.one_in(25);
+        let crlf = !self.calm && self.one_in(15);
+        let blank_lines = !self.calm && self.one_in(15);
         let break_at = if broken {
             self.rng.usize(0..operations.min(60))
         } else {
@@ -160,11 +164,11 @@ impl<'a> Inventor<'a> {
         if blank_lines {
             what.push_str(", blank lines");
         }
-        if self.one_in(20) {
+        if !self.calm && self.one_in(10) {
             body.pop();
             what.push_str(", no final newline");
         }
-        if self.one_in(60) {
+        if !self.calm && self.one_in(30) {
             body.clear();
             what.push_str(", empty body");
         }
@@ -232,7 +236,7 @@ impl<'a> Inventor<'a> {
                     .to_owned(),
             );
         }
-        if self.one_in(15) {
+        if !self.calm && self.one_in(8) {
             parameters.push(
                 self.pick(&[
                     "filter_path=items.*.status",
@@ -330,7 +334,7 @@ impl<'a> Inventor<'a> {
 
     /// Mostly indices where writing works; now and then one that refuses in its own way.
     fn some_index(&mut self) -> String {
-        if self.one_in(14) {
+        if !self.calm && self.one_in(14) {
             let suffix = self.pick(&[
                 w::CLOSED,
                 w::BLOCKED,
@@ -341,7 +345,7 @@ impl<'a> Inventor<'a> {
             ]);
             return format!("{}{suffix}", self.prefix);
         }
-        if self.one_in(40) {
+        if !self.calm && self.one_in(40) {
             return match self.rng.u32(0..6) {
                 0 => format!("{}{}{}-{}", self.prefix, w::NEW, self.seed, self.count / 8),
                 1 => format!("<{}math-{{now/M}}>", self.prefix),
@@ -370,6 +374,14 @@ impl<'a> Inventor<'a> {
     }
 
     fn some_pipeline(&mut self) -> String {
+        if self.calm {
+            let usual = if self.server.has_processors() {
+                w::PIPELINE_SET
+            } else {
+                w::PIPELINE_EMPTY
+            };
+            return self.pick(&["_none".to_owned(), format!("{}{usual}", self.prefix)]);
+        }
         match self.rng.u32(0..10) {
             0 => "_none".to_owned(),
             1 => format!("{}missing", self.prefix),
@@ -445,8 +457,8 @@ impl<'a> Inventor<'a> {
         let nameless = suffix == w::AUTO && matches!(action, "index" | "create") && !self.one_in(5);
         if !nameless {
             match self.rng.u32(0..60) {
-                0 => fields.push(format!("\"_id\":{}", self.seed * 1000 + 7)),
-                1 if matches!(action, "update" | "delete") && self.one_in(4) => {
+                0 if !self.calm => fields.push(format!("\"_id\":{}", self.seed * 1000 + 7)),
+                1 if !self.calm && matches!(action, "update" | "delete") && self.one_in(4) => {
                     fields.push("\"_id\":null".to_owned())
                 }
                 _ => {
@@ -456,7 +468,7 @@ impl<'a> Inventor<'a> {
                     id = Some(text);
                 }
             }
-        } else if self.one_in(5) {
+        } else if !self.calm && self.one_in(5) {
             fields.push("\"_id\":null".to_owned());
         }
         let needs_routing = suffix == w::PARTED || suffix == w::MUST;
@@ -473,6 +485,16 @@ impl<'a> Inventor<'a> {
                 "null",
                 "\"\"",
             ]);
+            let routing = if self.calm && !routing.contains(|c: char| !c.is_alphanumeric()) {
+                "\"calm\""
+            } else {
+                routing
+            };
+            let routing = if self.calm && routing == "\"\"" {
+                "\"calm\""
+            } else {
+                routing
+            };
             fields.push(format!("\"routing\":{routing}"));
         }
         let mut versioned = true;
@@ -498,7 +520,7 @@ impl<'a> Inventor<'a> {
             let pipeline = self.some_pipeline();
             fields.push(format!("\"pipeline\":\"{pipeline}\""));
         }
-        if action != "delete" && self.one_in(20) {
+        if action != "delete" && !self.calm && self.one_in(20) {
             fields.push(
                 self.pick(&[
                     "\"require_alias\":true",
@@ -508,13 +530,13 @@ impl<'a> Inventor<'a> {
                 .to_owned(),
             );
         }
-        if action == "update" && !versioned && self.one_in(6) {
+        if action == "update" && !versioned && !self.calm && self.one_in(6) {
             fields.push(
                 self.pick(&["\"retry_on_conflict\":3", "\"retry_on_conflict\":\"2\""])
                     .to_owned(),
             );
         }
-        if action == "update" && self.one_in(8) {
+        if action == "update" && !self.calm && self.one_in(8) {
             fields.push(
                 self.pick(&["\"_source\":true", "\"_source\":false", "\"_source\":\"t\""])
                     .to_owned(),
@@ -609,7 +631,7 @@ impl<'a> Inventor<'a> {
             0 => format!("{{\"doc\":{doc},\"doc_as_upsert\":true}}"),
             1 => format!("{{\"doc\":{doc},\"upsert\":{{\"n\":9}}}}"),
             2 => format!("{{\"doc\":{doc},\"detect_noop\":false}}"),
-            3 => format!("{{\"doc\":{doc},\"_source\":true}}"),
+            3 if !self.calm => format!("{{\"doc\":{doc},\"_source\":true}}"),
             4 if self.server.has_processors() => {
                 "{\"script\":{\"source\":\"ctx._source.n = 5\",\"lang\":\"painless\"},\"upsert\":{\"n\":1}}"
                     .to_owned()
