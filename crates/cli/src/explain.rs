@@ -23,7 +23,7 @@ use serde_json::json;
 /// 2 wrong usage.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The bulk, NDJSON; - for standard input
     file: PathBuf,
     /// URL of any node of the cluster; may carry user:password@
@@ -53,7 +53,7 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match explain(arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(3),

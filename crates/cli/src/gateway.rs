@@ -28,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Configuration file (YAML)
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["cluster", "listen"])]
     config: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let loaded = match load(arguments) {
         Ok(loaded) => loaded,
         Err(reason) => return fail(&reason),

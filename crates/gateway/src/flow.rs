@@ -44,8 +44,8 @@ struct Stage {
 }
 
 enum Action {
-    Reshuffle(Reshuffle),
-    Forward(Proxy),
+    Reshuffle(Box<Reshuffle>),
+    Forward(Box<Proxy>),
 }
 
 impl Front {
@@ -190,8 +190,10 @@ impl Compiled {
             let stages = flow.filters.iter().map(|filter| Stage {
                 when: filter.when.clone(),
                 action: match &filter.action {
-                    FilterAction::BulkReshuffle(settings) => Action::Reshuffle(core.reshuffle(settings)),
-                    FilterAction::Elasticsearch(settings) => Action::Forward(core.proxy(settings)),
+                    FilterAction::BulkReshuffle(settings) => {
+                        Action::Reshuffle(Box::new(core.reshuffle(settings)))
+                    }
+                    FilterAction::Elasticsearch(settings) => Action::Forward(Box::new(core.proxy(settings))),
                 },
             });
             (Arc::clone(name), stages.collect())

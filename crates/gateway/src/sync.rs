@@ -128,6 +128,9 @@ impl Reshuffle {
                 self.fallback.fill(&mut head.headers);
                 let answer = self.send(&head, &target, &load, &ask, &snapshot).await;
                 self.sample(&load.body, &ask, &snapshot.table);
+                if let Ok(load) = Rc::try_unwrap(load) {
+                    self.scratch.borrow_mut().recycle(load.plan);
+                }
                 self.counters.bulk_latency.observe(arrived.elapsed());
                 Step::Done(answer)
             }

@@ -266,6 +266,7 @@ fn quick(cluster: &str, listen: &str) -> QuickStart {
         ca_file: None,
         anonymous: Anonymous::Pass,
         admin: None,
+        account: None,
     }
 }
 

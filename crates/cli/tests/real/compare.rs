@@ -102,7 +102,9 @@ fn masked(body: &[u8], prefix: &str) -> String {
         "\"took\":",
         "\"ingest_took\":",
         "\"took\" : ",
-        "\"ingest_took\" : ", "\ntook: ", "\ningest_took: ",
+        "\"ingest_took\" : ",
+        "\ntook: ",
+        "\ningest_took: ",
     ] {
         out = masked_value(&out, key, |c| c.is_ascii_digit());
     }

@@ -1,0 +1,123 @@
+//! The admin port, request ids, reload and stop.
+
+use serde_json::Value;
+
+use crate::gateway::{Gateway, body, cluster};
+
+#[test]
+fn health_stats_metrics_and_config_are_there_and_hold_no_secret() {
+    let cluster = cluster();
+    let url = cluster.urls()[0].replace("http://", "http://who:s3cret@");
+    let gateway = Gateway::start(&[
+        "--cluster",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    gateway.bulk(&body(50)).ok().unwrap();
+    let admin = gateway.admin();
+    let health = admin.get("/health").unwrap().ok().unwrap().json().unwrap();
+    assert_eq!(health["status"], "green");
+    let metrics = admin.get("/metrics").unwrap().ok().unwrap().text();
+    assert!(metrics.contains("tidegate_docs_total 50\n"), "{metrics}");
+    assert!(metrics.contains("tidegate_node_up{"), "{metrics}");
+    for path in ["/", "/stats", "/elasticsearch", "/config", "/metrics"] {
+        let answer = admin.get(path).unwrap().ok().unwrap().text();
+        assert!(!answer.contains("s3cret"), "{path}: {answer}");
+    }
+    assert_eq!(admin.get("/nothing").unwrap().status, 404);
+}
+
+#[test]
+fn an_open_admin_port_without_a_token_does_not_start() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args([
+            "gateway",
+            "--cluster",
+            "http://127.0.0.1:9",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "0.0.0.0:0",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("token"));
+}
+
+#[test]
+fn the_clients_request_id_comes_back_and_others_are_made() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let given = gateway
+        .client()
+        .send("GET", "/_cluster/health", &[("x-request-id", "abc-1")], &[])
+        .unwrap();
+    assert_eq!(given.header("x-request-id"), Some("abc-1"));
+    let made = gateway.client().get("/_cluster/health").unwrap();
+    assert_eq!(made.header("x-request-id").unwrap().len(), 17);
+}
+
+#[test]
+fn a_reload_changes_flows_and_a_broken_file_changes_nothing() {
+    let cluster = cluster();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let write = |level: &str| {
+        let text = format!(
+            "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: sync, level: {level}}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+            cluster.urls()[0]
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write("node");
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    gateway.bulk(&body(20)).ok().unwrap();
+    assert_eq!(gateway.counter("bulk_requests"), 1);
+    let passes_after = |change: &dyn Fn(), logged: &str| {
+        let seen = gateway.log().len();
+        change();
+        gateway.signal("HUP");
+        let began = std::time::Instant::now();
+        while !gateway.log()[seen..].contains(logged) {
+            assert!(began.elapsed().as_secs() < 10, "{}", gateway.log());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        gateway.bulk(&body(20)).ok().unwrap();
+        gateway.counter("bulk_passed")
+    };
+    assert_eq!(
+        passes_after(&|| write("nonsense"), "not reloaded"),
+        0,
+        "the old flow is in force"
+    );
+    assert_eq!(passes_after(&|| write("cluster"), "configuration reloaded"), 1);
+}
+
+#[test]
+fn a_stop_lets_requests_under_way_finish() {
+    let cluster = cluster();
+    let mut gateway = Gateway::before(&cluster);
+    let delay = testkit::fake::Fault::Delay(std::time::Duration::from_millis(600));
+    cluster.cue(testkit::fake::Cue::bulk(delay).always());
+    let client = gateway.client();
+    let answer = std::thread::scope(|scope| {
+        let answer = scope.spawn(|| client.post_ndjson("/_bulk", body(60).as_bytes()).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        gateway.signal("TERM");
+        answer.join().unwrap()
+    });
+    let answer: Value = answer.ok().unwrap().json().unwrap();
+    assert_eq!(answer["items"].as_array().unwrap().len(), 60);
+    assert!(gateway.wait().success());
+}

@@ -1,0 +1,245 @@
+//! Nodes that refuse, die, stall and talk nonsense.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::{Gateway, body, cluster, ids, statuses};
+
+const REJECTED: &str = r#"{"error":{"root_cause":[{"type":"rejected_execution_exception","reason":"too busy"}],"type":"rejected_execution_exception","reason":"too busy"},"status":429}"#;
+
+fn status(status: u16, body: &str) -> Fault {
+    Fault::Status {
+        status,
+        body: body.to_owned(),
+    }
+}
+
+#[test]
+fn a_node_that_refuses_its_part_fails_its_items_with_its_own_words() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    cluster.cue(Cue::bulk(status(429, REJECTED)).on_node(1));
+    let answer = gateway.bulk(&body(300)).ok().unwrap().json().unwrap();
+    assert_eq!(answer["errors"], json!(true));
+    let statuses = statuses(&answer);
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(refused > 50 && refused < 200, "{refused} of 300");
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 201).count(),
+        300 - refused
+    );
+    assert_eq!(
+        cluster.docs("logs").len(),
+        300 - refused,
+        "nobody tried the refused ones elsewhere"
+    );
+    let wanted: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    assert_eq!(ids(&answer, "index"), wanted);
+    let items = answer["items"].as_array().unwrap();
+    let failed = items.iter().find(|item| item["index"]["status"] == 429).unwrap();
+    assert_eq!(failed["index"]["error"]["type"], "rejected_execution_exception");
+    assert_eq!(failed["index"]["error"]["reason"], "too busy");
+    assert_eq!(failed["index"]["_index"], "logs");
+    assert_eq!(gateway.counter("docs_refused"), refused as u64);
+}
+
+#[test]
+fn when_all_nodes_refuse_alike_the_client_gets_the_refusal_as_it_was() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    cluster.cue(Cue::bulk(status(429, REJECTED)).always());
+    let answer = gateway.bulk(&body(100));
+    assert_eq!((answer.status, answer.text().as_str()), (429, REJECTED));
+    assert!(cluster.docs("logs").is_empty());
+}
+
+#[test]
+fn without_credentials_the_client_gets_the_clusters_401_and_nothing_is_written() {
+    let cluster =
+        FakeCluster::start(Spec::default().index("logs", 6).storing().basic_auth("u", "p")).unwrap();
+    let url = cluster.urls()[0].replace("http://", "http://u:p@");
+    let gateway = Gateway::start(&[
+        "--cluster",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    assert_eq!(gateway.bulk(&body(100)).status, 401);
+    assert!(
+        cluster.docs("logs").is_empty(),
+        "the gateway's own account is not for strangers"
+    );
+    let with = gateway.client().basic_auth("u", "p");
+    with.post_ndjson("/_bulk", body(100).as_bytes())
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!((cluster.docs("logs").len(), cluster.counts().misrouted), (100, 0));
+    assert!(
+        !gateway.log().contains("u:p"),
+        "no secrets in logs: {}",
+        gateway.log()
+    );
+}
+
+#[test]
+fn a_dead_nodes_part_goes_to_another_node() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    cluster.kill(2);
+    for _ in 0..5 {
+        let answer = gateway.bulk(&body(200)).ok().unwrap().json().unwrap();
+        assert_eq!(answer["errors"], json!(false));
+    }
+    assert_eq!(cluster.docs("logs").len(), 200);
+    gateway.wait_until("the dead node is out", |status| {
+        status["nodes"][2]["health"]["up"] == false
+    });
+    cluster.restart(2).unwrap();
+    gateway.wait_until("the node is back by a probe", |status| {
+        status["nodes"][2]["health"]["up"] == true
+    });
+}
+
+#[test]
+fn plain_index_operations_are_sent_again_when_a_node_breaks_off() {
+    for fault in [
+        Fault::CloseUnwritten,
+        Fault::CloseWritten,
+        Fault::CloseMidReply(40),
+    ] {
+        let cluster = cluster();
+        let gateway = Gateway::before(&cluster);
+        cluster.cue(Cue::bulk(fault.clone()).on_node(0));
+        let answer = gateway.bulk(&body(200)).ok().unwrap().json().unwrap();
+        assert_eq!(answer["errors"], json!(false), "{fault:?}");
+        assert_eq!(cluster.docs("logs").len(), 200, "{fault:?}");
+        assert_eq!(gateway.counter("parts_retried"), 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn what_could_double_is_not_sent_again_and_says_that_its_fate_is_unknown() {
+    let lines = [
+        "{\"create\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{}\n",
+        "{\"update\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{\"doc\":{},\"doc_as_upsert\":true}\n",
+        "{\"delete\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n",
+    ];
+    for line in lines {
+        let cluster = cluster();
+        let gateway = Gateway::before(&cluster);
+        cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(0));
+        let body: String = (0..60).map(|n| line.replace("ID", &n.to_string())).collect();
+        let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
+        let unknown = statuses(&answer).iter().filter(|status| **status == 503).count();
+        assert!(unknown > 0 && unknown < 60, "{line}: {unknown}");
+        assert_eq!(gateway.counter("parts_retried"), 0, "{line}");
+        assert_eq!(gateway.counter("docs_unanswered"), unknown as u64, "{line}");
+        assert_eq!(cluster.counts().docs, 60, "{line}: nothing was sent twice");
+    }
+}
+
+#[test]
+fn documents_without_ids_are_never_doubled() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    cluster.cue(Cue::bulk(Fault::CloseWritten).always());
+    let answer = gateway.bulk(&"{\"index\":{\"_index\":\"logs\"}}\n{}\n".repeat(10));
+    cluster.behave();
+    assert_eq!(cluster.docs("logs").len(), 10);
+    assert_eq!(statuses(&answer.json().unwrap()), [503; 10]);
+}
+
+#[test]
+fn a_reply_with_the_wrong_number_of_items_is_never_taken_for_success() {
+    for fault in [
+        Fault::ItemCount(-1),
+        Fault::ItemCount(1),
+        Fault::Garbage("{\"took\":1}".into()),
+    ] {
+        let cluster = cluster();
+        let gateway = Gateway::before(&cluster);
+        cluster.cue(Cue::bulk(fault.clone()).on_node(1));
+        let answer = gateway.bulk(&body(90)).ok().unwrap().json().unwrap();
+        let statuses = statuses(&answer);
+        assert_eq!(statuses.len(), 90, "{fault:?}");
+        assert_eq!(answer["errors"], json!(true), "{fault:?}");
+        assert!(statuses.contains(&503) && statuses.contains(&201), "{fault:?}");
+        assert_eq!(gateway.counter("replies_malformed"), 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn failed_items_keep_their_places() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let error = "{\"type\":\"mapper_parsing_exception\",\"reason\":\"no }},{ such field\"}".to_owned();
+    cluster.cue(
+        Cue::bulk(Fault::Items {
+            every: 2,
+            status: 400,
+            error,
+        })
+        .always(),
+    );
+    let answer = gateway.bulk(&body(120)).ok().unwrap().json().unwrap();
+    let wanted: Vec<String> = (0..120).map(|n| n.to_string()).collect();
+    assert_eq!(ids(&answer, "index"), wanted);
+    let written = cluster.docs("logs");
+    for (id, status) in wanted.iter().zip(statuses(&answer)) {
+        assert_eq!(status == 201, written.contains_key(id), "{id}: {status}");
+    }
+}
+
+#[test]
+fn with_no_node_left_the_answer_is_503_and_says_so() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    (0..3).for_each(|node| cluster.kill(node));
+    let answer = gateway.bulk(&body(10));
+    assert_eq!(answer.status, 503);
+    assert_eq!(
+        answer.json().unwrap()["error"]["type"],
+        "connect_transport_exception"
+    );
+    assert_eq!(gateway.client().get("/_cluster/health").unwrap().status, 503);
+    assert_eq!(gateway.admin().get("/health").unwrap().status, 503);
+}
+
+#[test]
+fn a_slow_node_delays_only_the_answers_that_need_it() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    cluster.cue(
+        Cue::bulk(Fault::Delay(Duration::from_millis(700)))
+            .on_node(0)
+            .always(),
+    );
+    let began = Instant::now();
+    let whole = gateway.bulk(&body(100)).ok().unwrap().json().unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(700));
+    assert!(
+        whole["took"].as_u64().unwrap() >= 700,
+        "took is what it took: {}",
+        whole["took"]
+    );
+    let shard = (0..6)
+        .find(|shard| cluster.node_of("logs", *shard) == Some(1))
+        .unwrap();
+    let formula = testkit::fake::Formula::Classic {
+        routing_num_shards: testkit::fake::routing_num_shards(6),
+    };
+    let id = (0..).find(|n: &u32| testkit::fake::shard_of(&n.to_string(), 6, formula) == shard);
+    let one = format!(
+        "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{}\"}}}}\n{{}}\n",
+        id.unwrap()
+    );
+    let began = Instant::now();
+    gateway.bulk(&one).ok().unwrap();
+    assert!(began.elapsed() < Duration::from_millis(500));
+}

@@ -1,0 +1,201 @@
+//! A `tidegate gateway` process before a fake cluster.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::client::{Answer, Client};
+use testkit::fake::{FakeCluster, Spec};
+
+/// A running gateway; killed when dropped.
+pub(crate) struct Gateway {
+    process: Child,
+    pub(crate) address: SocketAddr,
+    admin: SocketAddr,
+    log: Arc<Mutex<String>>,
+}
+
+impl Gateway {
+    /// In front of `cluster`, by the command line; returns when it knows the topology.
+    pub(crate) fn before(cluster: &FakeCluster) -> Self {
+        Self::with(cluster, &[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn with(cluster: &FakeCluster, more: &[&str]) -> Self {
+        let url = cluster.urls()[0].clone();
+        let mut arguments = vec![
+            "--cluster",
+            &url,
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+        ];
+        arguments.extend(more);
+        let gateway = Self::start(&arguments);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        gateway
+    }
+
+    /// With these arguments; returns when it listens.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .arg("gateway")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let (mut address, mut admin) = (None, None);
+        while address.is_none() || admin.is_none() {
+            let Some(Ok(line)) = lines.next() else {
+                panic!(
+                    "tidegate did not start: {:?}\n{}",
+                    process.wait(),
+                    log.lock().unwrap()
+                );
+            };
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            let listens = || event["address"].as_str().map(|address| address.parse().unwrap());
+            match event["message"].as_str() {
+                Some("listening") => address = listens(),
+                Some("admin API listening") => admin = listens(),
+                _ => {}
+            }
+            let mut log = log.lock().unwrap();
+            log.push_str(&line);
+            log.push('\n');
+        }
+        let kept = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut log = kept.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Self {
+            process,
+            address: address.unwrap(),
+            admin: admin.unwrap(),
+            log,
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&format!("http://{}", self.address)).unwrap()
+    }
+
+    pub(crate) fn admin(&self) -> Client {
+        Client::new(&format!("http://{}", self.admin)).unwrap()
+    }
+
+    /// Sends a bulk to `/_bulk`.
+    pub(crate) fn bulk(&self, body: &str) -> Answer {
+        self.client().post_ndjson("/_bulk", body.as_bytes()).unwrap()
+    }
+
+    /// One of the gateway's counters.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let stats = self.admin().get("/stats").unwrap().json().unwrap();
+        stats["gateway"][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name} in {stats}"))
+    }
+
+    /// How often bulks passed for this reason.
+    pub(crate) fn passed(&self, why: &str) -> u64 {
+        let stats = self.admin().get("/stats").unwrap().json().unwrap();
+        stats["gateway"]["passed_because"][why].as_u64().unwrap_or(0)
+    }
+
+    /// What `/elasticsearch` says of the one cluster.
+    pub(crate) fn topology(&self) -> Value {
+        let all = self.admin().get("/elasticsearch").unwrap().json().unwrap();
+        all.as_object().unwrap().values().next().unwrap().clone()
+    }
+
+    /// Waits until the topology is as told.
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let topology = self.topology();
+            if holds(&topology) {
+                return;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "not so after 10 s: {what}: {topology:#}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Everything logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Sends a signal, by the name that `kill` takes.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits for the process to end.
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Three nodes that keep what they are sent, with the index `logs` of six shards.
+pub(crate) fn cluster() -> FakeCluster {
+    FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap()
+}
+
+/// `docs` index operations on `logs`, ids from 0.
+pub(crate) fn body(docs: usize) -> String {
+    (0..docs)
+        .map(|n| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n{{\"n\":{n}}}\n"))
+        .collect()
+}
+
+/// The items' ids, in order; `operation` is what each must be.
+pub(crate) fn ids(answer: &Value, operation: &str) -> Vec<String> {
+    let items = answer["items"].as_array().unwrap();
+    items
+        .iter()
+        .map(|item| item[operation]["_id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The items' statuses, in order.
+pub(crate) fn statuses(answer: &Value) -> Vec<u64> {
+    let items = answer["items"].as_array().unwrap();
+    let status = |item: &Value| {
+        item.as_object().unwrap().values().next().unwrap()["status"]
+            .as_u64()
+            .unwrap()
+    };
+    items.iter().map(status).collect()
+}

@@ -1,0 +1,113 @@
+//! Hostile and broken clients, on raw sockets.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::gateway::{Gateway, body, cluster};
+
+/// Sends bytes, closes that side, and returns everything that came back.
+fn exchange(gateway: &Gateway, request: &[u8]) -> String {
+    let mut socket = TcpStream::connect(gateway.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn post(headers: &str, body: &str) -> String {
+    format!("POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n{headers}\r\n{body}")
+}
+
+#[test]
+fn ambiguous_framing_is_refused_in_the_clusters_error_shape_and_reaches_no_node() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let before = cluster.counts().docs;
+    for headers in [
+        "Content-Length: 5\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: 5, 5\r\n",
+        "Content-Length: +5\r\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "X: a\r\n b\r\nContent-Length: 5\r\n",
+        "Content-Length : 5\r\n",
+    ] {
+        let answer = exchange(&gateway, post(headers, "12345").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{headers:?}: {answer}");
+        assert!(answer.contains("\"root_cause\""), "{headers:?}: {answer}");
+        assert!(
+            answer.to_lowercase().contains("connection: close"),
+            "{headers:?}: {answer}"
+        );
+    }
+    let twice = post(
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "0\r\n\r\n",
+    );
+    assert!(exchange(&gateway, twice.as_bytes()).starts_with("HTTP/1.1 501 "));
+    let bad_chunk = post("Transfer-Encoding: chunked\r\n", "zz\r\nhello\r\n0\r\n\r\n");
+    assert!(exchange(&gateway, bad_chunk.as_bytes()).starts_with("HTTP/1.1 400 "));
+    assert_eq!(cluster.counts().docs, before);
+    assert!(gateway.counter("refused") >= 9);
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_its_body_has_written_nothing() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let body = body(100);
+    let head = post(&format!("Content-Length: {}\r\n", body.len()), "");
+    let mut socket = TcpStream::connect(gateway.address).unwrap();
+    socket.write_all(head.as_bytes()).unwrap();
+    socket.write_all(&body.as_bytes()[..body.len() - 1]).unwrap();
+    drop(socket);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!((cluster.counts().docs, cluster.counts().bulks), (0, 0));
+}
+
+#[test]
+fn a_body_over_the_clusters_own_limit_is_refused_at_once() {
+    let spec = testkit::fake::Spec {
+        content_length_max: 10_000,
+        ..testkit::fake::Spec::default()
+    };
+    let cluster = testkit::fake::FakeCluster::start(spec.index("logs", 6)).unwrap();
+    let gateway = Gateway::before(&cluster);
+    let answer = exchange(&gateway, post("Content-Length: 10001\r\n", "").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[test]
+fn a_gzip_bomb_is_refused() {
+    let spec = testkit::fake::Spec {
+        content_length_max: 1_000_000,
+        ..testkit::fake::Spec::default()
+    };
+    let cluster = testkit::fake::FakeCluster::start(spec.index("logs", 6)).unwrap();
+    let gateway = Gateway::before(&cluster);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(&vec![b' '; 50_000_000]).unwrap();
+    let bomb = gzip.finish().unwrap();
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("content-encoding", "gzip"),
+    ];
+    let answer = gateway.client().send("POST", "/_bulk", &headers, &bomb).unwrap();
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    assert_eq!(cluster.counts().bulks, 0);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let one = body(3);
+    let request = post(&format!("Content-Length: {}\r\n", one.len()), &one);
+    let last = "GET /_cluster/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answer = exchange(&gateway, format!("{request}{request}{last}").as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 3, "{answer}");
+    assert!(answer.find("\"items\"").unwrap() < answer.find("cluster_name").unwrap());
+}

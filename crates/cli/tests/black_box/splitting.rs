@@ -1,0 +1,120 @@
+//! What a split bulk looks like from both sides.
+
+use serde_json::json;
+
+use crate::gateway::{Gateway, body, cluster, ids, statuses};
+
+#[test]
+fn each_document_reaches_its_primarys_node_and_items_keep_the_clients_order() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let answer = gateway.bulk(&body(1000)).ok().unwrap().json().unwrap();
+    assert_eq!(answer["errors"], json!(false));
+    let wanted: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+    assert_eq!(ids(&answer, "index"), wanted);
+    let counts = cluster.counts();
+    assert_eq!((counts.docs, counts.misrouted, counts.bulks), (1000, 0, 3));
+    assert_eq!(cluster.docs("logs").len(), 1000);
+    assert_eq!(gateway.counter("docs_direct"), 1000);
+}
+
+#[test]
+fn operations_on_one_document_stay_in_order() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let body: String = (0..300)
+        .map(|n| {
+            format!(
+                "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{}\"}}}}\n{{\"n\":{n}}}\n",
+                n % 7
+            )
+        })
+        .collect();
+    gateway.bulk(&body).ok().unwrap();
+    for (id, stored) in cluster.docs("logs") {
+        let last = (0..300).rfind(|n| n % 7 == id.parse::<i32>().unwrap()).unwrap();
+        assert_eq!(stored.source, format!("{{\"n\":{last}}}"));
+    }
+}
+
+#[test]
+fn the_index_in_the_url_is_the_default() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let body =
+        "{\"index\":{\"_id\":\"a\"}}\n{}\n{\"create\":{\"_id\":\"b\"}}\n{}\n{\"delete\":{\"_id\":\"c\"}}\n";
+    let answer = gateway
+        .client()
+        .post_ndjson("/logs/_bulk", body.as_bytes())
+        .unwrap();
+    assert_eq!(statuses(&answer.json().unwrap()), [201, 201, 404]);
+    assert_eq!(cluster.counts().misrouted, 0);
+}
+
+#[test]
+fn documents_without_ids_keep_having_none_and_nodes_take_turns() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let body = "{\"index\":{\"_index\":\"logs\"}}\n{}\n".repeat(30);
+    for _ in 0..6 {
+        let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
+        assert_eq!(answer["items"].as_array().unwrap().len(), 30);
+    }
+    let counts = cluster.counts();
+    assert_eq!((counts.docs, counts.bulks), (180, 6));
+    assert_eq!(counts.docs_by_node, [60, 60, 60]);
+    assert_eq!(gateway.counter("docs_any"), 180);
+}
+
+#[test]
+fn gzip_bodies_are_split_too() {
+    use std::io::Write as _;
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(body(500).as_bytes()).unwrap();
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("content-encoding", "gzip"),
+    ];
+    let answer = gateway
+        .client()
+        .send("POST", "/_bulk", &headers, &gzip.finish().unwrap())
+        .unwrap();
+    assert_eq!(
+        answer.ok().unwrap().json().unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        500
+    );
+    assert_eq!((cluster.counts().docs, cluster.counts().misrouted), (500, 0));
+}
+
+#[test]
+fn a_large_bulk_arrives_whole() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let filler = "x".repeat(20_000);
+    let body: String = (0..1000)
+        .map(|n| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n{{\"n\":\"{filler}\"}}\n"))
+        .collect();
+    let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
+    assert_eq!(answer["items"].as_array().unwrap().len(), 1000);
+    assert_eq!(
+        (cluster.docs("logs").len(), cluster.counts().misrouted),
+        (1000, 0)
+    );
+}
+
+#[test]
+fn a_moved_shard_is_followed_within_a_second() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    for shard in 0..6 {
+        cluster.move_shard("logs", shard, 1);
+    }
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    gateway.bulk(&body(100)).ok().unwrap();
+    assert_eq!(cluster.counts().docs_by_node, [0, 100, 0]);
+}
