@@ -1,6 +1,8 @@
 //! The binary before a fake cluster that misbehaves on cue: what clients get on each failure path, and what the nodes
 //! were sent. Each test has a gateway and a cluster of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
+
 mod admin;
 mod failures;
 mod gateway;

@@ -156,7 +156,7 @@ fn section<'a>(root: &'a Json, schema: &'a Json) -> &'a Json {
         let branches = branches.iter().map(|branch| section(root, branch));
         return branches
             .filter(|branch| branch["type"] != "null")
-            .last()
+            .next_back()
             .unwrap_or(schema);
     }
     if types(schema).contains(&"array") {
