@@ -174,3 +174,17 @@ fn strangers_are_refused() {
     let known = client(&cluster, 0).basic_auth("admin", "admin");
     assert_eq!(known.get("/_nodes/http").unwrap().status, 200);
 }
+
+#[test]
+fn settings_and_aliases_are_listed() {
+    let cluster = FakeCluster::start(Spec::default().index("logs-1", 3).index("logs-2", 1)).unwrap();
+    cluster.alias("logs", &["logs-2", "logs-1"]);
+    let node = client(&cluster, 0);
+    let path = "/_all/_settings/index.uuid,index.version.*,index.number_of_shards?flat_settings=true";
+    let settings = node.get(path).unwrap().json().unwrap();
+    let first = settings["logs-1"]["settings"].as_object().unwrap();
+    assert_eq!((first.len(), &first["index.number_of_shards"]), (3, &json!("3")));
+    let aliases = node.get("/_alias").unwrap().json().unwrap();
+    assert_eq!(aliases["logs-2"]["aliases"]["logs"]["is_write_index"], true);
+    assert_eq!(aliases["logs-1"]["aliases"]["logs"]["is_write_index"], false);
+}

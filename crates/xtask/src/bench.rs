@@ -11,7 +11,7 @@ mod proxy;
 mod rounds;
 mod table;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use case::Case;
@@ -69,12 +69,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let proxies = proxy::chosen(&options.haproxy)?;
     let before = machine::load_average();
     let mut measured: Vec<Measured> = Vec::new();
+    let mut failed = Vec::new();
     for case in &cases {
         eprintln!("{} …", case.name);
-        measured.push(
-            rounds::measure(case, &proxies, options.rounds, options.kdocs * 1000)
-                .with_context(|| format!("case {}", case.name))?,
-        );
+        match rounds::measure(case, &proxies, options.rounds, options.kdocs * 1000) {
+            Ok(figures) => measured.push(figures),
+            Err(error) => failed.push(format!("case {}: {error:#}", case.name)),
+        }
     }
     let machine = machine::describe(&before);
     if options.json {
@@ -84,6 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     } else {
         say(&table::print(&machine, &measured));
     }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
 }
 

@@ -267,7 +267,7 @@ fn tidegate_yml(case: &Case, nodes: &Nodes, address: SocketAddr, admin: SocketAd
     };
     format!(
         "path: {{data: {folder}/data, logs: {folder}/logs}}
-admin.network.binding: {admin}
+admin.binding: {admin}
 entry:
   - name: es
     router: es
