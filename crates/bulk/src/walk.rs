@@ -205,6 +205,9 @@ impl<'b, 't> Resolver<'b, 't> {
             self.check_pipeline(action)?;
         }
         let (entry, route) = self.index(action)?;
+        if action.op != Op::Create && matches!(entry.target, Target::DataStream { .. }) {
+            return Err(Why::StreamNotCreate);
+        }
         let mut routing = action.routing.or(self.ask.url_routing.map(str::as_bytes));
         if let Target::Alias {
             index_routing: Some(of_alias),

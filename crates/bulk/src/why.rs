@@ -59,6 +59,9 @@ pub enum Why {
     DateMath,
     /// An alias that has no single write index, or several routing values.
     AmbiguousAlias,
+    /// An operation other than `create` on a data stream. How the servers word its error depends on whether a
+    /// `create` on the same stream came before it in the request.
+    StreamNotCreate,
     /// The shard is chosen from the document itself (time series, `routing_path`, logsdb sorted routing).
     RoutedByContent,
     /// The index chooses shards by itself (append-only and adaptive indices of OpenSearch 3).
@@ -81,7 +84,7 @@ pub enum Why {
 
 impl Why {
     /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
-    pub const ALL: [Why; 33] = [
+    pub const ALL: [Why; 34] = [
         Why::Empty,
         Why::TooLarge,
         Why::TooManyParts,
@@ -107,6 +110,7 @@ impl Why {
         Why::UnknownIndex,
         Why::DateMath,
         Why::AmbiguousAlias,
+        Why::StreamNotCreate,
         Why::RoutedByContent,
         Why::AdaptiveShards,
         Why::MovingPipeline,
@@ -145,6 +149,7 @@ impl Why {
             Why::UnknownIndex => "unknown_index",
             Why::DateMath => "date_math",
             Why::AmbiguousAlias => "ambiguous_alias",
+            Why::StreamNotCreate => "stream_not_create",
             Why::RoutedByContent => "routed_by_content",
             Why::AdaptiveShards => "adaptive_shards",
             Why::MovingPipeline => "moving_pipeline",

@@ -188,7 +188,7 @@ fn masked_made_up_ids(text: &str) -> String {
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     let mut text = text.to_owned();
-    for opening in ["\"_id\":\"", "document with id '"] {
+    for opening in ["\"_id\":\"", "_id: \"", "document with id '"] {
         let mut out = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while let Some(at) = rest.find(opening) {
