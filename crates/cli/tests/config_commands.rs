@@ -1,5 +1,7 @@
 //! `tidegate check` and `tidegate config`, from outside.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 

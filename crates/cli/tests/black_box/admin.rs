@@ -32,6 +32,27 @@ fn health_stats_metrics_and_config_are_there_and_hold_no_secret() {
 }
 
 #[test]
+fn every_metric_is_documented_and_every_documented_metric_is_there() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let metrics = gateway.admin().get("/metrics").unwrap().ok().unwrap().text();
+    let mut served: Vec<&str> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let mut documented: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    served.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(served, documented);
+}
+
+#[test]
 fn an_open_admin_port_without_a_token_does_not_start() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args([
