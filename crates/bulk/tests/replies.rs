@@ -148,6 +148,12 @@ fn requests_that_cannot_be_told_pass_with_their_reason() {
     )));
     builder
         .name("series", Target::Opaque(Why::RoutedByContent))
+        .name(
+            "stream",
+            Target::DataStream {
+                write: Arc::new(IndexRoute::new("backing", Formula::Modulo, [Some(NodeIx(0))])),
+            },
+        )
         .harmless_pipeline("known");
     let mut table = builder.build();
     let pass = |body: &str, ask: &Ask<'_>, table: &RouteTable| match plan(
@@ -185,6 +191,14 @@ fn requests_that_cannot_be_told_pass_with_their_reason() {
                 ..fine
             },
             Some((Why::RoutedByContent, Some(1))),
+        ),
+        (
+            doc,
+            Ask {
+                default_index: Some("stream"),
+                ..fine
+            },
+            Some((Why::StreamNotCreate, Some(1))),
         ),
         (
             doc,
