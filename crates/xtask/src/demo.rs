@@ -73,6 +73,7 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         all.push(turn::take(side, &name, options.docs, &target, &gateway)?);
     }
     print_table(&all, options.docs);
+    say(&gateway.passed_because()?);
     let verified: u32 = all.iter().map(|figures| figures.verified).sum();
     let sent = options.docs * 4;
     gateway.stop()?;

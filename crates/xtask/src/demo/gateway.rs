@@ -12,12 +12,14 @@ use crate::interrupt;
 pub(super) struct Gateway {
     child: Child,
     url: String,
+    admin: String,
 }
 
 impl Gateway {
     /// `tidegate gateway --cluster URL --listen 127.0.0.1:PORT`, ready when this returns.
     pub(super) fn start(cluster: &str) -> Result<Self> {
         let listen = free_address()?;
+        let admin = free_address()?;
         let mut command = Command::new(crate::root().join("target/release/tidegate"));
         command.args([
             "gateway",
@@ -26,7 +28,9 @@ impl Gateway {
             "--listen",
             &listen,
             "--admin",
-            &free_address()?,
+            &admin,
+            "--log-level",
+            "warn",
         ]);
         let child = command
             .stdin(Stdio::null())
@@ -37,6 +41,7 @@ impl Gateway {
         let mut gateway = Self {
             child,
             url: format!("http://{listen}"),
+            admin: format!("http://{admin}"),
         };
         let client = Client::build(&gateway.url, None, Duration::from_secs(2))?;
         let until = Instant::now() + Duration::from_secs(20);
@@ -57,6 +62,20 @@ impl Gateway {
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Why bulks were sent on whole, and how many for each reason; as `/stats` has it.
+    pub(super) fn passed_because(&self) -> Result<String> {
+        let stats = Client::new(&self.admin)?.get("/stats")?.ok()?.json()?;
+        Ok(match stats["gateway"]["passed_because"].as_object() {
+            Some(reasons) if !reasons.is_empty() => {
+                format!(
+                    "bulks that Tidegate sent on whole: {}",
+                    stats["gateway"]["passed_because"]
+                )
+            }
+            _ => "Tidegate split every bulk by node".to_owned(),
+        })
     }
 
     pub(super) fn cpu_seconds(&self) -> Option<f64> {
