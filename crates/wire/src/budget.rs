@@ -1,7 +1,7 @@
 //! One byte budget for all cores: what keeps resident memory bounded whatever clients send.
 //!
 //! Every pooled buffer is charged with its capacity, in use or idle. Request bodies are *admitted*: they may take
-//! three quarters of the budget and wait (bounded) for room. Everything that is needed to finish work already
+//! five eighths of the budget and wait (bounded) for room. Everything that is needed to finish work already
 //! admitted (gather chunks, replies) may use the rest and never waits, so nothing can deadlock by holding and waiting.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,9 +54,16 @@ impl Budget {
         self.limit
     }
 
-    /// What request bodies may take together: three quarters.
+    /// What request bodies may take together: five eighths. The answers to them need about as much again as the bodies
+    /// when documents are short, and must never be refused memory: what they tell about has been done. Of the default
+    /// budget this leaves room for one body of 100 MiB, the largest that nodes take by default.
     pub fn admission_limit(&self) -> usize {
-        self.limit / 4 * 3
+        self.limit / 8 * 5
+    }
+
+    /// Whether memory should be spent sparingly: more than half of the budget is in use.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.used() > self.limit / 2
     }
 
     /// Bytes charged now, idle pooled buffers included.
@@ -88,10 +95,11 @@ impl Budget {
         self.wake_waiting();
     }
 
-    /// A buffer became idle (still charged): whoever waits may take the memory after a trim.
+    /// Memory became free: the first who waits may try, and passes the word on if it got what it wanted. Waking all of a
+    /// thousand waiting connections at each release would cost more than their requests.
     pub(crate) fn wake_waiting(&self) {
         if self.waiting.load(Ordering::Acquire) > 0 {
-            self.freed.notify_waiters();
+            self.freed.notify_one();
         }
     }
 
@@ -109,21 +117,24 @@ impl Budget {
         wait: Duration,
         mut attempt: impl FnMut() -> Result<T, OverBudget>,
     ) -> Result<T, OverBudget> {
-        let mut refused = match attempt() {
+        match attempt() {
             Ok(got) => return Ok(got),
             Err(refused) if refused.wanted > refused.limit => return Err(refused),
-            Err(refused) => refused,
-        };
+            Err(_) => {}
+        }
         let _waiting = Waiting::enter(self);
         let end = tokio::time::Instant::now() + wait;
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable(); // registered before the attempt, or a release between the two would be lost
-            match attempt() {
-                Ok(got) => return Ok(got),
-                Err(again) => refused = again,
-            }
+            let refused = match attempt() {
+                Ok(got) => {
+                    self.wake_waiting();
+                    return Ok(got);
+                }
+                Err(refused) => refused,
+            };
             self.raise_pressure();
             if tokio::time::timeout_at(end, freed).await.is_err() {
                 return Err(refused);

@@ -133,10 +133,10 @@ impl Io {
 
 impl Gone {
     pub(crate) fn set(&self) {
-        if !self.gone.replace(true) {
-            if let Some(waker) = self.waker.take() {
-                waker.wake();
-            }
+        if !self.gone.replace(true)
+            && let Some(waker) = self.waker.take()
+        {
+            waker.wake();
         }
     }
 

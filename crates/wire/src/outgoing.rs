@@ -26,8 +26,10 @@ pub enum Chunk {
 }
 
 /// A body to send.
+#[derive(Default)]
 pub enum Outgoing {
     /// No body. Requests: no `Content-Length` for methods that need none. Replies: `Content-Length: 0`.
+    #[default]
     Empty,
     /// One run of bytes.
     Full(Chunk),
@@ -93,12 +95,6 @@ impl Outgoing {
             Outgoing::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(Ok)),
             Outgoing::Stream { source, .. } => source.poll_next(cx),
         }
-    }
-}
-
-impl Default for Outgoing {
-    fn default() -> Self {
-        Outgoing::Empty
     }
 }
 

@@ -1,7 +1,7 @@
 //! Contiguous buffers, reused while warm: first-touched memory costs more than the copies it saves.
 //!
 //! A [`Pool`] belongs to one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
-//! 16 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are made to
+//! 128 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are made to
 //! measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
 
 use std::cell::{Cell, RefCell};
@@ -72,7 +72,7 @@ impl Pool {
     /// A buffer with room for at least `bytes`, at once and always: for what finishes admitted work
     /// (gather chunks of at most 256 KiB, heads). May overdraw the budget by that much.
     pub fn take(&self, bytes: usize) -> Buffer {
-        match self.from_shelf(bytes) {
+        match self.off_shelf(bytes) {
             Some(buffer) => buffer,
             None => {
                 let (size, _) = class_of(bytes);
@@ -95,7 +95,7 @@ impl Pool {
         self.take_within(bytes, self.shelves.budget.limit())
     }
 
-    /// A buffer for a request body: within three quarters of the budget, waiting at most `wait` for room.
+    /// A buffer for a request body: within five eighths of the budget, waiting at most `wait` for room.
     pub async fn admit(&self, bytes: usize, wait: Duration) -> Result<Buffer, OverBudget> {
         let limit = self.shelves.budget.admission_limit();
         match self.take_within(bytes, limit) {
@@ -143,7 +143,7 @@ impl Pool {
     }
 
     fn take_within(&self, bytes: usize, limit: usize) -> Result<Buffer, OverBudget> {
-        if let Some(buffer) = self.from_shelf(bytes) {
+        if let Some(buffer) = self.off_shelf(bytes) {
             return Ok(buffer);
         }
         let (size, _) = class_of(bytes);
@@ -154,7 +154,7 @@ impl Pool {
         Ok(self.fresh(size))
     }
 
-    fn from_shelf(&self, bytes: usize) -> Option<Buffer> {
+    fn off_shelf(&self, bytes: usize) -> Option<Buffer> {
         let (size, class) = class_of(bytes);
         let idle = self.shelves.idle.borrow_mut().get_mut(class?)?.pop()?;
         self.shelves.idle_bytes.set(self.shelves.idle_bytes.get() - size);
@@ -389,8 +389,8 @@ fn class_of(bytes: usize) -> (usize, Option<usize>) {
 }
 
 const CLASS_BYTES_MIN: usize = 4 << 10;
-const CLASS_BYTES_MAX: usize = 16 << 20;
-const CLASSES: usize = 1 + (24 - 12) * 4;
+const CLASS_BYTES_MAX: usize = 128 << 20;
+const CLASSES: usize = 1 + (27 - 12) * 4;
 
 #[cfg(test)]
 mod tests {
@@ -417,7 +417,7 @@ mod tests {
             }
             last = (bytes, class);
         }
-        assert_eq!(class_of(CLASS_BYTES_MAX + 1), (17 << 20, None));
+        assert_eq!(class_of(CLASS_BYTES_MAX + 1), (129 << 20, None));
     }
 
     #[test]
@@ -466,9 +466,9 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn admission_waits_for_room_and_no_longer_than_allowed() {
         let pool = pool(1 << 20);
-        let held = pool.admit(700 << 10, Duration::ZERO).await.expect("fits");
-        assert!(pool.admit(700 << 10, Duration::from_millis(50)).await.is_err());
-        let (got, ()) = tokio::join!(pool.admit(700 << 10, Duration::from_secs(5)), async {
+        let held = pool.admit(600 << 10, Duration::ZERO).await.expect("fits");
+        assert!(pool.admit(600 << 10, Duration::from_millis(50)).await.is_err());
+        let (got, ()) = tokio::join!(pool.admit(600 << 10, Duration::from_secs(5)), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(held);
         });

@@ -20,6 +20,8 @@ pub(crate) struct Receiver {
     pub(crate) ended: bool,
     /// Body bytes of the present message that came so far.
     pub(crate) received: u64,
+    /// Whether bodies of unknown length may grow past the budget: answers, which tell of what has been done.
+    grows_always: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,15 @@ impl Receiver {
             left: Left::Nothing,
             ended: false,
             received: 0,
+            grows_always: false,
+        }
+    }
+
+    /// For the answers of nodes.
+    pub(crate) fn of_replies(pool: Pool) -> Self {
+        Receiver {
+            grows_always: true,
+            ..Receiver::new(pool)
         }
     }
 
@@ -104,9 +115,14 @@ impl Receiver {
             return Poll::Ready(Ok(0));
         }
         ready!(stream.poll_read_ready(cx))?;
-        let buffer = self.buffer.get_or_insert_with(|| self.pool.take(READ_BYTES));
+        // A connection that waits for room for its body keeps what was read with the head: little, when room is scarce.
+        let read_bytes = match self.pool.budget().is_scarce() {
+            true => READ_BYTES_SCARCE,
+            false => READ_BYTES,
+        };
+        let buffer = self.buffer.get_or_insert_with(|| self.pool.take(read_bytes));
         if buffer.spare() < READ_BYTES_MIN {
-            let mut larger = self.pool.take((buffer.len() * 2).max(READ_BYTES));
+            let mut larger = self.pool.take((buffer.len() * 2).max(read_bytes));
             larger.extend_from_slice(buffer);
             *buffer = larger;
         }
@@ -125,12 +141,14 @@ impl Receiver {
     /// While waiting for the rest of something small, hold no more than it needs: ten thousand slow heads must not hold
     /// ten thousand read buffers.
     fn hold_little(&mut self) {
-        if let Some(buffer) = &mut self.buffer {
-            if !buffer.is_empty() && buffer.len() <= READ_BYTES / 8 && buffer.capacity() > READ_BYTES / 4 {
-                let mut small = self.pool.take(buffer.len() + READ_BYTES_MIN);
-                small.extend_from_slice(buffer);
-                *buffer = small;
-            }
+        if let Some(buffer) = &mut self.buffer
+            && !buffer.is_empty()
+            && buffer.len() <= READ_BYTES / 8
+            && buffer.capacity() > READ_BYTES / 4
+        {
+            let mut small = self.pool.take(buffer.len() + READ_BYTES_MIN);
+            small.extend_from_slice(buffer);
+            *buffer = small;
         }
     }
 
@@ -151,14 +169,14 @@ impl Receiver {
                 return Poll::Ready(Ok(None));
             }
             // Large known lengths are read straight into the piece; all else by way of the read buffer.
-            if let Left::Length(left) = self.left {
-                if left > READ_BYTES as u64 {
-                    ready!(stream.poll_read_ready(cx)).map_err(ReceiveFault::Io)?;
-                    let mut piece = self.pool.take(CHUNK_BYTES);
-                    let count = ready!(self.poll_read_body(stream, cx, &mut piece, left))?;
-                    debug_assert_eq!(count, piece.len());
-                    return Poll::Ready(Ok(Some(piece)));
-                }
+            if let Left::Length(left) = self.left
+                && left > READ_BYTES as u64
+            {
+                ready!(stream.poll_read_ready(cx)).map_err(ReceiveFault::Io)?;
+                let mut piece = self.pool.take(CHUNK_BYTES);
+                let count = ready!(self.poll_read_body(stream, cx, &mut piece, left))?;
+                debug_assert_eq!(count, piece.len());
+                return Poll::Ready(Ok(Some(piece)));
             }
             ready!(self.poll_more(stream, cx))?;
         }
@@ -231,7 +249,7 @@ impl Receiver {
                         *into = buffer; // all of the body came with its head: hand over the memory itself
                         break;
                     }
-                    grow_for(into, data, limit)?;
+                    self.grow_for(into, data, limit)?;
                     into.extend_from_slice(&buffer[..data]);
                     buffer.advance(data);
                 }
@@ -245,7 +263,7 @@ impl Receiver {
             match self.left {
                 Left::Nothing => return Poll::Ready(Ok(())),
                 Left::Length(left) => {
-                    grow_for(into, left.min(usize::MAX as u64) as usize, limit)?;
+                    self.grow_for(into, left.min(usize::MAX as u64) as usize, limit)?;
                     ready!(self.poll_read_body(stream, cx, into, left))?;
                 }
                 Left::Chunks(_) | Left::UntilClose => ready!(self.poll_more(stream, cx))?,
@@ -287,23 +305,26 @@ impl Receiver {
         }
         Poll::Ready(Ok(()))
     }
+
+    /// Makes room for `more` bytes, doubling; never waits, since this holds memory already.
+    fn grow_for(&self, buffer: &mut Buffer, more: usize, limit: usize) -> Result<(), ReceiveFault> {
+        let need = buffer.len() + more;
+        if need > limit {
+            return Err(ReceiveFault::TooLarge(limit as u64));
+        }
+        if more > buffer.spare() {
+            let size = need.max((buffer.capacity() * 2).min(limit));
+            let mut larger = match self.grows_always {
+                true => self.pool.take(size),
+                false => self.pool.try_take(size).map_err(ReceiveFault::OverBudget)?,
+            };
+            larger.extend_from_slice(buffer);
+            *buffer = larger;
+        }
+        Ok(())
+    }
 }
 
-/// Makes room for `more` bytes, doubling within the budget; never waits, since this holds memory already.
-fn grow_for(buffer: &mut Buffer, more: usize, limit: usize) -> Result<(), ReceiveFault> {
-    let need = buffer.len() + more;
-    if need > limit {
-        return Err(ReceiveFault::TooLarge(limit as u64));
-    }
-    if more > buffer.spare() {
-        let size = need.max((buffer.capacity() * 2).min(limit));
-        let mut larger = buffer.pool().try_take(size).map_err(ReceiveFault::OverBudget)?;
-        larger.extend_from_slice(buffer);
-        *buffer = larger;
-    }
-    Ok(())
-}
-
-/// One read takes a head and, with it, the whole of a 100-document body.
 pub(crate) const READ_BYTES: usize = 128 << 10;
 const READ_BYTES_MIN: usize = 2 << 10;
+const READ_BYTES_SCARCE: usize = 16 << 10;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -223,10 +223,6 @@ impl Link {
     /// Queues a job; false when the worker has stopped.
     pub(crate) fn run(&self, job: impl FnOnce(&Worker) + Send + 'static) -> bool {
         self.jobs.send(Box::new(job)).is_ok()
-    }
-
-    pub(crate) fn load(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
     }
 }
 

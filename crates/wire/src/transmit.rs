@@ -84,11 +84,6 @@ impl Transmitter {
         }
     }
 
-    /// The vector for heads, to be used again.
-    pub(crate) fn into_head(self) -> Vec<u8> {
-        self.prefix
-    }
-
     /// Sends until all is sent, or until the peer or the source must be waited for (told in `waits`).
     pub(crate) fn poll_send(
         &mut self,
@@ -127,7 +122,7 @@ impl Transmitter {
         let chunked = self.framing == Framing::Chunked;
         while self.queued < QUEUE_BYTES
             && self.queue.len() < QUEUE_SLICES
-            && !(chunked && !self.queue.is_empty())
+            && (!chunked || self.queue.is_empty())
         {
             match self.body.poll_chunk(cx) {
                 Poll::Pending => return Ok(true),

@@ -86,10 +86,8 @@ impl ReplyBody {
             Some(length) => length as usize,
             None => READ_BYTES,
         };
-        let mut into = receiver
-            .pool
-            .try_take(size)
-            .map_err(|over| self.failed(over.into()))?;
+        // Never refused: what it answers may have been done, so the memory for it counts as that of admitted work.
+        let mut into = receiver.pool.take(size);
         poll_fn(|cx| {
             self.poll_wire(cx, |connection, cx| {
                 let wire = &mut connection.wire;
