@@ -96,7 +96,6 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
         panic!()
     };
     assert_eq!(forward.response_bytes_max, None);
-    assert_eq!(forward.refresh, Some(Duration::from_secs(60)));
     assert_eq!(forward.sending.connections_per_node_max, 1_000);
     assert_eq!(forward.nodes.roles.exclude, ["master".into()]);
     let cluster = &config.clusters["prod"];
@@ -440,6 +439,20 @@ fn conditions_of_a_file_hold_as_written() {
     }
     let rejected = with_filters("      - elasticsearch: {elasticsearch: c, when: {}}\n").unwrap_err();
     assert!(rejected.to_string().contains("holds no condition"), "{rejected}");
+}
+
+#[test]
+fn filters_of_one_cluster_choose_its_nodes_alike() {
+    let filter = "      - elasticsearch: {elasticsearch: c, filter.roles.exclude: [master]}\n";
+    assert!(with_filters(&format!("{filter}{filter}")).is_ok());
+    let rejected =
+        with_filters(&format!("{filter}      - elasticsearch: {{elasticsearch: c}}\n")).unwrap_err();
+    assert!(
+        rejected
+            .to_string()
+            .contains("chooses nodes of `c` otherwise than flow `f`"),
+        "{rejected}"
+    );
 }
 
 #[test]

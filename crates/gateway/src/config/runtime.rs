@@ -160,9 +160,6 @@ pub struct BulkReshuffle {
     pub mode: Mode,
     /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
     pub fix_null_id: bool,
-    /// While the cluster's topology isn't known: forward unsplit to any node and count it (`true`), or leave
-    /// the request to the flow's next filter (`false`).
-    pub continue_metadata_missing: bool,
     /// How parts are sent.
     pub sending: Sending,
 }
@@ -178,8 +175,6 @@ pub struct Forward {
     pub weights: BTreeMap<Arc<str>, u32>,
     /// Which nodes may be chosen.
     pub nodes: NodeFilter,
-    /// Follow the cluster's nodes at this interval; none: only the given endpoints.
-    pub refresh: Option<Duration>,
     /// Bytes of a reply at most; none: no limit (replies are streamed).
     pub response_bytes_max: Option<u64>,
     /// How requests are sent.
@@ -235,15 +230,9 @@ pub enum Balancer {
     /// In turn, by weight.
     #[default]
     Weight,
-    /// In turn.
-    RoundRobin,
-    /// At random, by weight.
-    Random,
-    /// The node with the fewest requests under way.
-    LeastInFlight,
 }
 
-/// Which nodes may be chosen: see [`NodeFilter::allows`].
+/// Which nodes may be chosen: those of every `include` list that isn't empty, but for those that `exclude` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFilter {
     /// By `host:port`.
@@ -289,8 +278,6 @@ pub struct Endpoint {
     pub host: Arc<str>,
     /// Port.
     pub port: u16,
-    /// A path before every API path, without a slash at its end; usually empty.
-    pub path_prefix: Arc<str>,
 }
 
 /// An account.
@@ -328,8 +315,6 @@ pub struct ClusterTls {
     pub ca_file: Option<PathBuf>,
     /// Certificate and key that the gateway shows.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
-    /// The name expected in nodes' certificates, in place of the host.
-    pub server_name: Option<Arc<str>>,
 }
 
 /// How a cluster is watched.
@@ -416,40 +401,6 @@ impl<T> Default for Choice<T> {
     }
 }
 
-// === impl NodeFilter ===
-
-impl NodeFilter {
-    /// Whether a node may be chosen. What a list excludes is out; if an `include` list isn't empty, the node must
-    /// be on it. Roles: a node with any excluded role is out, but `master` excludes dedicated masters only (nodes
-    /// that hold no data), since small clusters have every role on every node.
-    ///
-    /// `host` is `host:port` as published; attributes are names with values.
-    pub fn allows<'n>(
-        &self,
-        host: &str,
-        roles: impl Iterator<Item = &'n str> + Clone,
-        attributes: impl Iterator<Item = (&'n str, &'n str)> + Clone,
-    ) -> bool {
-        let holds_data = roles.clone().any(|role| role.starts_with("data"));
-        let host_in = |list: &[Arc<str>]| list.iter().any(|name| **name == *host);
-        let role_in = |list: &[Arc<str>]| list.iter().any(|name| roles.clone().any(|role| role == &**name));
-        let tag_in = |list: &[(Arc<str>, Arc<str>)]| {
-            list.iter()
-                .any(|(name, value)| attributes.clone().any(|tag| tag == (&**name, &**value)))
-        };
-        let role_out = |list: &[Arc<str>]| {
-            list.iter().any(|name| {
-                let dedicated_only = matches!(&**name, "master" | "cluster_manager");
-                !(dedicated_only && holds_data) && roles.clone().any(|role| role == &**name)
-            })
-        };
-        let out = host_in(&self.hosts.exclude) || role_out(&self.roles.exclude) || tag_in(&self.tags.exclude);
-        !out && (self.hosts.include.is_empty() || host_in(&self.hosts.include))
-            && (self.roles.include.is_empty() || role_in(&self.roles.include))
-            && (self.tags.include.is_empty() || tag_in(&self.tags.include))
-    }
-}
-
 // === impl Admin ===
 
 impl Default for Admin {
@@ -471,42 +422,6 @@ impl std::fmt::Display for Endpoint {
         } else {
             ("", "")
         };
-        write!(
-            out,
-            "{scheme}://{open}{}{close}:{}{}",
-            self.host, self.port, self.path_prefix
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn allows(filter: &NodeFilter, roles: &[&str]) -> bool {
-        filter.allows("es1:9200", roles.iter().copied(), [("temp", "hot")].into_iter())
-    }
-
-    #[test]
-    fn excluding_masters_keeps_nodes_that_also_hold_data() {
-        let mut filter = NodeFilter::default();
-        assert!(allows(&filter, &["master"]));
-        filter.roles.exclude = vec!["master".into()];
-        assert!(!allows(&filter, &["master"]) && !allows(&filter, &["master", "ingest"]));
-        assert!(allows(&filter, &["master", "data_hot"]) && allows(&filter, &["ingest"]));
-        filter.roles.exclude = vec!["data".into()];
-        assert!(!allows(&filter, &["master", "data"]));
-    }
-
-    #[test]
-    fn exclusion_comes_before_inclusion() {
-        let mut filter = NodeFilter::default();
-        filter.hosts.include = vec!["es1:9200".into()];
-        filter.tags.include = vec![("temp".into(), "hot".into())];
-        assert!(allows(&filter, &["data"]));
-        filter.roles.include = vec!["ingest".into()];
-        assert!(!allows(&filter, &["data"]) && allows(&filter, &["data", "ingest"]));
-        filter.tags.exclude = vec![("temp".into(), "hot".into())];
-        assert!(!allows(&filter, &["data", "ingest"]));
+        write!(out, "{scheme}://{open}{}{close}:{}", self.host, self.port)
     }
 }

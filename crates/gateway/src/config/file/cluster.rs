@@ -109,8 +109,6 @@ section! {
         cert_file: Option<String> = None,
         /// Its private key (PEM).
         key_file: Option<String> = None,
-        /// The name expected in the nodes' certificates, in place of the host.
-        server_name: Option<String> = None,
     }
 }
 

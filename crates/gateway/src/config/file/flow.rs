@@ -59,9 +59,6 @@ section! {
         /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
         /// to the server, which then writes them without looking for an older version.
         fix_null_id: bool = false,
-        /// While the cluster's topology isn't known: forward bulk requests whole (`true`), or leave them to the
-        /// next filter (`false`).
-        continue_metadata_missing: bool = true,
         /// Connections to one node at most.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 512,
@@ -79,6 +76,9 @@ section! {
         write_timeout: Time = Time(Duration::from_secs(60)),
         /// An unused connection is closed after this.
         max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
+        /// Without topology.
+        #[schemars(extend("x-ignored" = "while the cluster's topology isn't known, bulk requests are always forwarded whole"))]
+        continue_metadata_missing: Ignored = Ignored,
         /// Partitions of queues.
         #[schemars(extend("x-ignored" = "queues are partitioned in asynchronous mode only"))]
         partition_size: Ignored = Ignored,
@@ -126,14 +126,13 @@ section! {
         when: Option<ConditionFile> = None,
         /// The cluster.
         elasticsearch: String = String::new(),
-        /// How a node is chosen.
+        /// How a node is chosen: in turn, by weight, among those that are well.
         balancer: Balancer = Balancer::Weight,
-        /// Weights of nodes; nodes not named weigh 1.
+        /// Weights of nodes; nodes not named weigh 1. They hold for the cluster: filters of one cluster agree on them.
         weights: Vec<WeightFile> = Vec::new(),
-        /// Which nodes may be chosen.
+        /// Which nodes take requests other than the parts of split bulks, which go to their primaries' nodes. It
+        /// holds for the cluster: filters of one cluster agree on it. If it leaves no node, it is ignored.
         filter: NodeFilterFile = NodeFilterFile::default(),
-        /// Following the cluster's nodes.
-        refresh: RefreshFile = RefreshFile::default(),
         /// Largest reply; `-1`: no limit.
         max_response_size: BytesOrUnlimited = BytesOrUnlimited(None),
         /// Connections to one node at most.
@@ -153,6 +152,9 @@ section! {
         write_timeout: Time = Time(Duration::from_secs(60)),
         /// An unused connection is closed after this.
         max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
+        /// Following the cluster's nodes.
+        #[schemars(extend("x-ignored" = "nodes are followed for each cluster: see `elasticsearch[].discovery`"))]
+        refresh: Ignored = Ignored,
         /// Waiting for a reply.
         #[schemars(extend("x-ignored" = "`timeout` covers a request from its sending to its whole reply"))]
         read_timeout: Ignored = Ignored,
@@ -217,22 +219,12 @@ section! {
 }
 
 section! {
-    /// Following the cluster's nodes.
-    RefreshFile {
-        /// Send requests to all the nodes that the cluster has (`true`), or to the given endpoints only.
-        enabled: bool = true,
-        /// Between two looks at least; a change is otherwise seen as the cluster's own `discovery` sees it.
-        interval: Time = Time(Duration::from_secs(30)),
-    }
-}
-
-section! {
     /// Which nodes may be chosen.
     NodeFilterFile {
         /// By `host:port`.
         hosts: ChoiceFile = ChoiceFile::default(),
-        /// By role: `master`, `data`, `ingest`… A node with any excluded role is out, unless it also holds data
-        /// and `master` is the role excluded: `exclude: [master]` keeps requests off dedicated masters.
+        /// By role: `master`, `data`, `ingest`… Taken literally: `exclude: [master]` is for clusters with dedicated
+        /// masters, and excludes every node that has the role, whatever else it does.
         roles: ChoiceFile = ChoiceFile::default(),
         /// By node attribute.
         tags: TagChoiceFile = TagChoiceFile::default(),

@@ -190,12 +190,11 @@ impl Resolver<'_> {
                 .as_ref()
                 .map(|name| self.file(&format!("{path}.ca_file"), name)),
             client_certificate,
-            server_name: tls.server_name.as_deref().map(Arc::from),
         }
     }
 }
 
-/// Reads a cluster's URL: `http[s]://[user:password@]host[:port][/prefix]`; without a port it is 9200.
+/// Reads a cluster's URL: `http[s]://[user:password@]host[:port]`; without a port it is 9200.
 ///
 /// # Errors
 /// A sentence that never repeats the URL, which may hold a password.
@@ -216,6 +215,9 @@ pub(in crate::config) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credent
         Some(slash) => rest.split_at(slash),
         None => (rest, ""),
     };
+    if !prefix.trim_matches('/').is_empty() {
+        return Err("has a path after the host: nodes are reached at `/` only".to_owned());
+    }
     let (account, address) = match authority.rsplit_once('@') {
         Some((account, address)) => (Some(account), address),
         None => (None, authority),
@@ -256,13 +258,11 @@ pub(in crate::config) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credent
             password: Secret::new(decode(password)),
         }
     });
-    let path_prefix = prefix.trim_end_matches('/').into();
     Ok((
         Endpoint {
             tls,
             host: host.into(),
             port,
-            path_prefix,
         },
         credentials,
     ))
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn urls_are_read_whole() {
-        let (endpoint, credentials) = endpoint("https://ad%40min:p%3Ass@es.example:9243/es/").unwrap();
-        assert_eq!(endpoint.to_string(), "https://es.example:9243/es");
+        let (endpoint, credentials) = endpoint("https://ad%40min:p%3Ass@es.example:9243/").unwrap();
+        assert_eq!(endpoint.to_string(), "https://es.example:9243");
         assert_eq!(
             credentials,
             Some(Credentials::Basic {
@@ -308,6 +308,7 @@ mod tests {
             "http://[zz]:1",
             "http://a:secret@",
             "http://es?secret",
+            "http://es/secret",
             "http://es secret",
             "http://es:0",
             "http://sécret",

@@ -126,7 +126,6 @@ impl Resolver<'_> {
             level: bulk.level,
             mode: Mode::Sync,
             fix_null_id: bulk.fix_null_id,
-            continue_metadata_missing: bulk.continue_metadata_missing,
             sending: self.sending(
                 path,
                 Sending {
@@ -171,9 +170,6 @@ impl Resolver<'_> {
                 .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
                 .collect()
         };
-        if forward.refresh.interval.0.is_zero() {
-            self.error(&format!("{path}.refresh.interval"), "must be more than 0");
-        }
         Forward {
             cluster: self.cluster_name(path, &forward.elasticsearch, clusters),
             balancer: forward.balancer,
@@ -186,7 +182,6 @@ impl Resolver<'_> {
                     exclude: tags(&filter.tags.exclude),
                 },
             },
-            refresh: forward.refresh.enabled.then_some(forward.refresh.interval.0),
             response_bytes_max: forward.max_response_size.0,
             sending: self.sending(
                 path,
