@@ -153,10 +153,9 @@ fn allow_dotted_and_env(schema: &mut Json) {
 fn section<'a>(root: &'a Json, schema: &'a Json) -> &'a Json {
     let (schema, _) = follow(root, schema, "");
     if let Some(branches) = schema["anyOf"].as_array() {
-        let branches = branches.iter().map(|branch| section(root, branch));
+        let mut branches = branches.iter().map(|branch| section(root, branch));
         return branches
-            .filter(|branch| branch["type"] != "null")
-            .next_back()
+            .rfind(|branch| branch["type"] != "null")
             .unwrap_or(schema);
     }
     if types(schema).contains(&"array") {
