@@ -7,7 +7,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use gateway::config::*;
 use proptest::prelude::*;
