@@ -4,6 +4,8 @@
 //! `SEED=n` replays one seed, `SEEDS=n` tries that many. `TIDEGATE_PROOF_AGAINST=direct` sends both sides
 //! to the cluster itself (to two of its nodes): what differs then is the test's own fault.
 
+#![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
+
 mod real;
 
 use anyhow::{Result, ensure};

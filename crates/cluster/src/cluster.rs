@@ -254,7 +254,7 @@ fn watch_thread(shared: Arc<Shared>, roster: Roster, wanted: mpsc::Receiver<Samp
         };
         let probing = tokio::task::spawn_local(probe(shared.clone(), asker.clone()));
         if shared.config.discovery {
-            Watch::new(shared, asker, roster).run(wanted).await;
+            Box::pin(Watch::new(shared, asker, roster).run(wanted)).await;
             probing.abort();
         } else {
             let _ = probing.await;

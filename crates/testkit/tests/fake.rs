@@ -1,5 +1,7 @@
 //! What the fake cluster promises to the tests and figures that stand on it.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
+
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Spec, shard_of};
