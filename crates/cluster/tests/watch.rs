@@ -17,7 +17,7 @@ fn config(fake: &Fake) -> ClusterConfig {
 }
 
 fn start(config: ClusterConfig) -> Arc<Cluster> {
-    Cluster::start(config).unwrap()
+    Cluster::start(config).expect("the configuration is sound")
 }
 
 /// Waits for something to hold of the snapshot; panics with what is there instead after `within`.

@@ -52,8 +52,8 @@ impl Fake {
             script: Arc::default(),
         };
         for n in 0..nodes {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
+            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback and a sound script");
+            let port = listener.local_addr().expect("loopback and a sound script").port();
             let publish = format!("127.0.0.1:{port}");
             fake.lock().nodes.push(FakeNode {
                 id: format!("id-{n}"),
@@ -84,16 +84,18 @@ impl Fake {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap()
+        self.script
+            .lock()
+            .expect("no test panicked with the script in hand")
     }
 
     pub(crate) fn endpoint(&self, node: usize) -> cluster::Address {
         cluster::Address::from_endpoint(&format!("http://127.0.0.1:{}", self.lock().nodes[node].port))
-            .unwrap()
+            .expect("loopback and a sound script")
     }
 
     fn serve(&self, mut stream: TcpStream, node: usize) {
-        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut lines = BufReader::new(stream.try_clone().expect("loopback and a sound script")).lines();
         let Some(Ok(first)) = lines.next() else { return };
         let mut authorization = None;
         for line in lines.map_while(Result::ok).take_while(|line| !line.is_empty()) {
@@ -186,7 +188,7 @@ impl Script {
     }
 
     fn search_shards(&self, path: &str, query: &str) -> Value {
-        let index = &self.indices[path.split('/').nth(1).unwrap()];
+        let index = &self.indices[path.split('/').nth(1).expect("loopback and a sound script")];
         let formula = Formula::Classic {
             routing_num_shards: routing_shards(index),
         };
@@ -194,7 +196,7 @@ impl Script {
         let values = query
             .strip_prefix("routing=")
             .and_then(|q| q.split('&').next())
-            .unwrap();
+            .expect("loopback and a sound script");
         let mut shards: Vec<u32> = values
             .split(',')
             .map(|value| (route.shard(value, None) + u32::from(self.lies)) % route.shards())
@@ -219,5 +221,5 @@ impl Script {
 }
 
 fn routing_shards(index: &FakeIndex) -> u32 {
-    u32::try_from(index.primaries.len()).unwrap() * 16
+    u32::try_from(index.primaries.len()).expect("loopback and a sound script") * 16
 }
