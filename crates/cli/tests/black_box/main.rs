@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
 mod admin;
+mod explain;
 mod failures;
 mod gateway;
 mod hardening;
 mod passing;
 mod splitting;
+mod tls;

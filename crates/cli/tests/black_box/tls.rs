@@ -1,0 +1,91 @@
+//! TLS in and out, and a certificate that changes under way.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use testkit::client::Client;
+use testkit::fake::{FakeCluster, Spec};
+
+use crate::gateway::{Gateway, body};
+
+fn tls_cluster() -> FakeCluster {
+    FakeCluster::start(Spec::default().index("logs", 6).storing().tls()).unwrap()
+}
+
+/// Writes text to a file of this name and returns its path.
+fn write(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn tls_on_both_sides_and_a_new_certificate_is_shown_without_a_restart() {
+    let (cluster, other) = (tls_cluster(), tls_cluster());
+    let directory = tempfile::tempdir().unwrap();
+    let old_ca = write(directory.path(), "old.pem", cluster.ca_pem().unwrap());
+    let new_ca = write(directory.path(), "new.pem", other.ca_pem().unwrap());
+    let certificate = write(directory.path(), "entry.pem", cluster.ca_pem().unwrap());
+    let key = write(directory.path(), "entry.key", cluster.key_pem().unwrap());
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}, tls: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: sync}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
+",
+        certificate.display(),
+        key.display(),
+        cluster.urls()[0],
+        old_ca.display(),
+    );
+    let file = write(directory.path(), "tidegate.yml", &text);
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let origin = format!("https://{}", gateway.address);
+    let client = Client::trusting(&origin, &old_ca).unwrap();
+    client
+        .post_ndjson("/_bulk", body(300).as_bytes())
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!((cluster.docs("logs").len(), cluster.counts().misrouted), (300, 0));
+    let trusts_new = || {
+        Client::trusting(&origin, &new_ca)
+            .unwrap()
+            .get("/_cluster/health")
+            .is_ok()
+    };
+    assert!(!trusts_new());
+
+    // Key first: for a moment the two don't fit, and the old pair must stay in use.
+    std::fs::write(&key, other.key_pem().unwrap()).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let again = Client::trusting(&origin, &old_ca).unwrap();
+    again.get("/_cluster/health").unwrap().ok().unwrap();
+    std::fs::write(&certificate, other.ca_pem().unwrap()).unwrap();
+    let began = Instant::now();
+    while !trusts_new() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_cluster_whose_certificate_nobody_vouches_for_is_not_talked_to() {
+    let cluster = tls_cluster();
+    let gateway = Gateway::start(&[
+        "--cluster",
+        &cluster.urls()[0],
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    let answer = gateway.bulk(&body(5));
+    assert_eq!(answer.status, 503);
+    assert!(cluster.docs("logs").is_empty());
+    let trusting = Gateway::with(&cluster, &["--insecure"]);
+    trusting.bulk(&body(5)).ok().unwrap();
+    assert_eq!(cluster.docs("logs").len(), 5);
+}
