@@ -46,7 +46,6 @@ pub use tree::Environment;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use file::{
     AdminFile, BasicAuthFile, BulkReshuffleFile, ConfigFile, ElasticsearchFile, EntryFile, FilterFile,
@@ -233,22 +232,6 @@ impl Config {
                 file,
             })
         }
-    }
-
-    /// What to say loudly at start: clusters on which anyone who reaches an open port acts with the gateway's own
-    /// account. Already among [`Loaded::warnings`]; here for a start with bindings that differ from the file's
-    /// (`bound`, by entry name: the port that was free, an address from the command line).
-    pub fn open_doors(&self, bound: &[(Arc<str>, SocketAddr)]) -> Vec<String> {
-        let mut config = self.clone();
-        for entry in &mut config.entries {
-            if let Some((_, address)) = bound.iter().find(|(name, _)| *name == entry.name) {
-                entry.binding = *address;
-            }
-        }
-        resolve::open_doors(&config)
-            .into_iter()
-            .map(|(_, message)| message)
-            .collect()
     }
 }
 

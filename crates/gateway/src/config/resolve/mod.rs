@@ -7,7 +7,6 @@ mod flow;
 mod risk;
 
 pub(super) use cluster::endpoint;
-pub(super) use risk::open_doors;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,0 +1,259 @@
+//! Everything ambiguous, oversized or late is refused with its own status, and the connection closes.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use support::echo_server;
+use wire::{Limits, Server};
+
+/// Sends bytes and returns all that comes back until the server closes.
+fn exchange(server: &Server, request: &[u8]) -> String {
+    let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("sets");
+    socket.write_all(request).expect("writes");
+    let mut answer = Vec::new();
+    socket
+        .read_to_end(&mut answer)
+        .expect("the server answers and closes");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn each_broken_head_is_refused_by_its_own_status_and_closes() {
+    let (_workers, server) = echo_server(Limits::default());
+    let many = "X-A: b\r\n".repeat(200);
+    let long = "a".repeat(70_000);
+    let cases = [
+        ("GARBAGE\r\n\r\n", "400"),
+        ("GET  / HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET / HTTP/1.2\r\nHost: x\r\n\r\n", "505"),
+        ("GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505"),
+        ("GET / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nA : b\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n", "400"),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 1\r\n\r\na",
+            "400",
+        ),
+        ("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\na", "400"),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x1\r\n\r\na",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\na",
+            "400",
+        ),
+        ("POST / HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n\r\na", "400"),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\na",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\na",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "501",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+            "501",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\nContent-Length: 1\r\n\r\na",
+            "417",
+        ),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n", "405"),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n",
+            "413",
+        ),
+        (&format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n"), "431"),
+        (&format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}\r\n\r\n"), "431"),
+        (
+            &format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", &long[..20_000]),
+            "414",
+        ),
+    ];
+    for (request, wanted) in cases {
+        let answer = exchange(&server, request.as_bytes());
+        let shown: String = request.chars().take(120).collect();
+        assert_eq!(status(&answer), wanted, "{shown:?}: {answer}");
+        assert!(
+            answer.to_ascii_lowercase().contains("connection: close"),
+            "{shown:?}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn each_broken_chunk_is_refused() {
+    let (_workers, server) = echo_server(Limits::default());
+    for body in [
+        "zz\r\nhello\r\n0\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let request =
+            format!("POST /collect HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+        let answer = exchange(&server, request.as_bytes());
+        assert_eq!(status(&answer), "400", "{body:?}: {answer}");
+    }
+}
+
+#[test]
+fn a_request_hidden_behind_an_ambiguous_one_is_never_seen() {
+    let (_workers, server) = echo_server(Limits::default());
+    let hidden = "POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+                  GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = exchange(&server, hidden.as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+}
+
+#[test]
+fn a_slow_head_and_a_stalled_body_end_in_time() {
+    let limits = Limits {
+        head_timeout: Duration::from_millis(300),
+        body_idle_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let (_workers, server) = echo_server(limits);
+    let begun = Instant::now();
+    let answer = exchange(&server, b"POST /collect HTTP/1.1\r\nHost: x\r\nConte");
+    assert_eq!(status(&answer), "408", "{answer}");
+    let answer = exchange(
+        &server,
+        b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc",
+    );
+    assert_eq!(status(&answer), "408", "{answer}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_body_that_trickles_under_the_least_rate_is_refused() {
+    let limits = Limits {
+        body_idle_timeout: Duration::from_millis(400),
+        body_rate_min: 100_000,
+        ..Limits::default()
+    };
+    let (_workers, server) = echo_server(limits);
+    let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("sets");
+    socket
+        .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        .expect("writes");
+    let begun = Instant::now();
+    // One byte each tenth of a second is never idle for long, and never enough.
+    while socket.write_all(b"x").is_ok() && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "the server still listens to the trickle"
+    );
+}
+
+#[test]
+fn expect_continue_is_answered_when_the_body_is_wanted() {
+    let (_workers, server) = echo_server(Limits::default());
+    let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("sets");
+    socket
+        .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        .expect("writes");
+    let mut interim = [0; 25];
+    socket.read_exact(&mut interim).expect("reads");
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write_all(b"ok").expect("writes");
+    socket.shutdown(std::net::Shutdown::Write).expect("shuts");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("reads");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn thousands_of_idle_connections_hold_no_buffers() {
+    let limit = rustix::process::Rlimit {
+        current: Some(25_000),
+        maximum: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
+    };
+    let raised = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).is_ok();
+    let count = if raised { 10_000 } else { 400 };
+    let (workers, server) = echo_server(Limits::default());
+    let before = resident_kib();
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+        if sockets.len() % 10 == 0 {
+            // Some have been used before they fell idle.
+            socket
+                .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
+                .expect("writes");
+            let mut answer = [0; 512];
+            assert!(socket.read(&mut answer).expect("reads") > 0);
+        }
+        sockets.push(socket);
+    }
+    let begun = Instant::now();
+    while server.counts().connections < count as u64 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", server.counts());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let each_bytes = resident_kib().saturating_sub(before) * 1024 / count;
+    assert!(
+        workers.budget().used() < 4 << 20,
+        "{} bytes of buffers",
+        workers.budget().used()
+    );
+    assert!(each_bytes < 8 << 10, "{each_bytes} bytes a connection");
+}
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .expect("VmRSS");
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse().ok())
+        .expect("a number")
+}

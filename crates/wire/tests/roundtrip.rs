@@ -1,0 +1,199 @@
+//! Our client against our server, on real sockets.
+
+mod support;
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use support::{ask, echo_server, with_client};
+use wire::{Chunk, Deadlines, Fate, Origin, Outgoing, RequestHead, SendErrorKind};
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
+}
+
+#[test]
+fn bodies_of_every_size_come_back_unchanged_over_one_connection() {
+    let (_workers, server) = echo_server(Default::default());
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    with_client(|client| async move {
+        for length in [0, 1, 1000, 60_000, 131_072, 131_073, 300_000, 3_400_000] {
+            let (status, body) = ask(&client, &origin, "/collect", pattern(length).into())
+                .await
+                .expect("answers");
+            assert_eq!((status, body.len()), (200, length));
+            assert_eq!(body, pattern(length), "length {length}");
+        }
+    });
+    assert_eq!(server.counts().accepted, 1);
+}
+
+#[test]
+fn streamed_and_chunked_bodies_pass_through() {
+    let (_workers, server) = echo_server(Default::default());
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    with_client(|client| async move {
+        for path in ["/collect", "/forward"] {
+            let twenty = || {
+                let mut left = 20;
+                move || {
+                    left -= 1;
+                    (left >= 0).then(|| Chunk::from(pattern(50_000)))
+                }
+            };
+            let known = Outgoing::gather(20 * 50_000, twenty());
+            assert_eq!(
+                ask(&client, &origin, path, known).await.expect("answers").1.len(),
+                1_000_000
+            );
+            struct Pull<F>(F);
+            impl<F: FnMut() -> Option<Chunk>> wire::Source for Pull<F> {
+                fn poll_next(
+                    &mut self,
+                    _: &mut std::task::Context<'_>,
+                ) -> std::task::Poll<Option<Result<Chunk, wire::SourceError>>> {
+                    std::task::Poll::Ready((self.0)().map(Ok))
+                }
+            }
+            let body = ask(&client, &origin, path, Outgoing::stream(Pull(twenty()), None))
+                .await
+                .expect("answers")
+                .1;
+            assert_eq!(body, pattern(50_000).repeat(20), "{path}");
+        }
+    });
+}
+
+#[test]
+fn a_refused_connection_has_sent_nothing() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("binds")
+        .local_addr()
+        .expect("address")
+        .port();
+    let origin = Origin::http("127.0.0.1", free);
+    with_client(|client| async move {
+        let error = ask(&client, &origin, "/", Outgoing::Empty)
+            .await
+            .expect_err("nobody listens");
+        assert_eq!(error.fate, Fate::NothingSent);
+        assert!(matches!(error.kind, SendErrorKind::Connect(_)), "{error}");
+    });
+}
+
+#[test]
+fn a_node_that_closes_without_an_answer_leaves_the_fate_unknown() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let origin = Origin::http("127.0.0.1", listener.local_addr().expect("address").port());
+    let node = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("accepts");
+        std::io::Read::read(&mut socket, &mut [0; 1000]).expect("reads");
+    });
+    with_client(|client| async move {
+        let error = ask(&client, &origin, "/", "x".into())
+            .await
+            .expect_err("no answer");
+        assert_eq!(error.fate, Fate::Unknown);
+    });
+    node.join().expect("ends");
+}
+
+#[test]
+fn a_kept_connection_that_the_node_closed_is_replaced_unseen() {
+    let (_workers, server) = echo_server(wire::Limits {
+        keep_alive_timeout: Duration::from_millis(50),
+        ..Default::default()
+    });
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    with_client(|client| async move {
+        for _ in 0..3 {
+            assert_eq!(
+                ask(&client, &origin, "/collect", "hello".into())
+                    .await
+                    .expect("answers")
+                    .1,
+                b"hello"
+            );
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+    });
+    assert_eq!(server.counts().accepted, 3);
+}
+
+#[test]
+fn the_overall_deadline_holds() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
+    let origin = Origin::http("127.0.0.1", listener.local_addr().expect("address").port());
+    with_client(|client| async move {
+        let headers = HeaderMap::new();
+        let head = RequestHead {
+            method: &Method::GET,
+            target: "/",
+            headers: &headers,
+        };
+        let begun = std::time::Instant::now();
+        let deadlines = Deadlines::within(Duration::from_millis(100));
+        let error = client
+            .send(&origin, head, Outgoing::Empty, deadlines)
+            .await
+            .expect_err("silent node");
+        assert!(matches!(error.kind, SendErrorKind::Deadline), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn drain_finishes_what_is_in_flight_and_closes_the_address() {
+    let (_workers, server) = echo_server(Default::default());
+    let address = server.local_addr();
+    let origin = Origin::http("127.0.0.1", address.port());
+    with_client(|client| async move {
+        let slow = ask(&client, &origin, "/slow", "late".into());
+        let drain = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            server.drain(Duration::from_secs(5)).await
+        };
+        let (answer, report) = tokio::join!(slow, drain);
+        assert_eq!(answer.expect("finished").1, b"late");
+        assert_eq!((report.open, report.cut), (1, 0));
+        assert!(std::net::TcpStream::connect(address).is_err());
+    });
+}
+
+#[test]
+fn gzip_bodies_are_inflated_on_collect_and_bombs_refused() {
+    use std::io::Write;
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).expect("compresses");
+        encoder.finish().expect("compresses")
+    };
+    let (_workers, server) = echo_server(Default::default());
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    with_client(|client| async move {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-encoding", "gzip".parse().expect("value"));
+        let head = RequestHead {
+            method: &Method::POST,
+            target: "/collect",
+            headers: &headers,
+        };
+        for (body, status, length) in [
+            (gzip(&pattern(2_000_000)), 200, 2_000_000),
+            (gzip(b""), 200, 0),
+            ([gzip(b"two "), gzip(b"members")].concat(), 200, 11),
+            (gzip(&vec![0; 100 << 20]), 413, usize::MAX),
+            (gzip(&pattern(2_000_000))[..1000].to_vec(), 400, usize::MAX),
+            (b"not gzip".to_vec(), 400, usize::MAX),
+        ] {
+            let deadlines = Deadlines::within(Duration::from_secs(20));
+            let reply = client
+                .send(&origin, head, body.into(), deadlines)
+                .await
+                .expect("answers");
+            assert_eq!(reply.status().as_u16(), status);
+            let body = reply.into_body().collect(64 << 20).await.expect("whole");
+            assert!(length == usize::MAX || body.len() == length);
+        }
+    });
+}

@@ -1,0 +1,97 @@
+//! A small service and a client to speak with it.
+#![allow(dead_code, missing_docs, reason = "each test file uses some of it")]
+
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Request, Response};
+use wire::{
+    BodyError, Client, ClientConfig, Deadlines, Incoming, Limits, Origin, Outgoing, Refusal, RequestHead,
+    SendError, Server, ServerConfig, Service, Worker, Workers, WorkersConfig, run_local,
+};
+
+pub(crate) struct Echo;
+
+impl Service for Echo {
+    async fn call(&self, request: Request<Incoming>) -> Response<Outgoing> {
+        match request.uri().path() {
+            "/forward" => Response::new(request.into_body().forward()),
+            "/ignore" => Response::new("ignored".into()),
+            "/slow" => {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                self.collect(request).await
+            }
+            _ => self.collect(request).await,
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response<Outgoing> {
+        answer(refusal.status().as_u16(), refusal.reason())
+    }
+}
+
+impl Echo {
+    async fn collect(&self, request: Request<Incoming>) -> Response<Outgoing> {
+        match request.into_body().collect(50 << 20).await {
+            Ok(body) => Response::new(body.into()),
+            Err(BodyError::OverBudget(over)) => answer(429, over.to_string()),
+            Err(error) => match error.refusal() {
+                Some(refusal) => self.refuse(refusal),
+                None => answer(400, error.to_string()),
+            },
+        }
+    }
+}
+
+fn answer(status: u16, text: String) -> Response<Outgoing> {
+    let mut answer = Response::new(text.into());
+    *answer.status_mut() = http::StatusCode::from_u16(status).expect("status");
+    answer
+}
+
+pub(crate) fn echo_server(limits: Limits) -> (Workers, Server) {
+    let mut config = ServerConfig::on(([127, 0, 0, 1], 0).into());
+    config.limits = limits;
+    echo_server_with(config)
+}
+
+pub(crate) fn echo_server_with(config: ServerConfig) -> (Workers, Server) {
+    let workers = Workers::start(WorkersConfig {
+        count: 1,
+        ..Default::default()
+    })
+    .expect("starts");
+    let server = Server::start(&workers, config, |_: &Worker| Rc::new(Echo)).expect("listens");
+    (workers, server)
+}
+
+pub(crate) fn with_client<F, Fut>(use_it: F)
+where
+    F: FnOnce(Client) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    run_local(192 << 20, |worker| {
+        use_it(Client::new(ClientConfig::default(), worker.pool().clone()))
+    })
+    .expect("runtime");
+}
+
+pub(crate) async fn ask(
+    client: &Client,
+    origin: &Origin,
+    path: &str,
+    body: Outgoing,
+) -> Result<(u16, Vec<u8>), SendError> {
+    let headers = HeaderMap::new();
+    let head = RequestHead {
+        method: &Method::POST,
+        target: path,
+        headers: &headers,
+    };
+    let reply = client
+        .send(origin, head, body, Deadlines::within(Duration::from_secs(20)))
+        .await?;
+    let status = reply.status().as_u16();
+    Ok((status, reply.into_body().collect(64 << 20).await?.to_vec()))
+}
