@@ -179,6 +179,12 @@ fn a_killed_node_leaves_and_returns() {
     })
     .unwrap();
     real.start_node(3).unwrap();
+    // Without shards to wait for, the cluster is green before the node has joined.
+    let joined = real
+        .client()
+        .unwrap()
+        .get("/_cluster/health?wait_for_nodes=3&timeout=50s");
+    joined.unwrap().ok().unwrap();
     wait_for(&cluster, 5 * SECOND, "back", |s| {
         s.nodes
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! A file goes through five steps, each a module: `yaml` reads text into a tree that knows where everything
 //! stood; `tree` nests dotted keys and puts in the environment; `check` compares the tree with the schema of
-//! the [`file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
+//! the [`mod@file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
 //! that the gateway works with (names looked up, addresses read); [`reload`] does it again when the file changes
 //! and [`diff`] says what that means. Every step reports all problems that it finds, with line, column and key.
 //!
