@@ -25,7 +25,7 @@ fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
         Err(_) => (1..=std::env::var("SEEDS")
             .ok()
             .and_then(|n| n.parse().ok())
-            .unwrap_or(12))
+            .unwrap_or(2))
             .collect(),
     };
     let prefixes = Prefixes::fresh();

@@ -12,7 +12,9 @@ use futures_util::future::join_all;
 use http::header::{CONTENT_ENCODING, HOST, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, response};
-use wire::{Buffer, CHUNK_BYTES, Chunk, Fate, Incoming, Outgoing, Pool, SendError, Shared};
+use wire::{
+    BodyError, Buffer, CHUNK_BYTES, Chunk, Collected, Fate, Incoming, Outgoing, Pool, SendError, Shared,
+};
 
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::config::{BulkReshuffle, Level};
@@ -89,25 +91,21 @@ impl Reshuffle {
         let limit = snapshot
             .max_content_length_bytes
             .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));
-        let body = match incoming
-            .collect(usize::try_from(limit).unwrap_or(usize::MAX))
-            .await
-        {
-            Ok(body) => body.freeze(),
-            Err(error) => {
-                return Step::Done(match Fault::body(&error) {
-                    Some(fault) => fault.response(),
-                    None => {
-                        self.counters.clients_gone.add(1);
-                        Fault::refused(wire::Refusal::BodyTimeout).response()
-                    }
-                });
-            }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let Collected { original, decoded } = match incoming.collect_with_original(limit).await {
+            Ok(collected) => collected,
+            Err(error) => return Step::Done(self.unread(&error)),
         };
-        if bulk_head.gzip {
-            // What goes on is the decoded body.
-            head.headers.remove(CONTENT_ENCODING);
-        }
+        // What passes is what came: nodes differ in what they accept of packed bodies.
+        let (body, original) = match decoded {
+            None => (original.freeze(), None),
+            Some(Ok(decoded)) => (decoded.freeze(), Some(original.freeze())),
+            Some(Err(BodyError::Corrupt(_))) => {
+                self.counters.pass_by_head(HeadWhy::ContentEncoding);
+                return Step::Next(head, Body::Held(original.freeze()));
+            }
+            Some(Err(error)) => return Step::Done(self.unread(&error)),
+        };
         self.counters.bulk_bytes.add(body.len() as u64);
         let ask = self.ask(&bulk_head);
         match self.plan(&body, &ask, &snapshot.table) {
@@ -117,10 +115,11 @@ impl Reshuffle {
                 if pass.why == bulk::Why::UnknownIndex {
                     self.outbound.cluster().hint();
                 }
-                Step::Next(head, Body::Held(body))
+                Step::Next(head, Body::Held(original.unwrap_or(body)))
             }
             Verdict::Plan(plan) => {
                 let load = Rc::new(Load { body, plan });
+                head.headers.remove(CONTENT_ENCODING);
                 wire::strip_hop_by_hop(&mut head.headers);
                 head.headers.remove(HOST);
                 // Items are read and merged here: nodes must not pack them. Every client takes plain bodies too.
@@ -133,6 +132,17 @@ impl Reshuffle {
                 }
                 self.counters.bulk_latency.observe(arrived.elapsed());
                 Step::Done(answer)
+            }
+        }
+    }
+
+    /// What a client gets whose body could not be read.
+    fn unread(&self, error: &BodyError) -> Response<Outgoing> {
+        match Fault::body(error) {
+            Some(fault) => fault.response(),
+            None => {
+                self.counters.clients_gone.add(1);
+                Fault::refused(wire::Refusal::BodyTimeout).response()
             }
         }
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use crate::budget::OverBudget;
 use crate::connection::Connection;
@@ -36,6 +37,15 @@ pub struct Peer {
     pub tls: bool,
     /// The client's certificate (DER), when one was asked for and verified.
     pub certificate: Option<Arc<[u8]>>,
+}
+
+/// A body as it came, and decoded.
+#[derive(Debug)]
+pub struct Collected {
+    /// As it came over the wire.
+    pub original: Buffer,
+    /// What it decodes to, or why it can't be decoded; `None` if it isn't encoded.
+    pub decoded: Option<Result<Buffer, BodyError>>,
 }
 
 /// Tells when the client goes away while its request is being answered.
@@ -141,28 +151,31 @@ impl Incoming {
         Ok(into)
     }
 
+    /// The whole body as it came and, if it is encoded, what it decodes to: for those who may have to pass the original
+    /// on. Both sizes are bounded by `limit`.
+    ///
+    /// # Errors
+    /// When the body as it came could not be read; see [`BodyError`].
+    pub async fn collect_with_original(self, limit: usize) -> Result<Collected, BodyError> {
+        let (encoding, pool, wait) = (
+            self.encoding,
+            self.pool.clone(),
+            self.connection.limits.budget_wait,
+        );
+        let original = self.collect_raw(limit).await?;
+        let decoded = match encoding {
+            Encoding::Identity => None,
+            _ => Some(inflate_whole(encoding, &original, limit, &pool, wait).await),
+        };
+        Ok(Collected { original, decoded })
+    }
+
     async fn collect_inflated(mut self, limit: usize) -> Result<Buffer, BodyError> {
         let mut inflater = Inflater::new(self.encoding, limit)?;
-        let guess = self.length.map_or(STEP_BYTES, |length| {
-            (length as usize).saturating_mul(RATIO_TYPICAL)
-        });
-        let guess = guess.clamp(1, limit.max(1)).min(GUESS_BYTES_MAX);
+        let guess = inflated_guess(self.length.map(|length| length as usize), limit);
         let mut into = self.pool.admit(guess, self.connection.limits.budget_wait).await?;
-        let mut since_yield = 0;
         while let Some(piece) = poll_fn(|cx| self.poll_piece(cx)).await? {
-            let mut at = 0;
-            loop {
-                let before = into.len();
-                at += inflater.step(&piece[at..], &mut into)?;
-                since_yield += into.len() - before;
-                if since_yield >= STEP_BYTES {
-                    since_yield = 0;
-                    tokio::task::yield_now().await;
-                }
-                if at == piece.len() && !inflater.has_more(&into, before) {
-                    break;
-                }
-            }
+            inflate_piece(&mut inflater, &piece, &mut into).await?;
         }
         inflater.finish()?;
         Ok(into)
@@ -256,6 +269,44 @@ impl BodyError {
             _ => None,
         }
     }
+}
+
+async fn inflate_whole(
+    encoding: Encoding,
+    original: &[u8],
+    limit: usize,
+    pool: &Pool,
+    wait: Duration,
+) -> Result<Buffer, BodyError> {
+    let mut inflater = Inflater::new(encoding, limit)?;
+    let mut into = pool
+        .admit(inflated_guess(Some(original.len()), limit), wait)
+        .await?;
+    inflate_piece(&mut inflater, original, &mut into).await?;
+    inflater.finish()?;
+    Ok(into)
+}
+
+/// Decodes all of `piece`, letting others run now and then.
+async fn inflate_piece(inflater: &mut Inflater, piece: &[u8], into: &mut Buffer) -> Result<(), BodyError> {
+    let (mut at, mut since_yield) = (0, 0);
+    loop {
+        let before = into.len();
+        at += inflater.step(&piece[at..], into)?;
+        since_yield += into.len() - before;
+        if since_yield >= STEP_BYTES {
+            since_yield = 0;
+            tokio::task::yield_now().await;
+        }
+        if at == piece.len() && !inflater.has_more(into, before) {
+            return Ok(());
+        }
+    }
+}
+
+fn inflated_guess(encoded: Option<usize>, limit: usize) -> usize {
+    let guess = encoded.map_or(STEP_BYTES, |length| length.saturating_mul(RATIO_TYPICAL));
+    guess.clamp(1, limit.max(1)).min(GUESS_BYTES_MAX)
 }
 
 /// First guess of the inflated size, so that most bodies never grow.

@@ -61,7 +61,7 @@ pub use client::{
     Client, ClientConfig, Deadlines, Fate, Origin, Reply, ReplyBody, RequestHead, SendError, SendErrorKind,
 };
 pub use drain::DrainReport;
-pub use incoming::{BodyError, Incoming, Peer, Presence};
+pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};
 pub use limits::Limits;
 pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
 pub use pool::{Buffer, Pool, Shared};

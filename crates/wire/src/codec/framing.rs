@@ -97,29 +97,33 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
 }
 
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-            .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .collect();
+    let stays = |name: &HeaderName| !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name);
+    if headers.keys().all(stays) {
+        return;
     }
-    for name in [
-        header::CONNECTION,
-        header::TRANSFER_ENCODING,
-        header::TE,
-        header::TRAILER,
-        header::UPGRADE,
-    ] {
-        headers.remove(name);
+    // Copied, not removed: removing moves the last header to the freed place, and some servers' words follow the order.
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
+        kept.append(name, value.clone());
     }
-    headers.remove("keep-alive");
-    headers.remove("proxy-connection");
+    *headers = kept;
 }
+
+const HOP_BY_HOP: [&str; 7] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 #[cfg(test)]
 mod tests {
