@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -98,9 +99,14 @@ impl Front {
             .filter_map(|name| compiled.flows.get(name))
             .flatten()
             .collect();
+        let arrival = Arrival::of(&incoming);
         let mut body = Body::Streamed(incoming);
         for stage in stages {
-            if !stage.when.as_ref().is_none_or(|when| holds(when, &head, &body)) {
+            if !stage
+                .when
+                .as_ref()
+                .is_none_or(|when| holds(when, &head, &arrival))
+            {
                 continue;
             }
             match (&stage.action, body) {
@@ -153,26 +159,34 @@ impl Service for Front {
     }
 }
 
-fn holds(when: &When, head: &http::request::Parts, body: &Body) -> bool {
-    let (client, tls, body_length) = match body {
-        Body::Streamed(incoming) => {
-            let peer = incoming.peer();
-            (peer.address.ip(), peer.tls, incoming.length())
+/// What conditions ask besides the head. Noted before the first filter: one that has read the body leaves no trace of
+/// whom it came from, and a condition must mean the same at every filter of a flow.
+struct Arrival {
+    client: IpAddr,
+    tls: bool,
+    body_length: Option<u64>,
+}
+
+impl Arrival {
+    fn of(incoming: &Incoming) -> Self {
+        let peer = incoming.peer();
+        Self {
+            client: peer.address.ip(),
+            tls: peer.tls,
+            body_length: incoming.length(),
         }
-        Body::Held(bytes) => (
-            std::net::Ipv4Addr::UNSPECIFIED.into(),
-            false,
-            Some(bytes.len() as u64),
-        ),
-    };
+    }
+}
+
+fn holds(when: &When, head: &http::request::Parts, arrival: &Arrival) -> bool {
     when.holds(&when::Request {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
         headers: &head.headers,
-        client,
-        tls,
-        body_length,
+        client: arrival.client,
+        tls: arrival.tls,
+        body_length: arrival.body_length,
     })
 }
 

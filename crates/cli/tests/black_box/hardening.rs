@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::gateway::{Gateway, body, cluster};
 
 /// Sends bytes, closes that side, and returns everything that came back.
-fn exchange(gateway: &Gateway, request: &[u8]) -> String {
+pub(crate) fn exchange(gateway: &Gateway, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(gateway.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     socket.write_all(request).unwrap();

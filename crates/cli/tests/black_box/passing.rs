@@ -1,5 +1,7 @@
 //! What passes through whole.
 
+use testkit::fake::FakeCluster;
+
 use crate::gateway::{Gateway, body, cluster};
 
 #[test]
@@ -76,4 +78,79 @@ fn other_apis_are_forwarded_with_their_answers() {
     }
     let head = gateway.client().send("HEAD", "/logs", &[], &[]).unwrap();
     assert_eq!(head.status, 200);
+}
+
+/// A gateway whose flow `f` has these filters, in front of the cluster `c`.
+fn with_filters(cluster: &FakeCluster, filters: &str) -> Gateway {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+{filters}
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    gateway
+}
+
+/// A bulk that is read, found broken, and passed on.
+fn broken() -> String {
+    format!("{}{{\"nonsense\"\n{{}}\n", body(10))
+}
+
+#[test]
+fn conditions_know_the_client_of_a_bulk_that_was_read_before_it_passed() {
+    let cluster = cluster();
+    for (condition, admitted) in [
+        ("in: {_ctx.remote_ip: [127.0.0.1]}", true),
+        ("not: {in: {_ctx.remote_ip: [127.0.0.1]}}", false),
+        ("equals: {_ctx.remote_ip: 0.0.0.0}", false),
+        ("equals: {_ctx.tls: 'false'}", true),
+    ] {
+        let gateway = with_filters(
+            &cluster,
+            &format!(
+                "      - bulk_reshuffle: {{elasticsearch: c, mode: sync}}
+      - elasticsearch: {{elasticsearch: c, when: {{{condition}}}}}"
+            ),
+        );
+        let answer = gateway.bulk(&broken());
+        let status = if admitted { 400 } else { 404 };
+        assert_eq!(answer.status, status, "{condition}: {}", answer.text());
+        assert_eq!(answer.text().contains("gateway:"), !admitted, "{condition}");
+        assert_eq!(gateway.counter("bulk_passed"), 1, "{condition}");
+    }
+}
+
+#[test]
+fn a_condition_means_the_same_before_and_after_a_body_without_declared_length_was_read() {
+    let cluster = cluster();
+    let gateway = with_filters(
+        &cluster,
+        "      - if: {range: {_ctx.request.body_length: {gte: 100}}}
+        then: [{elasticsearch: {elasticsearch: c}}]
+        else: [{bulk_reshuffle: {elasticsearch: c, mode: sync}}, {elasticsearch: {elasticsearch: c}}]",
+    );
+    let body = broken();
+    let request = format!(
+        "POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\
+         Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    let answer = crate::hardening::exchange(&gateway, request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert_eq!(
+        gateway.counter("bulk_passed"),
+        1,
+        "it was read by the first filter of `else`"
+    );
 }
