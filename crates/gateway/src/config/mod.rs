@@ -1,6 +1,6 @@
 //! The configuration: a YAML file in the vocabulary that users know, checked as a whole before anything runs.
 //!
-//! A file goes through five steps, each a module: `yaml` reads text into a tree that knows where everything
+//! A file goes through five steps: of [`settings`], `yaml` reads text into a tree that knows where everything
 //! stood; `tree` nests dotted keys and puts in the environment; `check` compares the tree with the schema of
 //! the [`mod@file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
 //! that the gateway works with (names looked up, addresses read); [`reload`] does it again when the file changes
@@ -26,23 +26,19 @@
 mod check;
 pub mod diff;
 pub mod file;
-mod problem;
 pub mod reload;
 mod resolve;
 mod runtime;
 mod schema;
 mod secret;
 mod show;
-mod tree;
 mod vocabulary;
-mod yaml;
 
-pub use problem::{Place, Problem, Rejected, Severity};
 pub use runtime::*;
 pub use schema::{Explanation, explain, markdown, schema};
 pub use secret::{MASK, Secret};
+pub use settings::{Environment, Place, Problem, Rejected, Severity};
 pub use show::show;
-pub use tree::Environment;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -51,7 +47,8 @@ use file::{
     AdminFile, BasicAuthFile, BulkReshuffleFile, ConfigFile, ElasticsearchFile, EntryFile, FilterFile,
     FlowFile, ForwardFile, ModeFile, RouterFile,
 };
-use problem::Problems;
+use settings::problem::Problems;
+use settings::{problem, tree, yaml};
 
 /// A configuration and what there is to say about it.
 #[derive(Clone, Debug)]
@@ -133,7 +130,7 @@ impl Config {
     ) -> Option<(Self, ConfigFile)> {
         let node = yaml::parse(text, problems)?;
         let mut node = tree::nest(node, problems);
-        tree::substitute(&mut node, environment, problems);
+        tree::substitute(&mut node, environment, tree::Unknown::Refused, problems);
         let (json, places) = check::check(&node, schema::cached(), problems);
         // Values that failed the check are left out of `json`, so this reads whatever was right, and the
         // references among it are checked too.

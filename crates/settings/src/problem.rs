@@ -50,7 +50,7 @@ pub struct Rejected {
 
 /// Collects problems while a file is checked.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
+pub struct Problems {
     file: Option<String>,
     list: Vec<Problem>,
 }
@@ -99,14 +99,16 @@ impl fmt::Display for Rejected {
 // === impl Problems ===
 
 impl Problems {
-    pub(super) fn new(file: Option<String>) -> Self {
+    /// Of a file, by its name in messages.
+    pub fn new(file: Option<String>) -> Self {
         Self {
             file,
             list: Vec::new(),
         }
     }
 
-    pub(super) fn add(
+    /// Notes a problem.
+    pub fn add(
         &mut self,
         severity: Severity,
         place: Option<Place>,
@@ -124,27 +126,25 @@ impl Problems {
         });
     }
 
-    pub(super) fn error(
-        &mut self,
-        place: Place,
-        path: &str,
-        message: impl Into<String>,
-        help: Option<String>,
-    ) {
+    /// Notes what keeps the file from being used.
+    pub fn error(&mut self, place: Place, path: &str, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, Some(place), path, message, help);
     }
 
-    pub(super) fn warning(&mut self, place: Place, path: &str, message: impl Into<String>) {
+    /// Notes what is worth a warning.
+    pub fn warning(&mut self, place: Place, path: &str, message: impl Into<String>) {
         self.add(Severity::Warning, Some(place), path, message, None);
     }
 
-    pub(super) fn has_errors(&self) -> bool {
+    /// Whether something keeps the file from being used.
+    pub fn has_errors(&self) -> bool {
         self.list
             .iter()
             .any(|problem| problem.severity == Severity::Error)
     }
 
-    pub(super) fn has_errors_below(&self, path: &str) -> bool {
+    /// Whether there is an error below a key.
+    pub fn has_errors_below(&self, path: &str) -> bool {
         let below = |problem: &Problem| {
             problem
                 .path
@@ -157,7 +157,7 @@ impl Problems {
     }
 
     /// All of them, in the file's order.
-    pub(super) fn into_sorted(mut self) -> Vec<Problem> {
+    pub fn into_sorted(mut self) -> Vec<Problem> {
         self.list.sort_by_key(|problem| problem.place);
         self.list.dedup();
         self.list
@@ -165,7 +165,7 @@ impl Problems {
 }
 
 /// "did you mean …": the one of `known` nearest to `written`, if it is near enough to be a slip.
-pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     known
         .into_iter()

@@ -7,38 +7,46 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::problem::{Place, Problems};
+use crate::problem::{Place, Problems};
 
 /// A value and where it stood.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) value: Value,
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub value: Value,
 }
 
 /// What stood there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub enum Value {
+    /// One word, number or text.
     Scalar(Scalar),
+    /// `- a`, `[a]`.
     List(Vec<Node>),
+    /// `k: v`, in the file's order; a key that is written twice is there twice.
     Map(Vec<(Key, Node)>),
 }
 
 /// A scalar, its meaning still open.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Scalar {
-    pub(super) text: String,
+pub struct Scalar {
+    /// As it is written, quotes and escapes resolved.
+    pub text: String,
     /// Written in quotes or as a block: always text.
-    pub(super) quoted: bool,
+    pub quoted: bool,
     /// Came from `$[[env.NAME]]` in part or whole: may be a secret, so messages don't repeat it.
-    pub(super) from_env: bool,
+    pub from_env: bool,
 }
 
 /// A key of a map and where it stood.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Key {
-    pub(super) name: String,
-    pub(super) place: Place,
+pub struct Key {
+    /// As it is written.
+    pub name: String,
+    /// Where it begins.
+    pub place: Place,
 }
 
 /// Largest file, bytes.
@@ -50,8 +58,8 @@ const KEY_BYTES_MAX: usize = 512;
 /// Values at most, those repeated by aliases included.
 const NODES_MAX: usize = 40_000;
 
-/// Parses one YAML document. Problems of syntax end it; duplicate keys are all reported.
-pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+/// Parses one YAML document. `None` when its syntax is wrong; the problem is noted.
+pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     let start = Place { line: 1, column: 1 };
     if text.len() > FILE_BYTES_MAX {
         problems.error(
@@ -309,13 +317,13 @@ fn size(node: &Node) -> usize {
 
 impl Node {
     /// Nothing was written: `key:`, `~` or `null`.
-    pub(super) fn is_null(&self) -> bool {
+    pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar)
             if !scalar.quoted && !scalar.from_env && matches!(scalar.text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
     /// What a message may call this.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match &self.value {
             _ if self.is_null() => "nothing".to_owned(),
             Value::Scalar(scalar) if scalar.from_env => "the value taken from the environment".to_owned(),

@@ -2,16 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use super::problem::{Place, Problems, nearest};
-use super::yaml::{Key, Node, Scalar, Value};
+use crate::problem::{Place, Problems, nearest};
+use crate::yaml::{Key, Node, Scalar, Value};
 
 /// Where environment variables are looked up; a parameter, so that tests need no process environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// What becomes of a `$[[name]]` that is not `$[[env.NAME]]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// It is an error.
+    Refused,
+    /// It stays as it is: a variable of somebody else's.
+    Left,
+}
+
 /// Nests dotted keys and reports duplicates, throughout.
 ///
 /// A key that begins with `_ctx` names a request's field and stays whole.
-pub(super) fn nest(node: Node, problems: &mut Problems) -> Node {
+pub fn nest(node: Node, problems: &mut Problems) -> Node {
     let value = match node.value {
         Value::Scalar(scalar) => Value::Scalar(scalar),
         Value::List(list) => Value::List(list.into_iter().map(|node| nest(node, problems)).collect()),
@@ -87,39 +96,40 @@ fn insert(entries: &mut Vec<(Key, Node)>, key: Key, value: Node, problems: &mut 
 }
 
 /// Replaces `$[[env.NAME]]` in every value: by the process environment, else by the file's section `env`.
-pub(super) fn substitute(root: &mut Node, environment: Environment<'_>, problems: &mut Problems) {
+pub fn substitute(root: &mut Node, environment: Environment<'_>, unknown: Unknown, problems: &mut Problems) {
     let mut defaults = BTreeMap::new();
     if let Value::Map(entries) = &mut root.value
         && let Some((_, env)) = entries.iter_mut().find(|(key, _)| key.name == "env")
         && let Value::Map(env) = &mut env.value
     {
         for (key, node) in env {
-            replace(node, environment, &BTreeMap::new(), problems);
+            replace(node, environment, &BTreeMap::new(), unknown, problems);
             if let Value::Scalar(scalar) = &node.value {
                 defaults.insert(key.name.clone(), scalar.text.clone());
             }
         }
     }
-    replace(root, environment, &defaults, problems);
+    replace(root, environment, &defaults, unknown, problems);
 }
 
 fn replace(
     node: &mut Node,
     environment: Environment<'_>,
     defaults: &BTreeMap<String, String>,
+    unknown: Unknown,
     problems: &mut Problems,
 ) {
     match &mut node.value {
         Value::List(list) => list
             .iter_mut()
-            .for_each(|node| replace(node, environment, defaults, problems)),
+            .for_each(|node| replace(node, environment, defaults, unknown, problems)),
         Value::Map(entries) => {
             entries
                 .iter_mut()
-                .for_each(|(_, node)| replace(node, environment, defaults, problems));
+                .for_each(|(_, node)| replace(node, environment, defaults, unknown, problems));
         }
         Value::Scalar(scalar) => {
-            if let Err((message, help)) = replace_in(scalar, environment, defaults) {
+            if let Err((message, help)) = replace_in(scalar, environment, defaults, unknown) {
                 problems.error(node.place, "", message, help);
             }
         }
@@ -130,18 +140,25 @@ fn replace_in(
     scalar: &mut Scalar,
     environment: Environment<'_>,
     defaults: &BTreeMap<String, String>,
+    unknown: Unknown,
 ) -> Result<(), (String, Option<String>)> {
     let mut out = String::new();
     let mut rest = scalar.text.as_str();
     if !rest.contains("$[[") {
         return Ok(());
     }
+    let mut replaced = false;
     while let Some(start) = rest.find("$[[") {
         let Some(length) = rest[start..].find("]]") else {
             return Err(("`$[[` has no `]]`".to_owned(), None));
         };
         let name = rest[start + 3..start + length].trim();
         let Some(variable) = name.strip_prefix("env.") else {
+            if unknown == Unknown::Left {
+                out.push_str(&rest[..start + length + 2]);
+                rest = &rest[start + length + 2..];
+                continue;
+            }
             let help = Some("write `$[[env.NAME]]`, and set NAME in the environment".to_owned());
             return Err((format!("`$[[{name}]]` is not known"), help));
         };
@@ -156,7 +173,11 @@ fn replace_in(
         };
         out.push_str(&rest[..start]);
         out.push_str(&value);
+        replaced = true;
         rest = &rest[start + length + 2..];
+    }
+    if !replaced {
+        return Ok(());
     }
     out.push_str(rest);
     // A variable may stand in quotes and still hold a number: not quoted.
@@ -173,14 +194,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::yaml::parse;
+    use crate::yaml::parse;
 
     fn read(text: &str) -> (Node, Vec<String>) {
         let mut problems = Problems::new(None);
         let node = parse(text, &mut problems).unwrap();
         let mut node = nest(node, &mut problems);
         let environment = |name: &str| (name == "HOME").then(|| "/root".to_owned());
-        substitute(&mut node, &environment, &mut problems);
+        substitute(&mut node, &environment, Unknown::Refused, &mut problems);
         (
             node,
             problems.into_sorted().iter().map(ToString::to_string).collect(),
@@ -240,6 +261,16 @@ mod tests {
             read("env: {PASSWORD: x}\np: $[[env.PASWORD]]\nq: $[[keystore.x]]\nr: $[[env.X\n");
         assert_eq!(problems.len(), 3, "{problems:?}");
         assert!(problems[0].contains("did you mean `PASSWORD`?"), "{problems:?}");
+    }
+
+    #[test]
+    fn other_variables_stay_where_they_are_left() {
+        let mut problems = Problems::new(None);
+        let text = "env: {A: x}\np: '$[[env.A]]/$[[id]]'\nq: '$[[id]]'\n";
+        let mut node = parse(text, &mut problems).unwrap();
+        substitute(&mut node, &|_| None, Unknown::Left, &mut problems);
+        assert_eq!(shape(&node), "{env:{A:x},p:x/$[[id]],q:$[[id]]}");
+        assert!(!problems.has_errors());
     }
 
     #[test]
