@@ -27,6 +27,8 @@ pub(crate) struct Action<'a> {
     pub(crate) place: Place,
     /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
     pub(crate) compare_and_set: bool,
+    /// A version or a sequence number is given: executed a second time, the operation conflicts with itself.
+    pub(crate) versioned: bool,
 }
 
 /// Where an id can be written into an action line that has none. Offsets are from the line's start.

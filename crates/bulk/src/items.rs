@@ -170,17 +170,18 @@ impl<'r> Reply<'r> {
         self.compact = false;
     }
 
-    /// Makes a `create` that failed with 409 a success. For the caller who knows that the conflict is with its own
-    /// earlier attempt, whose answer was lost: the document is the one that was to be created.
+    /// Makes a `create` that failed with a version conflict a success. For the caller who knows that the conflict is
+    /// with its own earlier attempt, whose answer was lost: the document is the one that was to be created.
     ///
     /// The item keeps its names and says `_version` 1, `created` and 201; sequence number and shards, which nobody has
     /// told us, are left out. Returns false, and changes nothing, for any other item.
-    pub fn count_as_created(&mut self, item: u32) -> bool {
+    pub(crate) fn count_as_created(&mut self, item: u32) -> bool {
         let bytes = self.item(item);
         let Some((facts, status_at)) = read_item(bytes) else {
             return false;
         };
-        if facts.op != Some(Op::Create) || facts.status != Some(409) || !facts.failed {
+        let conflict = memmem::find(bytes, b"\"version_conflict_engine_exception\"").is_some();
+        if facts.op != Some(Op::Create) || facts.status != Some(409) || !facts.failed || !conflict {
             return false;
         }
         let mut created = bytes[..status_at].to_vec();
@@ -434,7 +435,7 @@ impl<'a> Read<'a> {
 mod tests {
     use super::*;
 
-    const PLAIN: &str = r#"{"took":3,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":409,"error":{"type":"x","reason":"y"}}},{"delete":{"_id":"3","result":"not_found","status":404}}]}"#;
+    const PLAIN: &str = r#"{"took":3,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":409,"error":{"type":"version_conflict_engine_exception","reason":"y"}}},{"delete":{"_id":"3","result":"not_found","status":404}}]}"#;
 
     #[test]
     fn items_of_a_compact_reply_are_found_and_understood() {

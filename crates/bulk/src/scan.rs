@@ -24,6 +24,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         pipeline: None,
         place,
         compare_and_set: false,
+        versioned: false,
     };
     let mut seen = 0_u8;
     p = spaces(line, p);

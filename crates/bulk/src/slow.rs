@@ -23,6 +23,7 @@ pub(crate) struct SlowAction<'a> {
     pipeline: Option<Cow<'a, str>>,
     place: Place,
     compare_and_set: bool,
+    versioned: bool,
 }
 
 /// Reads an action line, given without its newline. `None`: the line is blank, and servers skip it.
@@ -114,6 +115,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         pipeline,
         place,
         compare_and_set,
+        versioned: compare_and_set || versioning.version.is_some(),
     }))
 }
 
@@ -132,6 +134,7 @@ impl SlowAction<'_> {
             pipeline: bytes(&self.pipeline),
             place: self.place,
             compare_and_set: self.compare_and_set,
+            versioned: self.versioned,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! names its flow, and the flow's filters take it in turn until one answers.
 //!
 //! `bulk_reshuffle` (`sync.rs`) takes bulk requests: head (`bulk_request.rs`), body into one buffer, plan
-//! (`bulk::plan`), one part for each node (`outbound.rs`), and the answers merged. Whatever it isn't sure of goes on
+//! (`bulk::plan`), one part for each node (`part.rs`, over `outbound.rs`), and the answers merged. Whatever it isn't sure of goes on
 //! whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
 //! HTTP in one place (`error.rs`).
 //!
@@ -35,9 +35,9 @@ mod gateway;
 mod live;
 mod metrics;
 mod outbound;
+mod part;
 mod proxy;
 mod request_id;
-mod retry;
 mod sync;
 
 pub use gateway::{Gateway, Reloaded, StartError};

@@ -121,13 +121,13 @@ counters! {
     bulk_passed,
     /// Documents (operations) of split bulk requests.
     docs,
-    /// Documents sent straight to the node that holds their primary.
+    /// Documents that the node of their primary took straight from here.
     docs_direct,
-    /// Documents without a destination of their own: neither id nor routing, or a primary that is nowhere.
+    /// Documents that another node took: neither id nor routing, a primary that is nowhere, or its node could not be asked.
     docs_any,
-    /// Documents whose part got no answer from any node: their items say 503.
+    /// Documents whose part got no usable answer from any node: their items say 503.
     docs_unanswered,
-    /// Documents in parts that a node refused as a whole while others took theirs.
+    /// Documents in parts that a node refused as a whole.
     docs_refused,
     /// Parts sent, retries included.
     parts,

@@ -97,6 +97,11 @@ fn a_dead_nodes_part_goes_to_another_node() {
         assert_eq!(answer["errors"], json!(false));
     }
     assert_eq!(cluster.docs("logs").len(), 200);
+    let (direct, any) = (gateway.counter("docs_direct"), gateway.counter("docs_any"));
+    assert!(
+        any > 0 && direct + any == 1_000,
+        "direct {direct}, detoured {any}"
+    );
     gateway.wait_until("the dead node is out", |status| {
         status["nodes"][2]["health"]["up"] == false
     });
@@ -126,9 +131,9 @@ fn plain_index_operations_are_sent_again_when_a_node_breaks_off() {
 #[test]
 fn what_could_double_is_not_sent_again_and_says_that_its_fate_is_unknown() {
     let lines = [
-        "{\"create\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{}\n",
         "{\"update\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{\"doc\":{},\"doc_as_upsert\":true}\n",
-        "{\"delete\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n",
+        "{\"index\":{\"_index\":\"logs\",\"routing\":\"ID\"}}\n{}\n",
+        "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\",\"version\":1,\"version_type\":\"external\"}}\n{}\n",
     ];
     for line in lines {
         let cluster = cluster();
@@ -142,6 +147,147 @@ fn what_could_double_is_not_sent_again_and_says_that_its_fate_is_unknown() {
         assert_eq!(gateway.counter("docs_unanswered"), unknown as u64, "{line}");
         assert_eq!(cluster.counts().docs, 60, "{line}: nothing was sent twice");
     }
+}
+
+#[test]
+fn creates_that_were_not_executed_are_by_a_second_try() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    cluster.cue(Cue::bulk(Fault::CloseUnwritten).on_node(0));
+    let answer = gateway
+        .bulk(&body(60).replace("index\":{", "create\":{"))
+        .ok()
+        .unwrap();
+    assert_eq!(statuses(&answer.json().unwrap()), [201; 60]);
+    assert_eq!(gateway.counter("parts_retried"), 1);
+}
+
+#[test]
+fn a_second_try_of_a_create_or_delete_never_passes_for_somebody_elses_doing() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let create = body(60).replace("index\":{", "create\":{");
+    let delete: String = (0..60)
+        .map(|n| format!("{{\"delete\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n"))
+        .collect();
+    for (body, done, op, left) in [(create, 201, "create", 60), (delete, 200, "delete", 0)] {
+        cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(0));
+        let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
+        assert_eq!(answer["errors"], json!(true));
+        let statuses = statuses(&answer);
+        let unknown = statuses.iter().filter(|status| **status == 503).count();
+        assert!(unknown > 0 && unknown < 60, "{op}: {statuses:?}");
+        assert!(
+            statuses.iter().all(|status| [503, done].contains(status)),
+            "{op}: {statuses:?}"
+        );
+        let wanted: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+        assert_eq!(ids(&answer, op), wanted);
+        assert_eq!(cluster.docs("logs").len(), left, "{op}");
+    }
+}
+
+#[test]
+fn a_create_whose_id_was_made_here_is_created_whichever_try_did_it() {
+    let cluster = cluster();
+    let gateway = Gateway::with_filters(
+        &cluster,
+        "      - bulk_reshuffle: {elasticsearch: c, mode: sync, fix_null_id: true}
+      - elasticsearch: {elasticsearch: c}",
+    );
+    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(0));
+    let answer = gateway.bulk(&"{\"create\":{\"_index\":\"logs\"}}\n{}\n".repeat(60));
+    let answer = answer.ok().unwrap().json().unwrap();
+    assert_eq!(
+        (&answer["errors"], statuses(&answer)),
+        (&json!(false), vec![201; 60])
+    );
+    let mut told = ids(&answer, "create");
+    told.sort_unstable();
+    let kept: Vec<String> = cluster.docs("logs").into_keys().collect();
+    assert_eq!(told, kept, "each once, under the id that the client was told");
+    assert_eq!(gateway.counter("parts_retried"), 1);
+}
+
+/// One node holds all documents, so a bulk has one part.
+fn one_shard() -> FakeCluster {
+    FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap()
+}
+
+#[test]
+fn a_refusal_after_a_try_of_unknown_fate_is_no_refusal() {
+    let cluster = one_shard();
+    let gateway = Gateway::before(&cluster);
+    cluster.cue(Cue::bulk(Fault::CloseWritten));
+    cluster.cue(Cue::bulk(status(429, REJECTED)).always());
+    let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
+    assert_eq!(statuses(&answer), [503; 20], "{answer}");
+    let reason = answer["items"][0]["index"]["error"]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("may or may not") && reason.contains("429"),
+        "{reason}"
+    );
+    assert_eq!(cluster.docs("logs").len(), 20, "they were executed indeed");
+    assert_eq!(gateway.counter("docs_unanswered"), 20);
+    assert_eq!(
+        (gateway.counter("docs_refused"), gateway.counter("docs_direct")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn nobody_is_told_that_nothing_was_sent_when_something_was() {
+    let cluster = one_shard();
+    let gateway = Gateway::before(&cluster);
+    let home = cluster.node_of("logs", 0).unwrap();
+    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(home).always());
+    (0..3)
+        .filter(|node| *node != home)
+        .for_each(|node| cluster.kill(node));
+    let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
+    assert_eq!(statuses(&answer), [503; 20], "{answer}");
+    let reason = answer["items"][0]["index"]["error"]["reason"].as_str().unwrap();
+    assert!(reason.contains("may or may not"), "{reason}");
+    assert_eq!(gateway.counter("docs_unanswered"), 20);
+}
+
+#[test]
+fn the_only_parts_reply_is_checked_as_well() {
+    for fault in [
+        Fault::ItemCount(-1),
+        Fault::ItemCount(1),
+        Fault::Garbage("{\"took\":1,\"errors\":false}".into()),
+    ] {
+        let cluster = one_shard();
+        let gateway = Gateway::before(&cluster);
+        cluster.cue(Cue::bulk(fault.clone()));
+        let answer = gateway.bulk(&body(20)).ok().unwrap().json().unwrap();
+        assert_eq!(statuses(&answer), [503; 20], "{fault:?}");
+        assert_eq!(answer["errors"], json!(true), "{fault:?}");
+        assert_eq!(gateway.counter("replies_malformed"), 1, "{fault:?}");
+        assert_eq!(gateway.counter("docs_unanswered"), 20, "{fault:?}");
+        assert_eq!(gateway.counter("docs_direct"), 0, "{fault:?}");
+    }
+}
+
+#[test]
+fn failed_items_of_an_only_part_are_counted() {
+    let cluster = one_shard();
+    let gateway = Gateway::before(&cluster);
+    let error = "{\"type\":\"mapper_parsing_exception\",\"reason\":\"no\"}".to_owned();
+    cluster.cue(Cue::bulk(Fault::Items {
+        every: 3,
+        status: 400,
+        error,
+    }));
+    gateway.bulk(&body(20)).ok().unwrap();
+    assert_eq!(
+        (
+            gateway.counter("bulk_with_errors"),
+            gateway.counter("docs_direct")
+        ),
+        (1, 20)
+    );
 }
 
 #[test]

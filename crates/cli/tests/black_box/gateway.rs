@@ -16,6 +16,8 @@ pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     admin: SocketAddr,
     log: Arc<Mutex<String>>,
+    /// Where its file is.
+    directory: Option<tempfile::TempDir>,
 }
 
 impl Gateway {
@@ -37,6 +39,29 @@ impl Gateway {
         ];
         arguments.extend(more);
         let gateway = Self::start(&arguments);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        gateway
+    }
+
+    /// With a file whose one flow has these filters, as YAML; `c` is the cluster. Returns when it knows the topology.
+    pub(crate) fn with_filters(cluster: &FakeCluster, filters: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tidegate.yml");
+        let text = format!(
+            "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+{filters}
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+            cluster.urls()[0]
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut gateway = Self::start(&["--config", file.to_str().unwrap()]);
+        gateway.directory = Some(directory);
         gateway.wait_until("the topology is known", |status| status["state"] == "watching");
         gateway
     }
@@ -86,6 +111,7 @@ impl Gateway {
             address: address.unwrap(),
             admin: admin.unwrap(),
             log,
+            directory: None,
         }
     }
 

@@ -1,7 +1,5 @@
 //! What passes through whole.
 
-use testkit::fake::FakeCluster;
-
 use crate::gateway::{Gateway, body, cluster};
 
 #[test]
@@ -80,28 +78,6 @@ fn other_apis_are_forwarded_with_their_answers() {
     assert_eq!(head.status, 200);
 }
 
-/// A gateway whose flow `f` has these filters, in front of the cluster `c`.
-fn with_filters(cluster: &FakeCluster, filters: &str) -> Gateway {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("tidegate.yml");
-    let text = format!(
-        "admin: {{binding: '127.0.0.1:0'}}
-entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
-router: [{{name: r, default_flow: f}}]
-flow:
-  - name: f
-    filter:
-{filters}
-elasticsearch: [{{name: c, endpoint: '{}'}}]
-",
-        cluster.urls()[0]
-    );
-    std::fs::write(&file, text).unwrap();
-    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
-    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
-    gateway
-}
-
 /// A bulk that is read, found broken, and passed on.
 fn broken() -> String {
     format!("{}{{\"nonsense\"\n{{}}\n", body(10))
@@ -116,7 +92,7 @@ fn conditions_know_the_client_of_a_bulk_that_was_read_before_it_passed() {
         ("equals: {_ctx.remote_ip: 0.0.0.0}", false),
         ("equals: {_ctx.tls: 'false'}", true),
     ] {
-        let gateway = with_filters(
+        let gateway = Gateway::with_filters(
             &cluster,
             &format!(
                 "      - bulk_reshuffle: {{elasticsearch: c, mode: sync}}
@@ -134,7 +110,7 @@ fn conditions_know_the_client_of_a_bulk_that_was_read_before_it_passed() {
 #[test]
 fn a_condition_means_the_same_before_and_after_a_body_without_declared_length_was_read() {
     let cluster = cluster();
-    let gateway = with_filters(
+    let gateway = Gateway::with_filters(
         &cluster,
         "      - if: {range: {_ctx.request.body_length: {gte: 100}}}
         then: [{elasticsearch: {elasticsearch: c}}]

@@ -1,0 +1,116 @@
+//! Which parts may be sent again when nobody knows what became of them, and what the second answer is worth.
+//!
+//! Executing an operation twice must leave what executing it once leaves, and the answer to the second try must not be
+//! taken for the answer to the first where they differ:
+//!
+//! | operation | sent again | the second answer |
+//! |---|---|---|
+//! | `index` with an id | yes | stands; it may say `updated` and a higher version |
+//! | `create` with an id that was minted for it | yes | a conflict can only be with the first try: created |
+//! | `create` with an id of the client's | yes | a conflict with whom? nobody knows, and the item says so |
+//! | `delete` | yes | `not_found`: was it there before the first try? nobody knows, and the item says so |
+//! | `update` | no: a script may count | |
+//! | `index`, `create` without an id | no: it would be doubled | |
+//! | with a version or a sequence number | no: it conflicts with itself | |
+//!
+//! Operations on one document stay in order within their part, so the last of them decides after a second try as it did
+//! after the first, however far that one came.
+
+use crate::failed::write_item;
+use crate::walk::{Aim, Walk};
+use crate::{Ask, Dialect, Op, Plan, RawError, Reply, RouteTable};
+
+/// A part that may be sent again after a try of unknown fate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// The items whose second answer may not stand.
+    doubts: Vec<Doubt>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Doubt {
+    item: u32,
+    op: Op,
+    index: Box<str>,
+    /// `None`: it was minted here.
+    id: Option<Box<[u8]>>,
+}
+
+// === impl Repeat ===
+
+impl Repeat {
+    /// Whether a part may be sent again; `None` if not.
+    ///
+    /// `body`, `ask` and `table` are those that `plan` was made of. `now` is the newest table: a name that leads to
+    /// another index by now (a rollover) would put the document into both.
+    pub fn of(
+        plan: &Plan,
+        part: usize,
+        body: &[u8],
+        ask: &Ask<'_>,
+        table: &RouteTable,
+        now: &RouteTable,
+    ) -> Option<Self> {
+        let mut doubts = Vec::new();
+        let (mut doc_number, mut item) = (0, 0);
+        let mut walk = Walk::new(body, ask, table, true).ok()?;
+        while let Some(doc) = walk.next().ok()? {
+            doc_number += 1;
+            if plan.part_of(doc_number - 1) != part {
+                continue;
+            }
+            let action = &doc.action;
+            let minted = doc.aim == Aim::Mint;
+            let has_id = action.id.is_some() || minted;
+            if action.op == Op::Update || action.versioned || !has_id {
+                return None;
+            }
+            let name = action.index.or(ask.default_index.map(str::as_bytes))?;
+            let write = now.entry(name)?.target.write().ok()?;
+            if write.name != doc.route.name {
+                return None;
+            }
+            if matches!(action.op, Op::Create | Op::Delete) {
+                doubts.push(Doubt {
+                    item,
+                    op: action.op,
+                    index: doc.route.name.clone(),
+                    id: action.id.map(Into::into),
+                });
+            }
+            item += 1;
+        }
+        Some(Self { doubts })
+    }
+
+    /// Puts the answer to a second try right: what the first try may have caused is not reported as somebody else's
+    /// doing.
+    pub fn settle(&self, reply: &mut Reply<'_>, dialect: &Dialect) {
+        for doubt in &self.doubts {
+            let facts = reply.facts(doubt.item);
+            let why = match (doubt.op, facts.status, facts.failed) {
+                (Op::Create, Some(409), true) => FOUND,
+                (Op::Delete, Some(404), false) => NOT_FOUND,
+                _ => continue,
+            };
+            let Some(id) = &doubt.id else {
+                reply.count_as_created(doubt.item);
+                continue;
+            };
+            let error = RawError {
+                status: 503,
+                kind: "unavailable_shards_exception",
+                reason: why,
+            };
+            let mut item = Vec::new();
+            write_item(&mut item, doubt.op, &doubt.index, Some(id), dialect, error);
+            reply.replace(doubt.item, item);
+        }
+    }
+}
+
+const FOUND: &str = "gateway: a first try of this operation got no answer, and a second one found the document there: \
+                     the first try created it, or it had been there before";
+
+const NOT_FOUND: &str = "gateway: a first try of this operation got no answer, and a second one found no document: \
+                         the first try deleted it, or there had been none";

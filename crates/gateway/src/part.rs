@@ -1,0 +1,256 @@
+//! One part on its way: the tries to have it executed, and what they come to.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bulk::{Ask, Destination, Gather, Plan, RawError, Repeat, Reply};
+use cluster::{Node, PickReason, Snapshot};
+use http::{StatusCode, response};
+use wire::{Buffer, CHUNK_BYTES, Fate, Outgoing, Pool, SendError, Shared};
+
+use crate::outbound::Message;
+use crate::sync::Reshuffle;
+
+/// A body and how it is split; shared by the parts while they are sent.
+pub(crate) struct Load {
+    pub(crate) body: Shared,
+    pub(crate) plan: Plan,
+}
+
+/// A request that is split: what its parts have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Split<'a> {
+    pub(crate) load: &'a Rc<Load>,
+    pub(crate) ask: &'a Ask<'a>,
+    pub(crate) snapshot: &'a Arc<Snapshot>,
+    pub(crate) message: Message<'a>,
+    pub(crate) deadline: tokio::time::Instant,
+}
+
+/// What a part came to.
+pub(crate) enum Answer {
+    /// 200 and what should be a bulk answer.
+    Items(Items),
+    /// Another status: no node took anything of the part.
+    Refused(response::Parts, Buffer),
+    /// Not a byte of it could be sent.
+    Unsent(SendError),
+    /// It was sent, and no usable answer came; why, in words.
+    Unknown(String),
+}
+
+/// A node's bulk answer.
+pub(crate) struct Items {
+    pub(crate) head: response::Parts,
+    pub(crate) body: Buffer,
+    /// It comes from the node that holds the primaries.
+    pub(crate) at_home: bool,
+    /// It answers another try than the first, whose fate is unknown.
+    repeat: Option<Repeat>,
+}
+
+/// What the items of a part say that no node has answered item by item.
+pub(crate) struct ItemError {
+    status: u16,
+    kind: String,
+    reason: String,
+    /// A node refused the part: it is known not to have been executed.
+    pub(crate) refused: bool,
+}
+
+/// `UnavailableShardsException`, in which a coordinating node's tries end when a primary's node does not answer
+/// (`TransportReplicationAction`).
+const UNAVAILABLE: &str = "unavailable_shards_exception";
+
+impl Reshuffle {
+    /// Sends one part until a node answers it, or nobody may try again.
+    pub(crate) async fn deliver(&self, part: usize, split: Split<'_>) -> Answer {
+        let cluster = self.outbound.cluster();
+        let nodes = &split.snapshot.nodes;
+        let retries_max = self.outbound.retry_count_max().max(nodes.len() as u32 - 1);
+        let mut tried: Vec<Arc<Node>> = Vec::new();
+        // Why the fate of some try is unknown, and what its repetition is worth.
+        let (mut doubt, mut repeat) = (None, None);
+        loop {
+            let (node, at_home) = self.destination(part, split, &tried);
+            let error = match self.try_once(&node, part, split).await {
+                Ok((head, body)) if head.status == StatusCode::OK => {
+                    return Answer::Items(Items {
+                        head,
+                        body,
+                        at_home,
+                        repeat,
+                    });
+                }
+                Ok((head, body)) => return refused(head, body, doubt),
+                Err(error) => error,
+            };
+            cluster.hint();
+            if error.fate == Fate::Unknown {
+                doubt.get_or_insert_with(|| error.to_string());
+            }
+            if doubt.is_some() {
+                let (load, now) = (split.load, cluster.snapshot());
+                let table = &split.snapshot.table;
+                repeat = Repeat::of(&load.plan, part, &load.body, split.ask, table, &now.table);
+            }
+            let retries = tried.len() as u32;
+            let may_try_again = doubt.is_none() || repeat.is_some();
+            if retries >= retries_max || !may_try_again {
+                return doubt.map_or(Answer::Unsent(error), Answer::Unknown);
+            }
+            tried.push(node);
+            if tried.len() >= nodes.len() {
+                tokio::time::sleep(self.outbound.retry_delay(retries)).await;
+            }
+            self.counters.parts_retried.add(1);
+        }
+    }
+
+    /// The node to send a part to, and whether it is the one that holds the primaries.
+    fn destination(&self, part: usize, split: Split<'_>, tried: &[Arc<Node>]) -> (Arc<Node>, bool) {
+        let home = match split.load.plan.parts[part].destination {
+            Destination::Node(node) if tried.is_empty() => split.snapshot.node(node),
+            _ => None,
+        };
+        match home {
+            // A node that is down can't take its documents; any other forwards them to the new primary.
+            Some(node) if node.health.is_up() => (Arc::clone(node), true),
+            _ => {
+                let refused: Vec<&Node> = tried.iter().map(|node| &**node).collect();
+                let cluster = self.outbound.cluster();
+                (
+                    cluster.pick(split.snapshot, PickReason::Documents, &refused),
+                    false,
+                )
+            }
+        }
+    }
+
+    async fn try_once(
+        &self,
+        node: &Node,
+        part: usize,
+        split: Split<'_>,
+    ) -> Result<(response::Parts, Buffer), SendError> {
+        self.counters.parts.add(1);
+        let began = tokio::time::Instant::now();
+        let body = part_body(split.load, part, &self.pool);
+        let reply = self
+            .outbound
+            .exchange(node, split.message, body, split.deadline)
+            .await?;
+        let (head, body) = reply.into_parts();
+        match body.collect(REPLY_BYTES_MAX).await {
+            Ok(body) => Ok((head, body)),
+            Err(error) => {
+                self.outbound.failed(node, &error, began);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part.
+fn refused(head: response::Parts, body: Buffer, doubt: Option<String>) -> Answer {
+    match doubt {
+        None => Answer::Refused(head, body),
+        Some(why) => Answer::Unknown(format!("{why}; a second try was refused with {}", head.status)),
+    }
+}
+
+/// A part's body, copied together chunk by chunk as the connection takes it.
+fn part_body(load: &Rc<Load>, part: usize, pool: &Pool) -> Outgoing {
+    let (load, pool) = (Rc::clone(load), pool.clone());
+    let bytes = load.plan.parts[part].bytes;
+    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let mut gather = Gather::default();
+    Outgoing::gather(bytes, move || {
+        let mut chunk = pool.take(left.min(CHUNK_BYTES));
+        let part = &load.plan.parts[part];
+        let copied = gather.next(&load.plan, part, &load.body, chunk.as_mut_vec(), CHUNK_BYTES);
+        left = left.saturating_sub(copied);
+        (copied > 0).then(|| chunk.into())
+    })
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn items(&self) -> Option<&Items> {
+        match self {
+            Answer::Items(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+// === impl Items ===
+
+impl Items {
+    /// Whether the client may get it byte for byte, if it is the only one.
+    pub(crate) fn is_final(&self) -> bool {
+        self.repeat.is_none()
+    }
+
+    /// The items, counted, and put right where they answer a second try.
+    pub(crate) fn read(&self, docs: u32, split: Split<'_>) -> Result<Reply<'_>, bulk::MergeError> {
+        let mut reply = Reply::split(&self.body, docs)?;
+        if let Some(repeat) = &self.repeat {
+            repeat.settle(&mut reply, split.snapshot.table.dialect());
+        }
+        Ok(reply)
+    }
+}
+
+// === impl ItemError ===
+
+impl ItemError {
+    /// The node's own error, given to each item.
+    pub(crate) fn refused(status: StatusCode, body: &[u8]) -> Self {
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+        let word = |key: &str| body["error"][key].as_str().map(str::to_owned);
+        Self {
+            status: status.as_u16(),
+            kind: word("type").unwrap_or_else(|| "status_exception".to_owned()),
+            reason: word("reason")
+                .unwrap_or_else(|| format!("the node answered {status} to this part of the request")),
+            refused: true,
+        }
+    }
+
+    pub(crate) fn unsent(error: &SendError) -> Self {
+        Self::unavailable(format!(
+            "gateway: no node could be asked, so this operation was not executed: {error}"
+        ))
+    }
+
+    pub(crate) fn unknown_fate(why: &str) -> Self {
+        Self::unavailable(format!(
+            "gateway: the node that was asked gave no usable answer, so this operation may or may not have been executed: {why}"
+        ))
+    }
+
+    fn unavailable(reason: String) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            kind: UNAVAILABLE.to_owned(),
+            reason,
+            refused: false,
+        }
+    }
+
+    /// The items of a part that this happened to.
+    pub(crate) fn items(&self, part: usize, split: Split<'_>) -> Reply<'static> {
+        let error = RawError {
+            status: self.status,
+            kind: &self.kind,
+            reason: &self.reason,
+        };
+        let (load, table) = (split.load, &split.snapshot.table);
+        Reply::failed(&load.plan, part, &load.body, split.ask, table, error)
+    }
+}
+
+/// No bulk answer is larger; what memory allows is less.
+const REPLY_BYTES_MAX: usize = 1 << 30;
