@@ -66,7 +66,52 @@ impl Dialect {
         self.flavour == Flavour::Elasticsearch && self.version.major >= 8
     }
 
+    /// Whether a document that goes through an ingest pipeline fares as it would alone. Where it does not, one document
+    /// that cannot be parsed takes others down with it: in OpenSearch all that its request sends through the same
+    /// pipelines (`IngestService.executePipelinesInBatchRequests`), in Elasticsearch 8 and 9 the whole request, until
+    /// <https://github.com/elastic/elasticsearch/pull/138624>, of which the first releases that hold it for certain count.
+    pub fn ingests_singly(&self) -> bool {
+        let Version { major, minor, patch } = self.version;
+        self.flavour == Flavour::Elasticsearch
+            && match (major, minor) {
+                (..=7, _) => true,
+                (8, 19) | (9, 1) => patch >= 9,
+                (9, 2) => patch >= 3,
+                (8 | 9, _) => major == 9 && minor >= 3,
+                _ => true,
+            }
+    }
+
     pub(crate) fn elasticsearch_from(&self, major: u16, minor: u16) -> bool {
         self.flavour == Flavour::Elasticsearch && self.version >= Version::new(major, minor, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_ingested_singly_only_where_that_is_certain() {
+        let singly = |flavour, major, minor, patch| {
+            Dialect::new(flavour, Version::new(major, minor, patch)).ingests_singly()
+        };
+        for (major, minor, patch, expected) in [
+            (7, 10, 2, true),
+            (8, 0, 0, false),
+            (8, 18, 99, false),
+            (8, 19, 8, false),
+            (8, 19, 9, true),
+            (9, 0, 99, false),
+            (9, 1, 9, true),
+            (9, 2, 2, false),
+            (9, 2, 3, true),
+            (9, 3, 0, true),
+            (10, 0, 0, true),
+        ] {
+            let found = singly(Flavour::Elasticsearch, major, minor, patch);
+            assert_eq!(found, expected, "{major}.{minor}.{patch}");
+        }
+        assert!(!singly(Flavour::OpenSearch, 1, 3, 0) && !singly(Flavour::OpenSearch, 3, 8, 0));
     }
 }

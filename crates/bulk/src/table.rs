@@ -100,10 +100,18 @@ impl RouteTable {
         self.entry(name.as_bytes()).map(|entry| &entry.target)
     }
 
-    /// Whether the pipeline is known to leave `_index`, `_id` and `_routing` alone.
-    pub fn pipeline_is_harmless(&self, name: &str) -> bool {
-        // `_none` is the servers' word for "no pipeline" (`IngestService.NOOP_PIPELINE_NAME`).
-        name == "_none" || self.harmless_pipelines.contains(name)
+    /// Whether documents that a request sends through this pipeline may be split.
+    ///
+    /// # Errors
+    /// Why they may not.
+    pub fn admit_pipeline(&self, name: &str) -> Result<(), Why> {
+        match name {
+            // The servers' word for "no pipeline" (`IngestService.NOOP_PIPELINE_NAME`).
+            "_none" => Ok(()),
+            _ if !self.dialect.ingests_singly() => Err(Why::BatchedIngest),
+            _ if self.harmless_pipelines.contains(name) => Ok(()),
+            _ => Err(Why::UnknownPipeline),
+        }
     }
 
     /// What `name`, in UTF-8, stands for.
@@ -152,5 +160,26 @@ impl RouteTableBuilder {
     /// The finished table.
     pub fn build(self) -> RouteTable {
         self.table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flavour, Version};
+
+    #[test]
+    fn a_pipeline_is_admitted_where_it_moves_nothing_and_shares_no_fate() {
+        let table = |flavour, major| {
+            let mut builder = RouteTable::builder(Dialect::new(flavour, Version::new(major, 19, 4)), 1);
+            builder.harmless_pipeline("known");
+            builder.build()
+        };
+        let singly = table(Flavour::Elasticsearch, 9);
+        assert_eq!(singly.admit_pipeline("known"), Ok(()));
+        assert_eq!(singly.admit_pipeline("other"), Err(Why::UnknownPipeline));
+        let together = table(Flavour::OpenSearch, 2);
+        assert_eq!(together.admit_pipeline("known"), Err(Why::BatchedIngest));
+        assert_eq!(together.admit_pipeline("_none"), Ok(()));
     }
 }

@@ -77,9 +77,9 @@ impl<'b, 't> Walk<'b, 't> {
         if ask.url_routing.is_some_and(str::is_empty) {
             return refuse(Why::EmptyRouting, None);
         }
-        match ask.url_pipeline {
-            Some("") => return refuse(Why::EmptyPipeline, None),
-            Some(name) if !table.pipeline_is_harmless(name) => return refuse(Why::UnknownPipeline, None),
+        match ask.url_pipeline.map(|name| (name, table.admit_pipeline(name))) {
+            Some(("", _)) => return refuse(Why::EmptyPipeline, None),
+            Some((_, Err(why))) => return refuse(why, None),
             _ => {}
         }
         let resolver = Resolver {
@@ -268,9 +268,7 @@ impl<'b, 't> Resolver<'b, 't> {
             return Ok(());
         };
         let name = std::str::from_utf8(pipeline).map_err(|_| Why::UnknownPipeline)?;
-        if !self.table.pipeline_is_harmless(name) {
-            return Err(Why::UnknownPipeline);
-        }
+        self.table.admit_pipeline(name)?;
         self.pipeline.clear();
         self.pipeline.extend_from_slice(pipeline);
         Ok(())

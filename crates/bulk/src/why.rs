@@ -70,6 +70,9 @@ pub enum Why {
     MovingPipeline,
     /// The request names a pipeline that may change `_index`, `_id` or `_routing`, or whose definition is unknown.
     UnknownPipeline,
+    /// A pipeline would run, and this server lets a document that fails in one take others of its request with it
+    /// ([`crate::Dialect::ingests_singly`]), so the answer follows from what stands together.
+    BatchedIngest,
     /// The cluster's own answer disagreed with our prediction for this index.
     PredictionFailed,
     /// The index is closed, blocked or in a state whose routing is not known.
@@ -84,7 +87,7 @@ pub enum Why {
 
 impl Why {
     /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
-    pub const ALL: [Why; 34] = [
+    pub const ALL: [Why; 35] = [
         Why::Empty,
         Why::TooLarge,
         Why::TooManyParts,
@@ -115,6 +118,7 @@ impl Why {
         Why::AdaptiveShards,
         Why::MovingPipeline,
         Why::UnknownPipeline,
+        Why::BatchedIngest,
         Why::PredictionFailed,
         Why::IndexUnavailable,
         Why::UnknownFormula,
@@ -154,6 +158,7 @@ impl Why {
             Why::AdaptiveShards => "adaptive_shards",
             Why::MovingPipeline => "moving_pipeline",
             Why::UnknownPipeline => "unknown_pipeline",
+            Why::BatchedIngest => "batched_ingest",
             Why::PredictionFailed => "prediction_failed",
             Why::IndexUnavailable => "index_unavailable",
             Why::UnknownFormula => "unknown_formula",

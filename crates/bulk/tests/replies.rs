@@ -235,23 +235,15 @@ fn requests_that_cannot_be_told_pass_with_their_reason() {
         (
             doc,
             Ask {
-                url_pipeline: Some("other"),
-                ..fine
-            },
-            Some((Why::UnknownPipeline, None)),
-        ),
-        (
-            doc,
-            Ask {
                 url_pipeline: Some("known"),
                 ..fine
             },
-            None,
+            Some((Why::BatchedIngest, None)),
         ),
         (
-            "{\"index\":{\"pipeline\":\"other\"}}\n{}\n",
+            "{\"index\":{\"pipeline\":\"known\"}}\n{}\n",
             fine,
-            Some((Why::UnknownPipeline, Some(1))),
+            Some((Why::BatchedIngest, Some(1))),
         ),
         ("{\"index\":{\"pipeline\":\"_none\"}}\n{}\n", fine, None),
         (

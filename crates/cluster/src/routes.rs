@@ -141,11 +141,8 @@ fn route(
             .collect(),
         None => vec![None; settings.shards.min(SHARDS_MAX) as usize].into(),
     };
-    let harmless = |pipeline: &Option<String>| {
-        pipeline
-            .as_ref()
-            .is_none_or(|name| reading.harmless_pipelines.contains(name))
-    };
+    let pipelines = || settings.default_pipeline.iter().chain(&settings.final_pipeline);
+    let moves = |pipeline: &String| !reading.harmless_pipelines.contains(pipeline);
     let opaque = match settings.placement {
         _ if reading.topology.is_closed(name) || metadata.is_none() => Some(Why::IndexUnavailable),
         _ if !reading.topology.routing_table.indices.contains_key(name) => Some(Why::IndexUnavailable),
@@ -153,8 +150,9 @@ fn route(
         Placement::Adaptive => Some(Why::AdaptiveShards),
         Placement::Hash if metadata.is_some_and(|m| m.split_in_place) => Some(Why::UnknownFormula),
         Placement::Hash if formula.is_none() => Some(Why::UnknownFormula),
-        Placement::Hash if !harmless(&settings.default_pipeline) || !harmless(&settings.final_pipeline) => {
-            Some(Why::MovingPipeline)
+        Placement::Hash if pipelines().any(moves) => Some(Why::MovingPipeline),
+        Placement::Hash if pipelines().next().is_some() && !dialect.ingests_singly() => {
+            Some(Why::BatchedIngest)
         }
         Placement::Hash => None,
     };
@@ -364,7 +362,7 @@ mod tests {
             Some(Target::Opaque(Why::AdaptiveShards))
         ));
         assert!(table.target("absent").is_none());
-        assert!(table.pipeline_is_harmless("p1") && !table.pipeline_is_harmless("p2"));
+        assert_eq!(table.admit_pipeline("p1"), Err(Why::BatchedIngest));
     }
 
     #[test]
@@ -381,14 +379,22 @@ mod tests {
     }
 
     #[test]
-    fn an_index_behind_a_moving_pipeline_passes_through() {
-        let (mut reading, metadata, nodes, dialect) = read("opensearch-3.8.0");
-        reading.settings.get_mut("plain").unwrap().final_pipeline = Some("p2".to_owned());
-        let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted);
-        assert!(matches!(
-            routes.table.target("plain"),
-            Some(Target::Opaque(Why::MovingPipeline))
-        ));
+    fn an_index_behind_a_pipeline_is_split_where_the_pipeline_is_harmless_and_documents_are_ingested_singly() {
+        for (server, pipeline, expected) in [
+            ("elasticsearch-9.5.3", "p1", None),
+            ("elasticsearch-9.5.3", "p2", Some(Why::MovingPipeline)),
+            ("opensearch-3.8.0", "p1", Some(Why::BatchedIngest)),
+            ("opensearch-3.8.0", "p2", Some(Why::MovingPipeline)),
+        ] {
+            let (mut reading, metadata, nodes, dialect) = read(server);
+            reading.settings.get_mut("plain").unwrap().final_pipeline = Some(pipeline.to_owned());
+            let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted);
+            let why = match routes.table.target("plain") {
+                Some(Target::Opaque(why)) => Some(*why),
+                _ => None,
+            };
+            assert_eq!(why, expected, "{server} {pipeline}");
+        }
     }
 
     #[test]
