@@ -1,7 +1,7 @@
 //! The same random bulks go to a cluster directly and through Tidegate, into equal index sets: every
 //! status, header, item, error and all contents must be the same.
 //!
-//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 2). `TIDEGATE_PROOF_AGAINST=direct` sends both sides
+//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 12). `TIDEGATE_PROOF_AGAINST=direct` sends both sides
 //! to the cluster itself (to two of its nodes): what differs then is the test's own fault.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
@@ -25,7 +25,7 @@ fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
         Err(_) => (1..=std::env::var("SEEDS")
             .ok()
             .and_then(|n| n.parse().ok())
-            .unwrap_or(2))
+            .unwrap_or(12))
             .collect(),
     };
     let prefixes = Prefixes::fresh();

@@ -379,7 +379,8 @@ mod tests {
     }
 
     #[test]
-    fn an_index_behind_a_pipeline_is_split_where_the_pipeline_is_harmless_and_documents_are_ingested_singly() {
+    fn an_index_behind_a_pipeline_is_split_where_the_pipeline_is_harmless_and_documents_are_ingested_singly()
+    {
         for (server, pipeline, expected) in [
             ("elasticsearch-9.5.3", "p1", None),
             ("elasticsearch-9.5.3", "p2", Some(Why::MovingPipeline)),
