@@ -4,7 +4,9 @@
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
-use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind};
+use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
+
+use crate::relay::ReplyTooLarge;
 
 /// An answer that the gateway itself gives because something went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +75,12 @@ impl Fault {
 
     /// No node could be asked, or none answered.
     pub(crate) fn upstream(error: &SendError) -> Self {
+        // What broke was the client's body on its way through.
+        if let SendErrorKind::Body(source) = &error.kind
+            && let Some(error) = source.downcast_ref::<BodyError>()
+        {
+            return Self::body(error).unwrap_or_else(|| Self::refused(Refusal::BodyTimeout));
+        }
         let (status, kind) = match &error.kind {
             SendErrorKind::Deadline | SendErrorKind::Timeout => {
                 (StatusCode::GATEWAY_TIMEOUT, "timeout_exception")
@@ -95,12 +103,23 @@ impl Fault {
     }
 
     /// A node's reply is larger than the configuration allows.
-    pub(crate) fn reply_too_large(limit: u64) -> Self {
+    pub(crate) fn reply_too_large(error: ReplyTooLarge) -> Self {
         Self::new(
             StatusCode::BAD_GATEWAY,
             "content_too_long_exception",
-            format!("gateway: the node's reply is larger than max_response_size ({limit} bytes)"),
+            format!("gateway: {error}"),
         )
+    }
+
+    /// A reply that broke off before a byte of it had been passed on.
+    pub(crate) fn broke_off(error: &SourceError) -> Self {
+        if let Some(error) = error.downcast_ref::<ReplyTooLarge>() {
+            return Self::reply_too_large(*error);
+        }
+        match error.downcast_ref::<SendError>() {
+            Some(error) => Self::upstream(error),
+            None => Self::refused(Refusal::Failed),
+        }
     }
 
     /// Nodes answered, but their answers contradict the plan that they were asked by.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{HeaderMap, Method, Request, Response};
-use wire::{Incoming, Outgoing, Refusal, Service, Worker};
+use http::{HeaderMap, Method, Request, Response, response};
+use wire::{Incoming, Outgoing, Refusal, Service, SourceError, Worker};
 
 use crate::config::{BulkReshuffle, FilterAction, Forward};
 use crate::credentials::Fallback;
@@ -128,11 +128,12 @@ impl Front {
 }
 
 impl Service for Front {
-    async fn call(&self, request: Request<Incoming>) -> Response<Outgoing> {
+    async fn call(&self, mut request: Request<Incoming>) -> Response<Outgoing> {
         let began = Instant::now();
         self.counters.requests.add(1);
         let id = self.request_ids.of(request.headers());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        request.extensions_mut().insert(id.clone());
         let mut response = self.answer(request).await;
         let took = began.elapsed();
         self.counters.response(response.status());
@@ -140,21 +141,30 @@ impl Service for Front {
         let slow = self.shared.live.load().config.logging.slow_request;
         let (status, took_ms) = (response.status().as_u16(), took.as_millis() as u64);
         if slow.is_some_and(|slow| took >= slow) {
-            tracing::warn!(request_id = ?id, %method, path, status, took_ms, "slow request");
+            wire::rationed!(tracing::warn, request_id = %id, %method, path, status, took_ms, "slow request");
         } else {
-            tracing::debug!(request_id = ?id, %method, path, status, took_ms, "request");
+            tracing::debug!(request_id = %id, %method, path, status, took_ms, "request");
         }
-        response.headers_mut().insert(&request_id::HEADER, id);
+        response.headers_mut().insert(&request_id::HEADER, id.0);
+        response
+    }
+
+    fn broke_off(&self, given: &response::Parts, why: &SourceError) -> Response<Outgoing> {
+        let mut response = Fault::broke_off(why).response();
+        self.counters.response(response.status());
+        if let Some(id) = given.headers.get(&request_id::HEADER) {
+            response.headers_mut().insert(&request_id::HEADER, id.clone());
+        }
         response
     }
 
     fn refuse(&self, refusal: Refusal) -> Response<Outgoing> {
         self.counters.refused.add(1);
         let id = self.request_ids.of(&HeaderMap::new());
-        tracing::debug!(request_id = ?id, %refusal, "request refused");
+        tracing::debug!(request_id = %id, %refusal, "request refused");
         let mut response = Fault::refused(refusal).response();
         self.counters.response(response.status());
-        response.headers_mut().insert(&request_id::HEADER, id);
+        response.headers_mut().insert(&request_id::HEADER, id.0);
         response
     }
 }

@@ -37,6 +37,7 @@ mod metrics;
 mod outbound;
 mod part;
 mod proxy;
+mod relay;
 mod request_id;
 mod sync;
 

@@ -147,6 +147,8 @@ counters! {
     forwarded,
     /// Forwarded requests that were tried on another node.
     forwarded_retried,
+    /// Forwarded replies that were not passed on to their end: the node broke off, or the reply passed `max_response_size`.
+    replies_broken,
     /// Clients that went away before their request had arrived, or before it was answered.
     clients_gone,
 }

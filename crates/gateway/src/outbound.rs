@@ -7,25 +7,33 @@ use std::time::Duration;
 use cluster::{Cluster, Node, Outcome};
 use http::{HeaderMap, Method};
 use tokio::time::Instant;
-use wire::{Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError};
+use wire::{Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError, SendErrorKind};
 
 use crate::config::Sending;
 use crate::metrics::Counters;
+use crate::request_id::RequestId;
 
 /// One core's lanes to the nodes of one cluster. The client below keeps each node's connections and their bound.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     client: Client,
-    cluster: Arc<Cluster>,
-    counters: Arc<Counters>,
+    ledger: Ledger,
     timeout: Duration,
     retry_count_max: u32,
     retry_delay: Duration,
 }
 
+/// Where it is written down how exchanges end.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    cluster: Arc<Cluster>,
+    pub(crate) counters: Arc<Counters>,
+}
+
 /// What is sent, but for the body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
+    pub(crate) request_id: &'a RequestId,
     pub(crate) method: &'a Method,
     pub(crate) target: &'a str,
     pub(crate) headers: &'a HeaderMap,
@@ -49,8 +57,7 @@ impl Outbound {
         };
         Self {
             client: Client::new(config, pool),
-            cluster,
-            counters,
+            ledger: Ledger { cluster, counters },
             timeout: sending.response_timeout,
             retry_count_max: sending.retry_count_max,
             retry_delay: sending.retry_delay,
@@ -59,7 +66,12 @@ impl Outbound {
 
     /// The cluster that the nodes belong to.
     pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
+        &self.ledger.cluster
+    }
+
+    /// For those who read an answer after its exchange.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Until when an exchange that starts now may last.
@@ -97,23 +109,31 @@ impl Outbound {
         };
         let began = Instant::now();
         let sent = self.client.send(&node.origin, head, body, deadlines).await;
-        self.counters.exchanges.add(1);
+        self.ledger.counters.exchanges.add(1);
         match &sent {
             Ok(reply) => {
-                self.cluster
+                self.ledger
+                    .cluster
                     .report(node, Outcome::of_status(reply.status()), began.elapsed());
             }
-            Err(error) => self.failed(node, error, began),
+            Err(error) => self.ledger.failed(node, error, began, message.request_id),
         }
         sent
     }
+}
 
-    /// Says that an exchange failed after its answer's head had come.
-    pub(crate) fn failed(&self, node: &Node, error: &SendError, began: Instant) {
-        self.counters.exchanges_failed.add(1);
+// === impl Ledger ===
+
+impl Ledger {
+    /// Says that an exchange failed, before or after its answer's head had come.
+    pub(crate) fn failed(&self, node: &Node, error: &SendError, began: Instant, request_id: &RequestId) {
+        // A client's body that broke off says nothing about the node.
+        if !matches!(error.kind, SendErrorKind::Body(_)) {
+            self.counters.exchanges_failed.add(1);
+        }
         if let Some(outcome) = Outcome::of_error(error) {
             self.cluster.report(node, outcome, began.elapsed());
         }
-        tracing::debug!(node = node.name, %error, fate = ?error.fate, "exchange failed");
+        tracing::debug!(%request_id, node = node.name, %error, fate = ?error.fate, "exchange failed");
     }
 }

@@ -144,7 +144,8 @@ impl Reshuffle {
         match body.collect(REPLY_BYTES_MAX).await {
             Ok(body) => Ok((head, body)),
             Err(error) => {
-                self.outbound.failed(node, &error, began);
+                let ledger = self.outbound.ledger();
+                ledger.failed(node, &error, began, split.message.request_id);
                 Err(error)
             }
         }

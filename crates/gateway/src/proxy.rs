@@ -6,12 +6,15 @@ use cluster::{Node, PickReason};
 use http::header::HOST;
 use http::request::Parts;
 use http::{Method, Response};
-use wire::{Fate, Incoming, Outgoing, SendError, Shared};
+use tokio::time::Instant;
+use wire::{BodyError, Fate, Incoming, Outgoing, SendError, SendErrorKind, Shared};
 
 use crate::credentials::Fallback;
 use crate::error::Fault;
 use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
+use crate::relay::{Relay, ReplyTooLarge};
+use crate::request_id::RequestId;
 
 /// Forwards requests, one instance a core.
 #[derive(Debug)]
@@ -52,7 +55,9 @@ impl Proxy {
             Ok(body) => body,
             Err(answer) => return answer,
         };
+        let request_id = RequestId::of(&head.extensions);
         let message = Message {
+            request_id: &request_id,
             method: &head.method,
             target: &target,
             headers: &head.headers,
@@ -64,8 +69,9 @@ impl Proxy {
             let refused: Vec<&Node> = tried.iter().map(|node| &**node).collect();
             let node = self.outbound.cluster().pick(&snapshot, reason, &refused);
             let (sending, again) = body.take();
+            let began = Instant::now();
             match self.outbound.exchange(&node, message, sending, deadline).await {
-                Ok(reply) => return self.answer(reply),
+                Ok(reply) => return self.answer(reply, node, began, request_id),
                 Err(error) => {
                     let retries = tried.len() as u32;
                     if again.is_none()
@@ -76,6 +82,7 @@ impl Proxy {
                                 .retry_count_max()
                                 .max(snapshot.nodes.len() as u32 - 1)
                     {
+                        self.counters.clients_gone.add(u64::from(client_gone(&error)));
                         return Fault::upstream(&error).response();
                     }
                     if tried.len() + 1 >= snapshot.nodes.len() {
@@ -113,15 +120,23 @@ impl Proxy {
         }
     }
 
-    fn answer(&self, reply: wire::Reply) -> Response<Outgoing> {
+    fn answer(
+        &self,
+        reply: wire::Reply,
+        node: Arc<Node>,
+        began: Instant,
+        request_id: RequestId,
+    ) -> Response<Outgoing> {
         let (mut head, body) = reply.into_parts();
         wire::strip_hop_by_hop(&mut head.headers);
         if let (Some(limit), Some(length)) = (self.response_bytes_max, body.length())
             && length > limit
         {
-            return Fault::reply_too_large(limit).response();
+            return Fault::reply_too_large(ReplyTooLarge(limit)).response();
         }
-        Response::from_parts(head, body.forward())
+        let ledger = self.outbound.ledger().clone();
+        let body = Relay::of(body, self.response_bytes_max, ledger, node, began, request_id);
+        Response::from_parts(head, body)
     }
 }
 
@@ -140,6 +155,17 @@ impl Sendable {
             Sendable::Once(incoming) => (incoming.forward(), None),
         }
     }
+}
+
+/// Whether an exchange failed because the client left in the middle of its body.
+fn client_gone(error: &SendError) -> bool {
+    let SendErrorKind::Body(source) = &error.kind else {
+        return false;
+    };
+    matches!(
+        source.downcast_ref(),
+        Some(BodyError::Disconnected | BodyError::Io(_))
+    )
 }
 
 fn may_repeat(method: &Method, error: &SendError) -> bool {

@@ -1,10 +1,17 @@
 //! Each request's id: the client's own `X-Request-Id` if it is a sane one, else one made here. It stands in the logs
 //! and in the answer.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use std::fmt;
+
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 /// Carries the id, both ways.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The id of one request, in the extensions of its head: printable ASCII. Every log line of a request carries it as
+/// `request_id`.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub(crate) HeaderValue);
 
 /// Makes ids on one core: `PPPPPPPP-NNNNNNNN`, the process and core drawn at random, then a count.
 #[derive(Debug)]
@@ -22,11 +29,11 @@ impl RequestIds {
     }
 
     /// The id of a request with these headers.
-    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        match headers.get(&HEADER) {
+    pub(crate) fn of(&self, headers: &HeaderMap) -> RequestId {
+        RequestId(match headers.get(&HEADER) {
             Some(theirs) if is_sane(theirs.as_bytes()) => theirs.clone(),
             _ => self.make(),
-        }
+        })
     }
 
     fn make(&self) -> HeaderValue {
@@ -36,6 +43,21 @@ impl RequestIds {
         write_hex(self.prefix, &mut text[..8]);
         write_hex(count, &mut text[9..]);
         HeaderValue::from_bytes(&text).expect("hexadecimal digits and a hyphen make a header value")
+    }
+}
+
+impl RequestId {
+    /// The id that [`RequestIds::of`] gave to the request with these extensions.
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        let id = extensions.get::<Self>();
+        id.expect("every request gets its id before anything else")
+            .clone()
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
     }
 }
 
@@ -62,10 +84,10 @@ mod tests {
     fn a_sane_id_of_the_client_is_kept_and_others_are_replaced() {
         let ids = RequestIds::new(0xabc);
         let mut headers = HeaderMap::new();
-        assert_eq!(ids.of(&headers), "00000abc-00000000");
+        assert_eq!(ids.of(&headers).to_string(), "00000abc-00000000");
         headers.insert(&HEADER, HeaderValue::from_static("trace-7"));
-        assert_eq!(ids.of(&headers), "trace-7");
+        assert_eq!(ids.of(&headers).to_string(), "trace-7");
         headers.insert(&HEADER, HeaderValue::from_static("two words"));
-        assert_eq!(ids.of(&headers), "00000abc-00000001");
+        assert_eq!(ids.of(&headers).to_string(), "00000abc-00000001");
     }
 }

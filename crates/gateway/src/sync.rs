@@ -21,6 +21,7 @@ use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
 use crate::part::{Answer, ItemError, Load, Split};
 use crate::proxy::Body;
+use crate::request_id::RequestId;
 
 /// Splits bulk requests, one instance a core.
 pub(crate) struct Reshuffle {
@@ -92,7 +93,8 @@ impl Reshuffle {
         match self.plan(&body, &ask, &snapshot.table) {
             Verdict::Pass(pass) => {
                 self.counters.pass(pass.why);
-                tracing::debug!(why = %pass.why, line = pass.line, "bulk passes whole");
+                let request_id = RequestId::of(&head.extensions);
+                tracing::debug!(%request_id, why = %pass.why, line = pass.line, "bulk passes whole");
                 if pass.why == bulk::Why::UnknownIndex {
                     self.outbound.cluster().hint();
                 }
@@ -106,11 +108,13 @@ impl Reshuffle {
                 // Items are read and merged here: nodes must not pack them. Every client takes plain bodies too.
                 head.headers.remove(http::header::ACCEPT_ENCODING);
                 self.fallback.fill(&mut head.headers);
+                let request_id = RequestId::of(&head.extensions);
                 let split = Split {
                     load: &load,
                     ask: &ask,
                     snapshot: &snapshot,
                     message: Message {
+                        request_id: &request_id,
                         method: &head.method,
                         target: &target,
                         headers: &head.headers,
@@ -200,7 +204,8 @@ impl Reshuffle {
         match answer {
             Answer::Items(items) => items.read(docs, split).map_err(|error| {
                 self.counters.replies_malformed.add(1);
-                tracing::warn!(%error, "a node's bulk answer cannot be used");
+                let request_id = split.message.request_id;
+                wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");
                 ItemError::unknown_fate(&error.to_string())
             }),
             Answer::Refused(head, body) => Err(ItemError::refused(head.status, body)),
@@ -242,7 +247,8 @@ impl Reshuffle {
             Ok(merge) => merge,
             Err(error) => {
                 // Every reply was checked against its part before, so this says that we contradict ourselves.
-                tracing::error!(%error, "replies do not merge");
+                let request_id = split.message.request_id;
+                wire::rationed!(tracing::error, %request_id, %error, "replies do not merge");
                 return Fault::unmerged(&error.to_string()).response();
             }
         };

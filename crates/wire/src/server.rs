@@ -17,7 +17,7 @@ use crate::drain::{DrainReport, Phase, Signal};
 use crate::incoming::Incoming;
 use crate::limits::Limits;
 use crate::listener::{self, Census, Order, Seat};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, SourceError};
 use crate::refusal::Refusal;
 use crate::runtime::{Worker, Workers};
 use crate::tls::ServerTls;
@@ -30,6 +30,13 @@ pub trait Service: 'static {
 
     /// Words the answer to a request that never reaches [`Service::call`]. Its status should be [`Refusal::status`].
     fn refuse(&self, refusal: Refusal) -> http::Response<Outgoing>;
+
+    /// Words the answer to a request when the body of the answer that [`Service::call`] gave (its head is `given`) broke off
+    /// before a byte of that answer was sent. Once something has been sent, all that can be done is to cut the connection.
+    fn broke_off(&self, given: &http::response::Parts, why: &SourceError) -> http::Response<Outgoing> {
+        let _ = (given, why);
+        self.refuse(Refusal::Failed)
+    }
 }
 
 /// One listening socket.

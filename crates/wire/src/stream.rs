@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BufMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
@@ -67,6 +68,16 @@ impl Stream {
             Stream::Server(tls) => Pin::new(&mut **tls).poll_flush(cx),
             Stream::Client(tls) => Pin::new(&mut **tls).poll_flush(cx),
         }
+    }
+
+    /// Closing will reset the connection and drop what the peer has not taken.
+    pub(crate) fn reset_on_close(&self) {
+        let socket = match self {
+            Stream::Plain(socket) => socket,
+            Stream::Server(tls) => tls.get_ref().0,
+            Stream::Client(tls) => tls.get_ref().0,
+        };
+        let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO)); // fails only if it is closed already
     }
 
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

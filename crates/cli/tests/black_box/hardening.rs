@@ -55,6 +55,25 @@ fn ambiguous_framing_is_refused_in_the_clusters_error_shape_and_reaches_no_node(
 }
 
 #[test]
+fn a_body_that_breaks_on_its_way_through_is_the_clients_fault_and_no_nodes() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    for body in [
+        "5\r\n{\"a\":\r\nzz\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloX",
+    ] {
+        let request = format!(
+            "POST /logs/_search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+        );
+        let answer = exchange(&gateway, request.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{body:?}: {answer}");
+        assert!(answer.contains("malformed chunk"), "{body:?}: {answer}");
+    }
+    assert_eq!(gateway.counter("exchanges_failed"), 0);
+}
+
+#[test]
 fn a_client_that_leaves_in_the_middle_of_its_body_has_written_nothing() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
@@ -76,7 +95,10 @@ fn a_body_over_the_clusters_own_limit_is_refused_at_once() {
     };
     let cluster = testkit::fake::FakeCluster::start(spec.index("logs", 6)).unwrap();
     let gateway = Gateway::before(&cluster);
-    let answer = exchange(&gateway, post("Content-Length: 10001\r\n", "").as_bytes());
+    let answer = exchange(
+        &gateway,
+        post("Content-Length: 10001\r\nConnection: close\r\n", "").as_bytes(),
+    );
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 

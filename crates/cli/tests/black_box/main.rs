@@ -9,5 +9,7 @@ mod failures;
 mod gateway;
 mod hardening;
 mod passing;
+mod raw_node;
+mod replies;
 mod splitting;
 mod tls;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version, response};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -20,13 +20,13 @@ use crate::drain::{Phase, Place, Signal};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
 use crate::limits::Limits;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, SourceError};
 use crate::pool::Pool;
 use crate::receive::Receiver;
 use crate::refusal::Refusal;
 use crate::stream::Stream;
 use crate::tls::ServerTls;
-use crate::transmit::{Sink, Transmitter, WaitsFor};
+use crate::transmit::{Sink, TransmitFault, Transmitter, WaitsFor};
 
 /// What all connections of one server on one worker share.
 pub(super) struct Shared<S> {
@@ -44,6 +44,23 @@ enum Next {
     Refused(Refusal),
     /// Nothing more will come, or nobody waits for an answer.
     End,
+}
+
+/// What becomes of the connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    Keep,
+    Close,
+    /// Closed so that the client can't take what it got for the whole.
+    Reset,
+}
+
+/// How sending an answer ended.
+enum Sent {
+    All(After),
+    /// Its body broke off before a byte had been sent: there is still time for another answer.
+    Nothing(Box<response::Parts>, SourceError),
+    Part(After),
 }
 
 /// Serves one connection to its end.
@@ -85,22 +102,24 @@ async fn serve_to_end<S: Service>(
         gone: Gone::default(),
     });
     loop {
-        let served = match next_head(&connection, place).await {
+        let after = match next_head(&connection, place).await {
             Next::End => break,
             Next::Refused(refusal) => {
                 shared.counters.refused.fetch_add(1, Ordering::Relaxed);
                 let answer = shared.service.refuse(refusal);
-                let _ = answer_with(&connection, answer, &Method::GET, Version::HTTP_11, false, || {
-                    true
-                })
-                .await;
-                false
+                let asked = Asked {
+                    method: &Method::GET,
+                    version: Version::HTTP_11,
+                    keep_alive: false,
+                };
+                answer_with(&connection, answer, asked, || true).await.after()
             }
             Next::Request(line) => exchange(shared, &connection, *line).await,
         };
-        if !served {
-            linger(&connection).await;
-            break;
+        match after {
+            After::Keep => {}
+            After::Close => return linger(&connection).await,
+            After::Reset => return connection.io.borrow().stream.reset_on_close(),
         }
     }
 }
@@ -197,12 +216,12 @@ fn skip_empty_lines(receiver: &mut Receiver) {
     }
 }
 
-/// One request and its answer; false when the connection must close.
+/// One request and its answer.
 async fn exchange<S: Service>(
     shared: &Rc<Shared<S>>,
     connection: &Rc<Connection>,
     line: RequestLine,
-) -> bool {
+) -> After {
     let RequestLine {
         method,
         uri,
@@ -212,6 +231,11 @@ async fn exchange<S: Service>(
         keep_alive,
         expects_continue,
     } = line;
+    let asked = Asked {
+        method: &method,
+        version,
+        keep_alive,
+    };
     let length = match framing {
         Framing::None => Some(0),
         Framing::Length(length) => Some(length),
@@ -220,8 +244,7 @@ async fn exchange<S: Service>(
     if length.is_some_and(|length| length > shared.limits.body_bytes_max) {
         shared.counters.refused.fetch_add(1, Ordering::Relaxed);
         let answer = shared.service.refuse(Refusal::BodyTooLarge);
-        let _ = answer_with(connection, answer, &method, version, false, || true).await;
-        return false;
+        return answer_with(connection, answer, asked, || true).await.after();
     }
     {
         let io = &mut *connection.io.borrow_mut();
@@ -268,9 +291,35 @@ async fn exchange<S: Service>(
         }
     };
     let closes = || !keep() || shared.signal.phase() != Phase::Serving;
-    match answer_with(connection, answer, &method, version, keep_alive, closes).await {
-        Ok(true) => skip_rest(connection).await,
-        Ok(false) | Err(()) => false,
+    let sent = match answer_with(connection, answer, asked, closes).await {
+        Sent::Nothing(given, why) => {
+            let answer = shared.service.broke_off(&given, &why);
+            answer_with(connection, answer, asked, closes).await
+        }
+        sent => sent,
+    };
+    match sent.after() {
+        After::Keep if !skip_rest(connection).await => After::Close,
+        after => after,
+    }
+}
+
+/// What of the request matters to how it is answered.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    method: &'a Method,
+    version: Version,
+    keep_alive: bool,
+}
+
+// === impl Sent ===
+
+impl Sent {
+    fn after(&self) -> After {
+        match self {
+            Sent::All(after) | Sent::Part(after) => *after,
+            Sent::Nothing(..) => After::Close,
+        }
     }
 }
 
@@ -285,17 +334,15 @@ fn watch(connection: &Connection, cx: &mut Context<'_>) {
     }
 }
 
-/// Writes an answer; tells whether the connection stays.
+/// Writes an answer.
 async fn answer_with(
     connection: &Connection,
     answer: Response<Outgoing>,
-    method: &Method,
-    version: Version,
-    asked_to_keep: bool,
+    asked: Asked<'_>,
     closes: impl Fn() -> bool,
-) -> Result<bool, ()> {
+) -> Sent {
     let (parts, body) = answer.into_parts();
-    let bodyless = *method == Method::HEAD
+    let bodyless = *asked.method == Method::HEAD
         || parts.status == StatusCode::NO_CONTENT
         || parts.status == StatusCode::NOT_MODIFIED;
     let mut close = closes();
@@ -304,17 +351,17 @@ async fn answer_with(
         _ if parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED => {
             Framing::None
         }
-        Some(0) if *method == Method::HEAD => Framing::None,
+        Some(0) if *asked.method == Method::HEAD => Framing::None,
         Some(length) => Framing::Length(length),
-        None if version == Version::HTTP_11 => Framing::Chunked,
+        None if asked.version == Version::HTTP_11 => Framing::Chunked,
         None => {
             close = true;
             Framing::UntilClose
         }
     };
-    let token = match (close, version) {
+    let token = match (close, asked.version) {
         (true, _) => Some("close"),
-        (false, Version::HTTP_10) if asked_to_keep => Some("keep-alive"),
+        (false, Version::HTTP_10) if asked.keep_alive => Some("keep-alive"),
         (false, _) => None,
     };
     let mut head = Vec::with_capacity(HEAD_BYTES_TYPICAL);
@@ -326,13 +373,19 @@ async fn answer_with(
     };
     let mut transmitter = Transmitter::new(head, body, framing);
     let mut written_before = u64::MAX;
-    poll_fn(|cx| {
+    // Where only the end of the connection ends the body, an orderly end would pass for the body's.
+    let cut = match framing {
+        Framing::UntilClose => After::Reset,
+        _ => After::Close,
+    };
+    let fault = poll_fn(|cx| {
         let mut waits = WaitsFor::Source;
         let polled = transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
         let io = &mut *connection.io.borrow_mut();
         match polled {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(!close)),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(())),
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(TransmitFault::Io(_))) => Poll::Ready(Err((cut, None))),
+            Poll::Ready(Err(TransmitFault::Body(error))) => Poll::Ready(Err((cut, Some(error)))),
             Poll::Pending => {
                 if waits == WaitsFor::Source {
                     return Poll::Pending; // whose patience that is, is the source's business
@@ -341,11 +394,18 @@ async fn answer_with(
                     written_before = transmitter.written;
                     io.alarm.set_after(connection.limits.write_timeout);
                 }
-                io.alarm.poll(cx).map(Err)
+                // Who doesn't read will not read the rest either: nothing is kept for it.
+                io.alarm.poll(cx).map(|()| Err((After::Reset, None)))
             }
         }
     })
-    .await
+    .await;
+    match fault {
+        Ok(()) if close => Sent::All(After::Close),
+        Ok(()) => Sent::All(After::Keep),
+        Err((_, Some(error))) if transmitter.written == 0 => Sent::Nothing(Box::new(parts), error),
+        Err((cut, _)) => Sent::Part(cut),
+    }
 }
 
 /// The connection's socket, borrowed for each operation.

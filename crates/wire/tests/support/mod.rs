@@ -3,12 +3,14 @@
 
 use std::future::Future;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response};
 use wire::{
-    BodyError, Client, ClientConfig, Deadlines, Incoming, Limits, Origin, Outgoing, Refusal, RequestHead,
-    SendError, Server, ServerConfig, Service, Worker, Workers, WorkersConfig, run_local,
+    BodyError, Chunk, Client, ClientConfig, Deadlines, Incoming, Limits, Origin, Outgoing, Refusal,
+    RequestHead, SendError, Server, ServerConfig, Service, Source, SourceError, Worker, Workers,
+    WorkersConfig, run_local,
 };
 
 pub(crate) struct Echo;
@@ -18,6 +20,8 @@ impl Service for Echo {
         match request.uri().path() {
             "/forward" => Response::new(request.into_body().forward()),
             "/ignore" => Response::new("ignored".into()),
+            "/break" => Response::new(Outgoing::stream(Breaks { bytes: 0 }, None)),
+            "/break-late" => Response::new(Outgoing::stream(Breaks { bytes: 300_000 }, None)),
             "/slow" => {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 self.collect(request).await
@@ -41,6 +45,20 @@ impl Echo {
                 None => answer(400, error.to_string()),
             },
         }
+    }
+}
+
+/// A body that breaks off after so many bytes.
+struct Breaks {
+    bytes: usize,
+}
+
+impl Source for Breaks {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, SourceError>>> {
+        Poll::Ready(Some(match std::mem::take(&mut self.bytes) {
+            0 => Err("it broke off".into()),
+            bytes => Ok(vec![b'x'; bytes].into()),
+        }))
     }
 }
 

@@ -133,7 +133,8 @@ section! {
         /// Which nodes take requests other than the parts of split bulks, which go to their primaries' nodes. It
         /// holds for the cluster: filters of one cluster agree on it. If it leaves no node, it is ignored.
         filter: NodeFilterFile = NodeFilterFile::default(),
-        /// Largest reply; `-1`: no limit.
+        /// Largest reply that is passed on; `-1`: no limit. A larger one becomes 502, or, if its size was not declared and
+        /// a part has been passed on already, the client's connection is cut (`tidegate_replies_broken_total` counts).
         max_response_size: BytesOrUnlimited = BytesOrUnlimited(None),
         /// Connections to one node at most.
         #[schemars(range(min = 1, max = 1_000_000))]
