@@ -3,10 +3,11 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::{Ask, NullId, RouteTable};
-use cluster::Snapshot;
+use bulk::{Ask, NullId, RouteTable, Why};
+use cluster::{Cluster, Snapshot};
 use gateway::config::{Anonymous, Config, QuickStart};
 use serde_json::json;
 
@@ -98,7 +99,6 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
             .unwrap_or("is it there?");
         anyhow::bail!("the topology of {} could not be read: {hint}", arguments.cluster);
     }
-    let snapshot = cluster.snapshot();
     let ask = Ask {
         default_index: arguments.index.as_deref(),
         url_routing: arguments.routing.as_deref(),
@@ -109,6 +109,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
             false => NullId::Keep,
         },
     };
+    let snapshot = runtime.block_on(verified(&cluster, &body, &ask));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let printed = print(&mut out, arguments.json, &body, &ask, &snapshot, &snapshot.table);
     match printed.and_then(|split| out.flush().map(|()| split)) {
@@ -116,6 +117,19 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         other => Ok(other?),
     }
+}
+
+/// A snapshot in which the body's indices are verified; one in which they are not if that takes too long.
+async fn verified(cluster: &Cluster, body: &[u8], ask: &Ask<'_>) -> Arc<Snapshot> {
+    let mut generations = cluster.generations();
+    let waited = generations.wait_for(|_| {
+        let snapshot = cluster.snapshot();
+        let mut explained = bulk::explain(body, ask, &snapshot.table);
+        !explained.any(|doc| doc.is_err_and(|pass| pass.why == Why::UnverifiedIndex))
+    });
+    // Whatever came of it, the newest snapshot is what there is to show.
+    let _ = tokio::time::timeout(VERIFY_TIMEOUT, waited).await;
+    cluster.snapshot()
 }
 
 fn print(
@@ -141,13 +155,16 @@ fn print(
                     true => writeln!(
                         out,
                         "{}",
-                        json!({"passed_because": pass.why.as_str(), "line": pass.line})
+                        json!({"passed_because": pass.why.as_str(), "meaning": pass.why.meaning(), "line": pass.line})
                     )?,
                     false => match pass.line {
-                        Some(line) => {
-                            writeln!(out, "passed through whole, because of line {line}: {}", pass.why)?
-                        }
-                        None => writeln!(out, "passed through whole: {}", pass.why)?,
+                        Some(line) => writeln!(
+                            out,
+                            "passed through whole, because of line {line}: {}: {}",
+                            pass.why,
+                            pass.why.meaning()
+                        )?,
+                        None => writeln!(out, "passed through whole: {}: {}", pass.why, pass.why.meaning())?,
                     },
                 }
                 return Ok(false);
@@ -187,3 +204,6 @@ fn print(
 }
 
 const LEARN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// New indices are compared with the cluster's own answers within moments, unless it doesn't answer.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -78,7 +78,7 @@ pub(crate) fn make(
                 Trust::Failed => route.opaque = Some(Why::PredictionFailed),
                 Trust::Unchecked => {
                     unchecked.push(Arc::new(route.clone()));
-                    route.opaque = Some(Why::IndexUnavailable);
+                    route.opaque = Some(Why::UnverifiedIndex);
                 }
             }
         }
@@ -369,7 +369,10 @@ mod tests {
     fn indices_that_are_new_wait_for_their_check_write_indices_first() {
         let (reading, metadata, nodes, dialect) = read("opensearch-3.8.0");
         let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Unchecked);
-        assert!(matches!(routes.table.target("plain"), Some(Target::Opaque(_))));
+        assert!(matches!(
+            routes.table.target("plain"),
+            Some(Target::Opaque(Why::UnverifiedIndex))
+        ));
         assert!(routes.unchecked.iter().any(|r| &*r.name == "plain"));
         let failed = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Failed);
         assert!(matches!(

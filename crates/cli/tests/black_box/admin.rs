@@ -53,6 +53,29 @@ fn every_metric_is_documented_and_every_documented_metric_is_there() {
 }
 
 #[test]
+fn every_reason_to_pass_is_documented_and_every_documented_one_is_there() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let metrics = gateway.admin().get("/metrics").unwrap().ok().unwrap().text();
+    let mut counted: Vec<&str> = metrics
+        .lines()
+        .filter_map(|line| {
+            let labelled = line.strip_prefix("tidegate_bulk_passed_because_total{why=\"")?;
+            labelled.split('"').next()
+        })
+        .collect();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bulk.md")).unwrap();
+    let (_, tables) = page.split_once("## Every reason to pass").unwrap();
+    let mut documented: Vec<&str> = tables
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    counted.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(counted, documented);
+}
+
+#[test]
 fn an_open_admin_port_without_a_token_does_not_start() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args([

@@ -4,6 +4,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use testkit::fake::{Cue, Fault, On};
+
 use crate::gateway::{body, cluster};
 
 fn explain(url: &str, body: &str, more: &[&str]) -> Output {
@@ -49,6 +51,19 @@ fn a_bulk_that_would_pass_is_told_the_line_and_the_reason() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("because of line 5: unknown_index"), "{text}");
     assert_eq!(cluster.counts().bulks, 0, "nothing is written");
+}
+
+#[test]
+fn an_index_that_is_not_verified_yet_is_waited_for() {
+    let cluster = cluster();
+    let unanswered = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::new(On::Path("/logs/_search_shards".to_owned()), unanswered).times(2));
+    let output = explain(&cluster.urls()[0], &body(3), &["--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What passes through whole.
 
+use testkit::fake::{Cue, Fault, On};
+
 use crate::gateway::{Gateway, body, cluster};
 
 #[test]
@@ -54,6 +56,32 @@ fn an_unknown_index_passes_and_is_split_once_it_is_there() {
     });
     gateway.bulk(&body).ok().unwrap();
     assert_eq!(gateway.counter("bulk_requests"), 1);
+}
+
+#[test]
+fn an_index_that_is_not_verified_yet_passes_and_says_so() {
+    let cluster = cluster();
+    let unanswered = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::new(On::Path("/logs/_search_shards".to_owned()), unanswered).always());
+    let gateway = Gateway::before(&cluster);
+    gateway.bulk(&body(20)).ok().unwrap();
+    assert_eq!(gateway.passed("unverified_index"), 1);
+    assert_eq!(
+        gateway.topology()["routes"]["indices_passed"]["unverified_index"],
+        1
+    );
+    cluster.behave();
+    gateway.wait_until("the index is verified", |status| {
+        status["routes"]["indices_split"] == 1
+    });
+    gateway.bulk(&body(20)).ok().unwrap();
+    assert_eq!(
+        (gateway.counter("bulk_requests"), gateway.counter("bulk_passed")),
+        (1, 1)
+    );
 }
 
 #[test]
