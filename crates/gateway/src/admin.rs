@@ -199,6 +199,7 @@ async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
                 "address": address,
                 "connections": counts.connections,
                 "accepted": counts.accepted,
+                "turned_away": counts.turned_away,
                 "requests": counts.requests,
                 "in_flight": counts.in_flight,
                 "refused": counts.refused,
@@ -290,6 +291,12 @@ impl Desk {
             "counter",
             "Client connections accepted.",
             &by_entry(|c| c.accepted),
+        );
+        family(
+            "turned_away_total",
+            "counter",
+            "Client connections closed as they came: there were max_concurrency already.",
+            &by_entry(|c| c.turned_away),
         );
         family(
             "handshakes_failed_total",

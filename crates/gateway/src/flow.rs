@@ -79,10 +79,6 @@ impl Front {
         if head.method == Method::CONNECT {
             return Fault::unsupported("gateway: CONNECT is not supported").response();
         }
-        if head.headers.contains_key(http::header::UPGRADE) {
-            // The cluster's API has none; passed on, an upgrade would take the connection out of our hands.
-            head.headers.remove(http::header::UPGRADE);
-        }
         let compiled = self.compiled();
         let config = &compiled.live.config;
         let Some(router) = config

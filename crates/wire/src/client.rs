@@ -33,7 +33,7 @@ pub struct ClientConfig {
     pub idle_timeout: Duration,
     /// Reply head, bytes.
     pub head_bytes_max: usize,
-    /// Reply headers.
+    /// Reply headers. Servers add a `Warning` for each deprecated thing that a request touches.
     pub header_count_max: usize,
     /// Without the node taking a byte of our request, or sending a byte of a reply that has begun.
     pub stall_timeout: Duration,
@@ -90,7 +90,7 @@ impl Default for ClientConfig {
             connect_timeout: Duration::from_secs(3),
             idle_timeout: Duration::from_secs(25),
             head_bytes_max: 64 << 10,
-            header_count_max: 100,
+            header_count_max: 1000,
             stall_timeout: Duration::from_secs(60),
         }
     }

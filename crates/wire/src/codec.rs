@@ -9,6 +9,7 @@ mod framing;
 mod reply;
 mod request;
 mod scan;
+mod slots;
 
 pub use chunked::{ChunkDecoder, ChunkFault, ChunkStep};
 pub(crate) use encode::{encode_reply_head, encode_request_head};
@@ -17,4 +18,5 @@ pub use reply::{ReplyHead, parse_reply};
 pub use request::{RequestLine, parse_request};
 pub use scan::{HeadFault, HeadScan};
 
+pub(crate) use chunked::is_token;
 pub(crate) use framing::strip_hop_by_hop;

@@ -25,7 +25,7 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// How long a body waits for room under the byte budget before it is refused as over budget.
     pub budget_wait: Duration,
-    /// Connections at a time over all cores; beyond it new ones wait in the listen backlog.
+    /// Connections at a time over all cores; beyond it new ones are closed as they come.
     pub connections_max: usize,
 }
 

@@ -3,11 +3,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::server::ServerConfig;
@@ -31,6 +32,7 @@ pub(crate) struct Seat {
 pub(crate) struct Census {
     pub(crate) live: AtomicUsize,
     pub(crate) accepted: AtomicUsize,
+    pub(crate) turned_away: AtomicUsize,
     pub(crate) left: Notify,
 }
 
@@ -96,10 +98,20 @@ pub(crate) async fn accept(
         let accepted = tokio::select! {
             biased;
             _ = &mut stop => return,
-            accepted = accept_below(&listener, &census, connections_max) => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, _)) if census.live.load(Ordering::Acquire) >= connections_max => {
+                census.turned_away.fetch_add(1, Ordering::Relaxed);
+                crate::rationed!(
+                    tracing::warn,
+                    connections_max,
+                    "too many connections: new ones are closed"
+                );
+                drop(stream);
+            }
             Ok((stream, peer)) => {
+                let _ = set_keepalive(&stream); // fails only if the client has gone
                 turn += 1;
                 let seat = least_loaded(&seats, turn);
                 let admitted = Admitted::new(&census, &seat.load);
@@ -108,27 +120,19 @@ pub(crate) async fn accept(
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: waiting is all that helps, and spinning would make it worse.
-                tracing::warn!(%error, "accept failed");
+                crate::rationed!(tracing::warn, %error, "accept failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn accept_below(
-    listener: &tokio::net::TcpListener,
-    census: &Census,
-    connections_max: usize,
-) -> io::Result<(tokio::net::TcpStream, SocketAddr)> {
-    loop {
-        let left = census.left.notified();
-        tokio::pin!(left);
-        left.as_mut().enable();
-        if census.live.load(Ordering::Acquire) < connections_max {
-            return listener.accept().await;
-        }
-        left.await;
-    }
+/// The system notices peers that have vanished, when nothing is sent to them either.
+pub(crate) fn set_keepalive<S: AsFd>(socket: &S) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL);
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
 fn least_loaded(seats: &[Seat], turn: usize) -> &Seat {
@@ -146,4 +150,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 const BACKLOG: i32 = 4096;
+const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -70,6 +70,8 @@ pub struct ServerCounts {
     pub connections: u64,
     /// Connections accepted.
     pub accepted: u64,
+    /// Connections closed as they came, since there were as many as there may be.
+    pub turned_away: u64,
     /// Requests whose head was understood.
     pub requests: u64,
     /// Requests being answered now.
@@ -179,6 +181,7 @@ impl Server {
         ServerCounts {
             connections: self.census.live.load(Ordering::Relaxed) as u64,
             accepted: self.census.accepted.load(Ordering::Relaxed) as u64,
+            turned_away: self.census.turned_away.load(Ordering::Relaxed) as u64,
             requests: sum(|counters| &counters.requests),
             in_flight: sum(|counters| &counters.in_flight),
             refused: sum(|counters| &counters.refused),
@@ -247,7 +250,9 @@ async fn attend<S: Service>(shared: Rc<exchange::Shared<S>>, mut orders: mpsc::U
                         drop(admitted);
                     });
                 }
-                Err(error) => tracing::warn!(%error, "connection could not be registered"),
+                Err(error) => {
+                    crate::rationed!(tracing::warn, %error, "connection could not be registered");
+                }
             },
             Order::Drain => shared.signal.raise(Phase::Draining),
             Order::Cut => shared.signal.raise(Phase::Cut),

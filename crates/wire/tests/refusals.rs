@@ -90,6 +90,15 @@ fn each_broken_head_is_refused_by_its_own_status_and_closes() {
             "417",
         ),
         ("CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n", "405"),
+        ("GET / HTTP/1.1\r\nHost: x:y\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x:1:2\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x:123456\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: [x]:1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: u@x\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", "400"),
+        // A TLS hello on a port that speaks clear text never has a line's end: it is refused by its first byte.
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\x00\x03\x03", "400"),
         (
             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n",
             "413",
@@ -110,6 +119,76 @@ fn each_broken_head_is_refused_by_its_own_status_and_closes() {
             "{shown:?}: {answer}"
         );
     }
+}
+
+#[test]
+fn hosts_as_clients_write_them_are_taken() {
+    let (_workers, server) = echo_server(Limits::default());
+    for host in [
+        "",
+        "x",
+        "x:9200",
+        "x:",
+        "127.0.0.1:80",
+        "[::1]",
+        "[fe80::1%25eth0]:9200",
+        "a_b.example",
+    ] {
+        let request = format!("GET /ignore HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(status(&exchange(&server, request.as_bytes())), "200", "{host:?}");
+    }
+}
+
+#[test]
+fn as_many_headers_as_configured_are_taken_and_one_more_is_refused() {
+    let limits = Limits {
+        header_count_max: 1000,
+        ..Limits::default()
+    };
+    let (_workers, server) = echo_server(limits);
+    for (count, wanted) in [(998, "200"), (999, "431")] {
+        let many = "X-A: b\r\n".repeat(count);
+        let request = format!("GET /ignore HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{many}\r\n");
+        assert_eq!(status(&exchange(&server, request.as_bytes())), wanted, "{count}");
+    }
+}
+
+#[test]
+fn an_upgrade_is_ignored_and_what_follows_is_read_as_http_1() {
+    let (_workers, server) = echo_server(Limits::default());
+    let upgrade = "POST /collect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+                   HTTP2-Settings: AAMAAABkAAQAAP__\r\nContent-Length: 2\r\n\r\nokPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let answer = exchange(&server, upgrade.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("okHTTP/1.1 505 "), "{answer}");
+    assert!(!answer.to_ascii_lowercase().contains("upgrade"), "{answer}");
+}
+
+#[test]
+fn connections_over_the_most_are_closed_as_they_come() {
+    let limits = Limits {
+        connections_max: 2,
+        ..Limits::default()
+    };
+    let (_workers, server) = echo_server(limits);
+    let kept: Vec<_> = (0..2)
+        .map(|_| TcpStream::connect(server.local_addr()).expect("connects"))
+        .collect();
+    while server.counts().connections < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut third = TcpStream::connect(server.local_addr()).expect("connects");
+    third
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("sets");
+    assert!(matches!(third.read(&mut [0; 1]), Ok(0) | Err(_)));
+    assert_eq!((server.counts().connections, server.counts().turned_away), (2, 1));
+    drop(kept);
+    while server.counts().connections > 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let answer = exchange(&server, b"GET /ignore HTTP/1.0\r\n\r\n");
+    assert_eq!(status(&answer), "200", "{answer}");
 }
 
 #[test]

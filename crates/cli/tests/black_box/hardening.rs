@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::gateway::{Gateway, body, cluster};
+use crate::raw_node::RawNode;
 
 /// Sends bytes, closes that side, and returns everything that came back.
 pub(crate) fn exchange(gateway: &Gateway, request: &[u8]) -> String {
@@ -71,6 +72,58 @@ fn a_body_that_breaks_on_its_way_through_is_the_clients_fault_and_no_nodes() {
         assert!(answer.contains("malformed chunk"), "{body:?}: {answer}");
     }
     assert_eq!(gateway.counter("exchanges_failed"), 0);
+}
+
+#[test]
+fn a_wish_for_another_protocol_is_ignored_and_no_node_hears_of_it() {
+    let node = RawNode::start();
+    let gateway = node.gateway("", "");
+    node.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    for wish in [
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+        "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+        "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+        "Connection: X-Hop\r\nX-Hop: upgrade\r\nTE: trailers\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\n",
+    ] {
+        let request = format!("GET /t HTTP/1.0\r\n{wish}\r\n");
+        let answer = exchange(&gateway, request.as_bytes());
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok"),
+            "{answer}"
+        );
+        let head = node.heads().pop().unwrap().to_lowercase();
+        for word in [
+            "upgrade",
+            "http2-settings",
+            "connection",
+            "x-hop",
+            "te:",
+            "keep-alive",
+        ] {
+            assert!(!head.contains(word), "{wish:?} reached the node: {head}");
+        }
+    }
+}
+
+#[test]
+fn an_absolute_target_is_passed_on_in_origin_form() {
+    let node = RawNode::start();
+    let gateway = node.gateway("", "");
+    node.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    for (target, passed_on) in [
+        ("http://other/t?x=1", "/t?x=1"),
+        ("https://u:p@other:99/t", "/t"),
+        ("http://other?x=1", "/?x=1"),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = exchange(&gateway, request.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{target}: {answer}");
+        let head = node.heads().pop().unwrap();
+        assert!(
+            head.starts_with(&format!("GET {passed_on} HTTP/1.1\r\nhost: 127.0.0.1:")),
+            "{target}: {head}"
+        );
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::gateway::Gateway;
 
-/// A node whose answers to `/t` are raw bytes. It has no topology to tell, so a gateway before it passes everything on.
+/// A node whose answers to `/t` (and `/?…`) are raw bytes. It has no topology to tell, so a gateway before it passes everything on.
 pub(crate) struct RawNode {
     said: Arc<Mutex<Said>>,
     port: u16,
@@ -15,6 +15,7 @@ pub(crate) struct RawNode {
 #[derive(Default)]
 struct Said {
     answer: Vec<u8>,
+    heads: Vec<String>,
 }
 
 impl RawNode {
@@ -35,6 +36,11 @@ impl RawNode {
     /// From now on answers requests to `/t` with these bytes, then closes.
     pub(crate) fn answer(&self, bytes: impl Into<Vec<u8>>) {
         self.said.lock().unwrap().answer = bytes.into();
+    }
+
+    /// Heads of the requests to `/t` so far.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.said.lock().unwrap().heads.clone()
     }
 
     /// A gateway before this node; `forward` are more settings of its `elasticsearch` filter, `entry` of its entry.
@@ -67,9 +73,16 @@ fn serve(mut socket: TcpStream, said: &Mutex<Said>) {
             _ => return,
         }
     };
-    let asked = head.split(' ').nth(1).is_some_and(|path| path.starts_with("/t"));
+    let asked = head
+        .split(' ')
+        .nth(1)
+        .is_some_and(|path| path.trim_start_matches('/').starts_with(['t', '?']));
     let answer = match asked {
-        true => said.lock().unwrap().answer.clone(),
+        true => {
+            let mut said = said.lock().unwrap();
+            said.heads.push(head);
+            said.answer.clone()
+        }
         false => b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}".to_vec(),
     };
     let _ = socket.write_all(&answer);

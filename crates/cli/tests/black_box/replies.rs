@@ -89,3 +89,46 @@ fn a_reply_that_breaks_off_before_any_of_it_was_passed_on_becomes_an_error_with_
         (1, 1)
     );
 }
+
+#[test]
+fn replies_that_http_does_not_allow_become_502_and_those_without_a_body_have_none() {
+    let node = RawNode::start();
+    let gateway = node.gateway("", "");
+    let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    for reply in [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nab".to_owned(),
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\nContent-Length: 2\n\nab".to_owned(),
+        format!(
+            "HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 2\r\n\r\nab",
+            "x".repeat(100_000)
+        ),
+    ] {
+        node.answer(reply.clone());
+        let answer = ask(&gateway, "GET");
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{reply:.80}: {answer:.300}");
+    }
+    for (method, status, declares) in [
+        ("GET", "204 No Content", false),
+        ("GET", "304 Not Modified", true),
+        ("HEAD", "200 OK", true),
+    ] {
+        node.answer(format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\n{evil}"));
+        let answer = ask(&gateway, method);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+        assert!(
+            answer.ends_with("\r\n\r\n") && !answer.contains("evil"),
+            "{answer}"
+        );
+        assert_eq!(answer.contains("content-length: 4\r\n"), declares, "{answer}");
+    }
+    // As many warnings as a request over many old indices collects.
+    node.answer(format!(
+        "HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nab",
+        "Warning: 299 - \"old\"\r\n".repeat(300)
+    ));
+    let answer = ask(&gateway, "GET");
+    assert_eq!(answer.matches("warning: ").count(), 300, "{answer:.300}");
+}

@@ -113,6 +113,9 @@ impl Exchange<'_> {
                         "line break out of place in the head",
                     )));
                 }
+                Ok(Some(length)) if length > self.inner.config.head_bytes_max => {
+                    return Poll::Ready(Err(HEAD_TOO_LARGE));
+                }
                 Ok(Some(length)) => {
                     let head = parse_reply(&bytes[..length], self.method, self.inner.config.header_count_max);
                     wire.receiver.consume(length);
@@ -129,7 +132,7 @@ impl Exchange<'_> {
                     self.scan = HeadScan::default();
                 }
                 Ok(None) if bytes.len() > self.inner.config.head_bytes_max => {
-                    return Poll::Ready(Err(SendErrorKind::Malformed("head is too large")));
+                    return Poll::Ready(Err(HEAD_TOO_LARGE));
                 }
                 Ok(None) => match wire.receiver.poll_fill(&mut wire.stream, cx) {
                     Poll::Pending => return Poll::Pending,
@@ -185,4 +188,5 @@ fn framing_of(body: &Outgoing, method: &Method) -> Framing {
     }
 }
 
+const HEAD_TOO_LARGE: SendErrorKind = SendErrorKind::Malformed("head is too large");
 const HEAD_BYTES_TYPICAL: usize = 512;

@@ -217,10 +217,7 @@ async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
         .await
         .map_err(SendErrorKind::Connect)?;
     let _ = socket.set_nodelay(true);
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(KEEPALIVE_TIME)
-        .with_interval(KEEPALIVE_INTERVAL);
-    let _ = socket2::SockRef::from(&socket).set_tcp_keepalive(&keepalive);
+    let _ = crate::listener::set_keepalive(&socket);
     let Some(tls) = &place.tls else {
         return Ok(Stream::Plain(socket));
     };
@@ -233,6 +230,3 @@ async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
         .map_err(SendErrorKind::Tls)?;
     Ok(Stream::Client(Box::new(stream)))
 }
-
-const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -169,7 +169,8 @@ fn hex(byte: u8) -> Option<u64> {
     (byte as char).to_digit(16).map(u64::from)
 }
 
-fn is_token(byte: u8) -> bool {
+/// Whether a byte may stand in a method or a header's name (RFC 9110, section 5.6.2).
+pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

@@ -92,6 +92,7 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
         || *name == header::TRAILER
         || *name == header::UPGRADE
         || *name == header::EXPECT
+        || name.as_str() == "http2-settings"
         || name.as_str() == "keep-alive"
         || name.as_str() == "proxy-connection"
 }
@@ -115,8 +116,9 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     *headers = kept;
 }
 
-const HOP_BY_HOP: [&str; 7] = [
+const HOP_BY_HOP: [&str; 8] = [
     "connection",
+    "http2-settings",
     "keep-alive",
     "proxy-connection",
     "te",
@@ -155,6 +157,9 @@ mod tests {
             ("connection", "close, X-Secret"),
             ("x-secret", "1"),
             ("te", "trailers"),
+            // Not named by Connection, as it would have to be: a node must not see it either.
+            ("upgrade", "h2c"),
+            ("http2-settings", "AAMAAABk"),
             ("accept", "*/*"),
         ] {
             headers.append(name, value.parse().expect("value"));

@@ -1,12 +1,11 @@
 //! A reply's head, as strictly as a request's: a node (or what sits before it) must not be able to split replies.
 
-use std::mem::MaybeUninit;
-
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Version};
 
 use super::framing::{Declared, Framing, FramingFault, declared, keeps_alive};
+use super::slots::Slots;
 
 /// A reply's head, understood.
 #[derive(Debug)]
@@ -28,11 +27,10 @@ pub struct ReplyHead {
 /// # Errors
 /// What is wrong, in words.
 pub fn parse_reply(head: &[u8], method: &Method, header_count_max: usize) -> Result<ReplyHead, &'static str> {
-    let mut slots = [const { MaybeUninit::uninit() }; HEADER_SLOTS];
-    let slots = &mut slots[..header_count_max.min(HEADER_SLOTS)];
+    let mut slots = Slots::new(head, header_count_max);
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
-    match config.parse_response_with_uninit_headers(&mut parsed, head, slots) {
+    match config.parse_response_with_uninit_headers(&mut parsed, head, slots.get()) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Ok(_) => return Err("incomplete head"),
         Err(httparse::Error::TooManyHeaders) => return Err("too many headers"),
@@ -90,8 +88,6 @@ fn bodyless(status: StatusCode, method: &Method) -> bool {
         || status == StatusCode::NO_CONTENT
         || status == StatusCode::NOT_MODIFIED
 }
-
-const HEADER_SLOTS: usize = 256;
 
 #[cfg(test)]
 mod tests {

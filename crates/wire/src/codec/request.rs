@@ -1,12 +1,11 @@
 //! A request's head, from bytes to `http` types, strictly.
 
-use std::mem::MaybeUninit;
-
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
 
 use super::framing::{Declared, Framing, FramingFault, declared, keeps_alive};
+use super::slots::Slots;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
@@ -37,10 +36,9 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<RequestLine, Refusa
     if head.len() > limits.head_bytes_max {
         return Err(Refusal::HeadTooLarge);
     }
-    let mut slots = [const { MaybeUninit::uninit() }; HEADER_SLOTS];
-    let slots = &mut slots[..limits.header_count_max.min(HEADER_SLOTS)];
+    let mut slots = Slots::new(head, limits.header_count_max);
     let mut parsed = httparse::Request::new(&mut []);
-    match parsed.parse_with_uninit_headers(head, slots) {
+    match parsed.parse_with_uninit_headers(head, slots.get()) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Ok(_) => return Err(Refusal::BadRequestLine),
         Err(error) => return Err(refusal_of(error, head)),
@@ -121,7 +119,19 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
     if !form_fits || memchr::memchr(b'#', bytes).is_some() {
         return Err(Refusal::BadTarget);
     }
-    Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes))).map_err(|_| Refusal::BadTarget)
+    let uri = Uri::from_maybe_shared(shared.slice_ref(in_shared(shared, head, bytes)))
+        .map_err(|_| Refusal::BadTarget)?;
+    match uri.query() {
+        // `http://host?query`: passed on in origin form it needs the path that it leaves out.
+        Some(query)
+            if uri
+                .path_and_query()
+                .is_some_and(|both| both.as_str().starts_with('?')) =>
+        {
+            format!("/?{query}").parse().map_err(|_| Refusal::BadTarget)
+        }
+        _ => Ok(uri),
+    }
 }
 
 /// The same bytes in the copy of the head.
@@ -139,11 +149,43 @@ fn check_host(headers: &HeaderMap, http_11: bool) -> Result<(), Refusal> {
             Ok(())
         };
     };
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(byte);
-    if hosts.next().is_some() || !host.as_bytes().iter().all(fits) {
+    if hosts.next().is_some() || !is_host(host.as_bytes()) {
         return Err(Refusal::BadHost);
     }
     Ok(())
+}
+
+/// `uri-host [":" port]` of RFC 9110, section 7.2; empty where the client knows no name.
+fn is_host(text: &[u8]) -> bool {
+    let (name_fits, port) = match text.strip_prefix(b"[") {
+        Some(rest) => {
+            let Some(end) = memchr::memchr(b']', rest) else {
+                return false;
+            };
+            let (address, after) = rest.split_at(end);
+            let mut halves = address.splitn(2, |byte| *byte == b'%'); // a zone id may follow
+            let digits = halves.next().unwrap_or_default();
+            let fits = |byte: &u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+            let zone_fits = halves.next().is_none_or(|zone| zone.iter().all(is_name_byte));
+            (
+                digits.contains(&b':') && digits.iter().all(fits) && zone_fits,
+                &after[1..],
+            )
+        }
+        None => {
+            let end = memchr::memchr(b':', text).unwrap_or(text.len());
+            (text[..end].iter().all(is_name_byte), &text[end..])
+        }
+    };
+    let port_fits = match port.split_first() {
+        None => true,
+        Some((colon, digits)) => *colon == b':' && digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+    };
+    name_fits && port_fits
+}
+
+fn is_name_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte)
 }
 
 fn expects_continue(headers: &HeaderMap) -> Result<bool, Refusal> {
@@ -168,10 +210,6 @@ fn refusal_of(error: httparse::Error, head: &[u8]) -> Refusal {
         httparse::Error::Version => Refusal::UnsupportedVersion,
         httparse::Error::HeaderName | httparse::Error::HeaderValue if control() => Refusal::ControlCharacter,
         httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::BadHeader,
-        httparse::Error::NewLine => Refusal::BareLineBreak,
         _ => Refusal::BadRequestLine,
     }
 }
-
-/// On the stack while parsing (32 bytes each, not initialised).
-const HEADER_SLOTS: usize = 256;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::{Counters, Service};
-use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, parse_request};
+use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
 use crate::drain::{Phase, Place, Signal};
 use crate::incoming::{Incoming, Peer};
@@ -167,6 +167,10 @@ async fn next_head(connection: &Connection, place: &Place) -> Next {
             if !bytes.is_empty() && !began {
                 began = true;
                 io.alarm.set_after(limits.head_timeout);
+                if !is_token(bytes[0]) {
+                    // No method begins like this: a TLS hello, most likely, which would never come to a line's end.
+                    return Poll::Ready(Next::Refused(Refusal::BadRequestLine));
+                }
             }
             match scan.find(bytes) {
                 Err(HeadFault::BareLineBreak) => return Poll::Ready(Next::Refused(Refusal::BareLineBreak)),
@@ -365,7 +369,16 @@ async fn answer_with(
         (false, _) => None,
     };
     let mut head = Vec::with_capacity(HEAD_BYTES_TYPICAL);
-    encode_reply_head(&mut head, parts.status, &parts.headers, framing, bodyless, token);
+    // A 204 has no length, not even a declared one (RFC 9110, section 8.6): some clients would wait for that many bytes.
+    let declares_only = bodyless && parts.status != StatusCode::NO_CONTENT;
+    encode_reply_head(
+        &mut head,
+        parts.status,
+        &parts.headers,
+        framing,
+        declares_only,
+        token,
+    );
     let (body, framing) = if bodyless {
         (Outgoing::Empty, Framing::None)
     } else {
