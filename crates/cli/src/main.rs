@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod explain;
 mod gateway;
+mod loadgen;
 
 use std::process::ExitCode;
 
@@ -26,13 +27,15 @@ enum Command {
     Explain(explain::Arguments),
     Check(check::Arguments),
     Config(config::Arguments),
+    Loadgen(Box<loadgen::Arguments>),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    match Arguments::parse_from(loadgen::dashes(std::env::args_os())).command {
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Loadgen(arguments) => loadgen::run(&arguments),
     }
 }

@@ -1,0 +1,329 @@
+//! `tidegate loadgen`: load from a file, and the truth about what came of it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadgen::{Load, Options, Progress, Report, Stop, WarmUp};
+
+/// Load a cluster or a gateway with the requests of a file
+///
+///     tidegate loadgen -config loadgen.yml -d 30 -c 4
+///
+/// Each user sends the file's requests in order, one at a time, round after round. Every bulk answer is looked into: a
+/// document counts as accepted when its own item says so. Flags take one dash or two. Without -d, a limit (-l,
+/// -total-rounds) alone ends the run; without a limit it lasts five seconds.
+///
+/// Certificates of servers are not checked unless -ca names authorities.
+///
+/// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, 2 there were requests
+/// without an answer and the file says `assert_error: true`, the file can't be used, or the warm-up was not fine.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment, disable_version_flag = true)]
+pub(crate) struct Arguments {
+    /// The load file (YAML)
+    #[arg(long, value_name = "FILE", default_value = "loadgen.yml")]
+    config: PathBuf,
+    /// Users, each with one request under way
+    #[arg(short, value_name = "USERS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    c: u32,
+    /// Seconds
+    #[arg(short, value_name = "SECONDS")]
+    d: Option<u64>,
+    /// Requests in all
+    #[arg(short, value_name = "REQUESTS", allow_negative_numbers = true)]
+    l: Option<i64>,
+    /// Rounds over the file's requests, by all users together
+    #[arg(long, value_name = "ROUNDS")]
+    total_rounds: Option<u64>,
+    /// Send bodies gzipped
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    compress: bool,
+    /// gzip's effort: at 1 the server is measured, not the client
+    #[arg(long, value_name = "LEVEL", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=9))]
+    compress_level: u32,
+    /// Seconds for a whole request
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+    /// Seconds from the end of a request to the head of its answer; 0: only -timeout counts
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    read_timeout: u64,
+    /// Seconds while the server takes no byte of a request; 0: only -timeout counts
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    write_timeout: u64,
+    /// Seconds for a connection to be made
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    dial_timeout: u64,
+    /// Threads; 0: one for each core
+    #[arg(
+        long,
+        value_name = "THREADS",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
+    cpu: i64,
+    /// Check certificates against the authorities in this file (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Print the report as one JSON object, and nothing else, to standard output
+    #[arg(long)]
+    json: bool,
+    /// Least level of log lines
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
+    log: String,
+    /// As `-log debug`
+    #[arg(long)]
+    debug: bool,
+    /// Print the version
+    #[arg(short, action = clap::ArgAction::Version)]
+    v: Option<bool>,
+}
+
+/// Lets loadgen's flags be written with one dash or two, as its users type them: `-config`, `--c 5`.
+pub(crate) fn dashes(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.get(1).is_none_or(|command| command != "loadgen") {
+        return arguments;
+    }
+    for argument in arguments.iter_mut().skip(2) {
+        let Some(text) = argument.to_str() else { continue };
+        let name = text.trim_start_matches('-');
+        let letters = name.split('=').next().unwrap_or(name);
+        let dashes = text.len() - name.len();
+        if !letters.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            continue;
+        }
+        let wanted = if letters.len() == 1 { 1 } else { 2 };
+        if (1..=2).contains(&dashes) && dashes != wanted && !is_joined(letters) {
+            let text = format!("{}{name}", &"--"[..wanted]);
+            *argument = OsStr::new(&text).to_owned();
+        }
+    }
+    arguments
+}
+
+/// `-c8`: a letter with its value.
+fn is_joined(name: &str) -> bool {
+    name.len() > 1 && name[1..].bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    start_logging(arguments);
+    let loaded = match Load::read(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(rejected) => return fail(&rejected.to_string()),
+    };
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let load = Arc::new(loaded.load);
+    let options = options(arguments, &load);
+    if !load.runner().no_warm {
+        match loadgen::warm_up(&load, &options, see) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return ExitCode::from(EXIT_ERRORS),
+            Err(error) => return fail(&error.to_string()),
+        }
+    }
+    let stop = Stop::default();
+    stop_at_interrupt(&stop);
+    let mut last = Progress::default();
+    let report = loadgen::run(&load, &options, &stop, |now| {
+        note(&progress(&now, &last));
+        last = now;
+    });
+    match report {
+        Ok(report) => {
+            print(arguments, &report);
+            exit_status(&load, &report)
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn options(arguments: &Arguments, load: &Load) -> Options {
+    let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    let requests_max = arguments.l.and_then(|limit| u64::try_from(limit).ok());
+    let rounds_max = arguments.total_rounds.or(load.runner().total_rounds);
+    let limited = requests_max.is_some() || rounds_max.is_some();
+    Options {
+        users: arguments.c as usize,
+        duration: match arguments.d {
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+            None if limited => None,
+            None => Options::default().duration,
+        },
+        requests_max,
+        rounds_max,
+        gzip: arguments.compress.then_some(arguments.compress_level),
+        timeout: Duration::from_secs(arguments.timeout.max(1)),
+        read_timeout: seconds(arguments.read_timeout),
+        write_timeout: seconds(arguments.write_timeout),
+        dial_timeout: Duration::from_secs(arguments.dial_timeout.max(1)),
+        cores: usize::try_from(arguments.cpu).unwrap_or(0),
+        ca_file: arguments.ca.clone(),
+    }
+}
+
+/// Shows a request of the warm-up; asks whether to go on after one that went wrong.
+fn see(warm_up: &WarmUp) -> ControlFlow<()> {
+    let outcome = match &warm_up.outcome {
+        Ok(status) => format!("{status}, {} bytes", warm_up.received_bytes),
+        Err(why) => why.clone(),
+    };
+    note(&format!(
+        "warm-up: {} ({} bytes) → {outcome} in {:.1} ms",
+        warm_up.name,
+        warm_up.sent_bytes,
+        warm_up.took.as_secs_f64() * 1e3
+    ));
+    let answer = String::from_utf8_lossy(&warm_up.answer);
+    let shown: String = answer.chars().take(ANSWER_CHARS_SHOWN).collect();
+    if !shown.is_empty() {
+        let rest = if (shown.len() as u64) < warm_up.received_bytes {
+            "…"
+        } else {
+            ""
+        };
+        note(&format!("  {}{rest}", shown.trim_end()));
+    }
+    if !warm_up.doubtful {
+        return ControlFlow::Continue(());
+    }
+    if let Some(complaint) = &warm_up.complaint {
+        note(&format!("  {complaint}"));
+    }
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        note(
+            "the warm-up was not fine, and there is no terminal to ask: stopping (`no_warm: true` leaves it out, `valid_status_codes_during_warmup` allows statuses)",
+        );
+        return ControlFlow::Break(());
+    }
+    let _ = write!(io::stderr(), "go on all the same? [y/N] ");
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "y" | "Y" | "yes" => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    }
+}
+
+fn progress(now: &Progress, last: &Progress) -> String {
+    let span = (now.elapsed - last.elapsed).as_secs_f64().max(1e-9);
+    let rate = |now: u64, last: u64| ((now - last) as f64 / span).round();
+    let mut line = format!(
+        "{:>4} s  {:>9} requests/s",
+        now.elapsed.as_secs(),
+        rate(now.answers, last.answers)
+    );
+    if now.documents > 0 {
+        line += &format!("  {:>9} documents/s", rate(now.documents, last.documents));
+    }
+    for (count, what) in [
+        (now.errors, "errors"),
+        (now.invalid, "invalid"),
+        (now.failed_documents, "documents failed"),
+    ] {
+        if count > 0 {
+            line += &format!("  {count} {what}");
+        }
+    }
+    line
+}
+
+fn print(arguments: &Arguments, report: &Report) {
+    // Output that can't be written (a closed pipe) is nobody's error.
+    let _ = if arguments.json {
+        serde_json::to_writer(io::stdout(), report)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(io::stdout()))
+    } else {
+        write!(io::stdout(), "\n{report}")
+    };
+}
+
+fn exit_status(load: &Load, report: &Report) -> ExitCode {
+    if load.runner().assert_error && report.total.errors > 0 {
+        ExitCode::from(EXIT_ERRORS)
+    } else if load.runner().assert_invalid && report.total.invalid > 0 {
+        ExitCode::from(EXIT_INVALID)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// The first SIGINT or SIGTERM ends the run in good order, the second one at once.
+fn stop_at_interrupt(stop: &Stop) {
+    let stop = stop.clone();
+    let watch = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            let mut terminate = signal(SignalKind::terminate())?;
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.stop();
+            note("stopping: requests under way are finished; again to stop at once");
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            std::process::exit(130);
+        })
+    };
+    // Without it the signal ends the process at once, which is no harm.
+    let _ = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || -> io::Result<()> { watch() });
+}
+
+fn start_logging(arguments: &Arguments) {
+    use tracing_subscriber::filter::LevelFilter;
+    let level = if arguments.debug { "debug" } else { &arguments.log };
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(level.parse().unwrap_or(LevelFilter::INFO))
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .try_init();
+}
+
+/// A line for the person who watches.
+fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn fail(reason: &str) -> ExitCode {
+    note(&format!("tidegate: {reason}"));
+    ExitCode::from(EXIT_ERRORS)
+}
+
+const EXIT_INVALID: u8 = 1;
+const EXIT_ERRORS: u8 = 2;
+/// So much of an answer is shown in the warm-up.
+const ANSWER_CHARS_SHOWN: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_taken_with_one_dash_or_two() {
+        let typed = "tidegate loadgen -config a.yml --c 5 -d 3 -l=-1 -compress=true -c8 --json x -5";
+        let wanted = "tidegate loadgen --config a.yml -c 5 -d 3 -l=-1 --compress=true -c8 --json x -5";
+        let split = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(dashes(split(typed).into_iter()), split(wanted));
+        let other = split("tidegate gateway -config a.yml");
+        assert_eq!(dashes(other.clone().into_iter()), other);
+    }
+}

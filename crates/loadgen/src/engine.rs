@@ -1,0 +1,215 @@
+//! Runs a load: spreads users over cores, ends them in time, adds up what they counted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use wire::{ClientTls, ClientTlsConfig, Roots, TlsError, Workers, WorkersConfig};
+
+use crate::core::{Core, Shared};
+use crate::file::Load;
+use crate::report::Report;
+use crate::tally::Tally;
+
+/// How a load is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Users: each has one request under way at a time.
+    pub users: usize,
+    /// No request is begun after so long; none: only a limit ends the run.
+    pub duration: Option<Duration>,
+    /// Requests in all.
+    pub requests_max: Option<u64>,
+    /// Rounds over all requests, by all users together.
+    pub rounds_max: Option<u64>,
+    /// Bodies are sent gzipped, at this level (1 to 9).
+    pub gzip: Option<u32>,
+    /// From a request's begin to the end of its answer.
+    pub timeout: Duration,
+    /// From the last byte of a request to the head of its answer; none: only `timeout` counts.
+    pub read_timeout: Option<Duration>,
+    /// While the server takes no byte of a request; none: `timeout`.
+    pub write_timeout: Option<Duration>,
+    /// For a connection to be made.
+    pub dial_timeout: Duration,
+    /// Threads; 0: one for each core, but no more than users.
+    pub cores: usize,
+    /// Authorities (PEM) that servers' certificates are checked against; none: they are not checked.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Why a load can't be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The system gave no threads.
+    #[error("no threads: {0}")]
+    Threads(#[from] std::io::Error),
+    /// The authorities can't be used.
+    #[error("authorities: {0}")]
+    Tls(#[from] TlsError),
+    /// A core's thread ended before its time; its figures are lost.
+    #[error("a core ended before its time")]
+    CoreEnded,
+}
+
+/// What has happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the begin.
+    pub elapsed: Duration,
+    /// Requests answered.
+    pub answers: u64,
+    /// Requests without an answer.
+    pub errors: u64,
+    /// Answers that were not as they should be.
+    pub invalid: u64,
+    /// Documents accepted, by their items.
+    pub documents: u64,
+    /// Documents that failed, by their items.
+    pub failed_documents: u64,
+}
+
+/// Ends a run before its time: no further request is begun, those under way are finished.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    shared: Arc<Shared>,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    /// One user for five seconds.
+    fn default() -> Self {
+        Options {
+            users: 1,
+            duration: Some(Duration::from_secs(5)),
+            requests_max: None,
+            rounds_max: None,
+            gzip: None,
+            timeout: Duration::from_secs(60),
+            read_timeout: None,
+            write_timeout: None,
+            dial_timeout: Duration::from_secs(3),
+            cores: 0,
+            ca_file: None,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn tls(&self) -> Result<ClientTls, TlsError> {
+        ClientTls::new(&match &self.ca_file {
+            Some(file) => ClientTlsConfig {
+                roots: Roots::File(file.clone()),
+                ..ClientTlsConfig::default()
+            },
+            // As load files have always been run: test clusters sign their own certificates.
+            None => ClientTlsConfig {
+                insecure: true,
+                ..ClientTlsConfig::default()
+            },
+        })
+    }
+}
+
+// === impl Stop ===
+
+impl Stop {
+    /// Ends it.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a load to its end. `watch` is called about once a second, on this thread.
+///
+/// # Errors
+/// When it can't be run at all. What goes wrong with requests is in the report.
+pub fn run(
+    load: &Arc<Load>,
+    options: &Options,
+    stop: &Stop,
+    mut watch: impl FnMut(Progress),
+) -> Result<Report, RunError> {
+    let tls = options.tls()?;
+    let users = options.users.max(1);
+    let cores = match options.cores {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        cores => cores,
+    };
+    let workers = Workers::start(WorkersConfig {
+        count: cores.min(users),
+        name: "load".to_owned(),
+        budget_bytes: BUDGET_BYTES,
+        ..WorkersConfig::default()
+    })?;
+    let shared = Arc::clone(&stop.shared);
+    let options = Arc::new(options.clone());
+    let begun = Instant::now();
+    let until = options.duration.map(|duration| begun + duration);
+    let mut parts = Vec::new();
+    for at in 0..workers.count() {
+        let users = (at..users).step_by(workers.count()).count();
+        let (load, options, shared, tls) = (
+            Arc::clone(load),
+            Arc::clone(&options),
+            Arc::clone(&shared),
+            tls.clone(),
+        );
+        parts.push(workers.ask(at, move |worker| async move {
+            let core = std::rc::Rc::new(Core::new(&worker, load, options, shared, tls, users));
+            let tasks: Vec<_> = (0..users)
+                .map(|_| tokio::task::spawn_local(std::rc::Rc::clone(&core).user(until)))
+                .collect();
+            for task in tasks {
+                // A user that panicked has counted what it did before.
+                let _ = task.await;
+            }
+            (core.into_tallies(), Instant::now())
+        }));
+    }
+    let ended = wait(parts, || watch(stop.shared.live.progress(begun.elapsed())))?;
+    let last = ended.iter().map(|(_, ended)| *ended).max().unwrap_or(begun);
+    let tallies = ended.into_iter().map(|(tallies, _)| tallies);
+    Ok(Report::new(load, &sum(tallies), last - begun, users))
+}
+
+type Part = tokio::sync::oneshot::Receiver<(Vec<Tally>, Instant)>;
+
+/// Waits for all cores, and looks in about once a second.
+fn wait(parts: Vec<Part>, mut look: impl FnMut()) -> Result<Vec<(Vec<Tally>, Instant)>, RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    runtime.block_on(async {
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.tick().await;
+        let mut ended = Vec::new();
+        for mut part in parts {
+            let tallies = loop {
+                tokio::select! {
+                    tallies = &mut part => break tallies,
+                    _ = second.tick() => look(),
+                }
+            };
+            ended.push(tallies.map_err(|_| RunError::CoreEnded)?);
+        }
+        Ok(ended)
+    })
+}
+
+/// Adds up the cores' tallies, request by request.
+fn sum(cores: impl Iterator<Item = Vec<Tally>>) -> Vec<Tally> {
+    cores
+        .reduce(|mut sum, tallies| {
+            sum.iter_mut()
+                .zip(&tallies)
+                .for_each(|(sum, tally)| sum.add(tally));
+            sum
+        })
+        .unwrap_or_default()
+}
+
+/// Bodies and answers under way, all cores together.
+const BUDGET_BYTES: usize = 4 << 30;

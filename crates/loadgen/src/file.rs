@@ -1,0 +1,154 @@
+//! The load file: what it says, checked as a whole before anything is sent.
+//!
+//! [`Load::read`] gives requests whose texts are compiled templates over the file's variables. Everything that is
+//! wrong with the file is reported at once, each with its line, its key and the nearest valid one.
+
+mod request;
+mod runner;
+mod section;
+mod variable;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use settings::problem::{Place, Problems};
+use settings::tree::{self, Unknown};
+use settings::yaml::{self, Node, Value};
+use settings::{Environment, Problem, Rejected, Severity};
+
+pub use self::runner::Runner;
+pub(crate) use self::section::Section;
+use crate::request::Request;
+use crate::variable::Variable;
+
+/// A load file, ready to run.
+#[derive(Debug)]
+pub struct Load {
+    pub(crate) runner: Runner,
+    pub(crate) variables: Arc<[Variable]>,
+    pub(crate) requests: Arc<[Request]>,
+}
+
+/// A load file and what there is to say about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What to run.
+    pub load: Load,
+    /// Accepted, but worth a line each.
+    pub warnings: Vec<Problem>,
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Reads a file, with the process's environment.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with places.
+    pub fn read(file: &Path) -> Result<Loaded, Rejected> {
+        let name = file.display().to_string();
+        let folder = file.parent().unwrap_or(Path::new(""));
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, Some(&name), folder, &|variable| {
+                std::env::var(variable).ok()
+            }),
+            Err(error) => {
+                let mut problems = Problems::new(Some(name));
+                problems.add(Severity::Error, None, "", format!("can't be read: {error}"), None);
+                Err(Rejected {
+                    problems: problems.into_sorted(),
+                })
+            }
+        }
+    }
+
+    /// Checks the text of a file. `name` is the file's name in messages; files of values that are named by a relative
+    /// path are looked for in the working directory, then in `folder`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with places.
+    pub fn parse(
+        text: &str,
+        name: Option<&str>,
+        folder: &Path,
+        environment: Environment<'_>,
+    ) -> Result<Loaded, Rejected> {
+        let mut problems = Problems::new(name.map(str::to_owned));
+        let load = Self::parse_into(text, folder, environment, &mut problems);
+        let errors = problems.has_errors();
+        let problems = problems.into_sorted();
+        match load {
+            Some(load) if !errors => Ok(Loaded {
+                load,
+                warnings: problems,
+            }),
+            _ => Err(Rejected { problems }),
+        }
+    }
+
+    /// How the file wants to be run.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// The requests, as the summary names them.
+    pub fn request_names(&self) -> impl Iterator<Item = &str> {
+        self.requests.iter().map(|request| request.name.as_str())
+    }
+
+    fn parse_into(
+        text: &str,
+        folder: &Path,
+        environment: Environment<'_>,
+        problems: &mut Problems,
+    ) -> Option<Load> {
+        let mut root = yaml::parse(text, problems)?;
+        tree::substitute(&mut root, environment, Unknown::Left, problems);
+        let mut top = Section::of(&root, "", problems)?;
+        top.get("env");
+        let runner = top.get("runner");
+        let variables = top.list("variables");
+        let requests = top.list("requests");
+        top.end();
+
+        let runner = Runner::read(runner, problems);
+        let variables = variable::read_all(&variables, folder, problems);
+        if requests.is_empty() {
+            let help = Some("write at least one `- request:` with `method` and `url`".to_owned());
+            problems.error(root.place, "requests", "there are no requests", help);
+        }
+        let requests: Vec<Request> = requests
+            .iter()
+            .enumerate()
+            .filter_map(|(at, node)| {
+                request::read(node, &format!("requests[{at}]"), &runner, &variables, problems)
+            })
+            .collect();
+        Some(Load {
+            runner,
+            variables: variables.into(),
+            requests: requests.into(),
+        })
+    }
+}
+
+/// A text of the file, for messages about what is inside it.
+#[derive(Debug, Clone)]
+pub(crate) struct Text {
+    pub(crate) text: String,
+    pub(crate) place: Place,
+    pub(crate) path: String,
+}
+
+impl Text {
+    fn of(node: &Node, path: &str) -> Option<Text> {
+        match &node.value {
+            Value::Scalar(scalar) if !node.is_null() => Some(Text {
+                text: scalar.text.clone(),
+                place: node.place,
+                path: path.to_owned(),
+            }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The section `runner`: how the requests are run.
+
+use settings::problem::Problems;
+use settings::yaml::Node;
+
+use super::section::{Section, number_in};
+use super::{Text, request};
+
+/// How the requests are run.
+#[derive(Debug, Clone, Default)]
+pub struct Runner {
+    /// Rounds over all requests, by all users together; none: until time or limit end the run.
+    pub total_rounds: Option<u64>,
+    /// Leave out the warm-up.
+    pub no_warm: bool,
+    /// Statuses at which the warm-up goes on without asking, besides those below 400.
+    pub valid_status_codes_during_warmup: Vec<u16>,
+    /// Exit with 1 when an answer was invalid.
+    pub assert_invalid: bool,
+    /// Exit with 2 when a request got no answer.
+    pub assert_error: bool,
+    /// Log every request and its answer.
+    pub log_requests: bool,
+    /// Log requests that were answered with one of these; 0 stands for no answer.
+    pub log_status_codes: Vec<u16>,
+    /// Goes before a `url` that begins with `/`.
+    pub(crate) default_endpoint: Option<Text>,
+    /// Used by requests without `basic_auth`.
+    pub(crate) default_basic_auth: Option<BasicAuth>,
+}
+
+/// A user and a password, both templates.
+#[derive(Debug, Clone)]
+pub(crate) struct BasicAuth {
+    pub(crate) username: Text,
+    pub(crate) password: Text,
+}
+
+// === impl Runner ===
+
+impl Runner {
+    /// What the section says; the defaults when there is none.
+    pub(super) fn read(node: Option<&Node>, problems: &mut Problems) -> Runner {
+        let Some(mut section) = node.and_then(|node| Section::of(node, "runner", problems)) else {
+            return Runner::default();
+        };
+        let runner = Runner {
+            total_rounds: section.number("total_rounds", 1, u64::MAX),
+            no_warm: section.flag("no_warm").unwrap_or(false),
+            valid_status_codes_during_warmup: statuses(&mut section, "valid_status_codes_during_warmup"),
+            assert_invalid: section.flag("assert_invalid").unwrap_or(false),
+            assert_error: section.flag("assert_error").unwrap_or(false),
+            log_requests: section.flag("log_requests").unwrap_or(false),
+            log_status_codes: statuses(&mut section, "log_status_codes"),
+            default_endpoint: section.text("default_endpoint"),
+            default_basic_auth: request::basic_auth(&mut section, "default_basic_auth"),
+        };
+        for key in ["metric_sample_size", "no_stats", "no_size_stats"] {
+            section.ignored(key, "every request is in the figures");
+        }
+        section.ignored(
+            "disable_header_names_normalizing",
+            "names of headers are compared regardless of case",
+        );
+        section.end();
+        runner
+    }
+}
+
+fn statuses(section: &mut Section<'_, '_>, key: &'static str) -> Vec<u16> {
+    let path = section.path_of(key);
+    let items = section.list(key);
+    let texts = items.into_iter().filter_map(|item| Text::of(item, &path));
+    texts
+        .filter_map(|text| number_in(&text, 0, 999, section.problems))
+        .collect()
+}

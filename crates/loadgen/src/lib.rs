@@ -1,0 +1,53 @@
+//! Load for Elasticsearch, OpenSearch and what stands before them, from a file of requests; and the truth about what
+//! came of it.
+//!
+//! # The story
+//!
+//! [`Load::read`] reads a load file and compiles it: every text of a request becomes a template of static pieces and
+//! slots. [`run`] spreads users over cores; each user goes through the requests in order, one at a time: the template
+//! is rendered into a pooled buffer, sent with `wire`'s client, and the answer is read whole. Of a bulk, every item is
+//! looked at: a document counts as accepted when its own item says so. Each core counts on its own; at the end the
+//! counts become a [`Report`].
+//!
+//! ```
+//! use std::path::Path;
+//! use std::sync::Arc;
+//! use loadgen::{Load, Options, Stop, run};
+//! use testkit::fake::{FakeCluster, Spec};
+//!
+//! let cluster = FakeCluster::start(Spec::default().index("logs", 3))?;
+//! let file = format!(r#"
+//! variables:
+//!   - {{name: id, type: sequence}}
+//! requests:
+//!   - request:
+//!       method: POST
+//!       url: {}/_bulk
+//!       body_repeat_times: 100
+//!       body: |
+//!         {{"index":{{"_index":"logs","_id":"$[[id]]"}}}}
+//!         {{"message":"hello"}}
+//! "#, cluster.urls()[0]);
+//! let loaded = Load::parse(&file, Some("loadgen.yml"), Path::new(""), &|_| None)?;
+//! let options = Options { requests_max: Some(5), ..Options::default() };
+//! let report = run(&Arc::new(loaded.load), &options, &Stop::default(), |_| ())?;
+//! assert_eq!(report.total.answers, 5);
+//! assert_eq!(report.total.documents.map(|documents| documents.accepted), Some(500));
+//! # anyhow::Ok(())
+//! ```
+
+mod answer;
+mod core;
+mod engine;
+mod file;
+mod report;
+mod request;
+mod tally;
+mod template;
+mod variable;
+mod warm_up;
+
+pub use engine::{Options, Progress, RunError, Stop, run};
+pub use file::{Load, Loaded, Runner};
+pub use report::{Documents, Figures, Report, Spread};
+pub use warm_up::{WarmUp, warm_up};

@@ -1,0 +1,368 @@
+//! What came of a run: figures for people ([`Report`]'s `Display`) and for programs (it serialises).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::file::Load;
+use crate::tally::Tally;
+
+/// What came of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    /// Users that sent.
+    pub users: usize,
+    /// Everything together.
+    #[serde(flatten)]
+    pub total: Figures,
+    /// Each request of the file, in its order.
+    pub by_request: Vec<(String, Figures)>,
+}
+
+/// Figures of one request of the file, or of all.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    /// Requests that were answered.
+    pub answers: u64,
+    /// Answers a second.
+    pub answers_per_s: f64,
+    /// Bytes of bodies sent, as they travelled.
+    pub sent_bytes: u64,
+    /// Bytes of bodies received.
+    pub received_bytes: u64,
+    /// Requests that got no answer.
+    pub errors: u64,
+    /// Those by what went wrong.
+    pub errors_by_kind: BTreeMap<String, u64>,
+    /// Answers that were not as they should be: their status is 400 or more, or some of their documents failed.
+    pub invalid: u64,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// What became of the documents in bulk requests; none without such requests.
+    pub documents: Option<Documents>,
+    /// From the first byte sent to the last byte read; none without an answer.
+    pub latency_ms: Option<Spread>,
+    /// What the servers say that bulk requests took; none when they don't.
+    pub took_ms: Option<Spread>,
+}
+
+/// What became of the documents in bulk requests.
+#[derive(Debug, Clone, Serialize)]
+pub struct Documents {
+    /// Their items carry no error.
+    pub accepted: u64,
+    /// Accepted documents a second.
+    pub accepted_per_s: f64,
+    /// Their items carry an error, although the request as a whole succeeded.
+    pub failed: u64,
+    /// Their requests were refused as a whole.
+    pub refused: u64,
+    /// Nobody knows: no answer came, or it does not speak of them.
+    pub unknown: u64,
+    /// Items by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Failed items by the type of their error.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// How values are spread, milliseconds.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Spread {
+    pub count: u64,
+    pub min: f64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p75: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p99_9: f64,
+    pub p99_99: f64,
+    pub max: f64,
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(crate) fn new(load: &Load, tallies: &[Tally], took: Duration, users: usize) -> Report {
+        let seconds = took.as_secs_f64();
+        let mut total = Tally::new();
+        tallies.iter().for_each(|tally| total.add(tally));
+        let by_request = load
+            .request_names()
+            .zip(tallies)
+            .map(|(name, tally)| (name.to_owned(), Figures::new(tally, seconds)))
+            .collect();
+        Report {
+            seconds,
+            users,
+            total: Figures::new(&total, seconds),
+            by_request,
+        }
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    fn new(tally: &Tally, seconds: f64) -> Figures {
+        let items = &tally.items;
+        let documents = Documents {
+            accepted: items.succeeded,
+            accepted_per_s: per_second(items.succeeded, seconds),
+            failed: items.failed,
+            refused: items.refused,
+            unknown: items.unknown,
+            statuses: items.statuses.clone(),
+            errors: items.errors.clone(),
+        };
+        let any = items.succeeded + items.failed + items.refused + items.unknown > 0;
+        Figures {
+            answers: tally.answers(),
+            answers_per_s: per_second(tally.answers(), seconds),
+            sent_bytes: tally.sent_bytes,
+            received_bytes: tally.received_bytes,
+            errors: tally.failures(),
+            errors_by_kind: tally.errors.clone(),
+            invalid: tally.invalid,
+            statuses: tally.statuses.clone(),
+            documents: any.then_some(documents),
+            latency_ms: Spread::of(&tally.latency_ns, 1e6),
+            took_ms: Spread::of(&tally.took_ms, 1.0),
+        }
+    }
+}
+
+// === impl Spread ===
+
+impl Spread {
+    fn of(values: &Histogram<u64>, per_ms: f64) -> Option<Spread> {
+        let at = |quantile: f64| values.value_at_quantile(quantile) as f64 / per_ms;
+        (!values.is_empty()).then(|| Spread {
+            count: values.len(),
+            min: values.min() as f64 / per_ms,
+            mean: values.mean() / per_ms,
+            p50: at(0.5),
+            p75: at(0.75),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            p99_99: at(0.9999),
+            max: values.max() as f64 / per_ms,
+        })
+    }
+}
+
+// === Display ===
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = &self.total;
+        writeln!(
+            out,
+            "{} requests in {:.2} s, {} sent, {} received",
+            number(total.answers + total.errors),
+            self.seconds,
+            bytes(total.sent_bytes as f64),
+            bytes(total.received_bytes as f64),
+        )?;
+        writeln!(out)?;
+        let row = |out: &mut fmt::Formatter<'_>, name: &str, value: String| {
+            writeln!(out, "{:<22}{value:>16}", format!("{name}:"))
+        };
+        row(out, "Requests/s", decimal(total.answers_per_s))?;
+        if self.seconds > 0.0 {
+            row(out, "Sent/s", bytes(total.sent_bytes as f64 / self.seconds))?;
+            row(
+                out,
+                "Received/s",
+                bytes(total.received_bytes as f64 / self.seconds),
+            )?;
+        }
+        if let Some(latency) = &total.latency_ms {
+            row(out, "Fastest request", time(latency.min))?;
+            row(out, "Slowest request", time(latency.max))?;
+        }
+        row(out, "Errors (no answer)", number(total.errors))?;
+        for (kind, count) in &total.errors_by_kind {
+            writeln!(out, "  {} × {kind}", number(*count))?;
+        }
+        row(out, "Invalid answers", number(total.invalid))?;
+        for (status, count) in &total.statuses {
+            row(out, &format!("Status {status}"), number(*count))?;
+        }
+        if let Some(documents) = &total.documents {
+            write_documents(out, documents)?;
+        }
+        write_spreads(out, self)
+    }
+}
+
+fn write_documents(out: &mut fmt::Formatter<'_>, documents: &Documents) -> fmt::Result {
+    writeln!(out)?;
+    let row = |out: &mut fmt::Formatter<'_>, name: &str, value: String| {
+        writeln!(out, "{:<22}{value:>16}", format!("{name}:"))
+    };
+    row(out, "Documents/s", decimal(documents.accepted_per_s))?;
+    row(out, "Documents accepted", number(documents.accepted))?;
+    row(out, "Documents failed", number(documents.failed))?;
+    for (kind, count) in &documents.errors {
+        writeln!(out, "  {} × {kind}", number(*count))?;
+    }
+    if documents.refused > 0 {
+        row(out, "Documents refused", number(documents.refused))?;
+    }
+    if documents.unknown > 0 {
+        row(out, "Fate unknown", number(documents.unknown))?;
+    }
+    for (status, count) in &documents.statuses {
+        row(out, &format!("Item status {status}"), number(*count))?;
+    }
+    Ok(())
+}
+
+fn write_spreads(out: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    let mut rows: Vec<(&str, &Spread)> = Vec::new();
+    rows.extend(
+        report
+            .total
+            .latency_ms
+            .as_ref()
+            .map(|spread| ("all requests", spread)),
+    );
+    if report.by_request.len() > 1 {
+        rows.extend(
+            report.by_request.iter().filter_map(|(name, figures)| {
+                figures.latency_ms.as_ref().map(|spread| (name.as_str(), spread))
+            }),
+        );
+    }
+    rows.extend(
+        report
+            .total
+            .took_ms
+            .as_ref()
+            .map(|spread| ("took (by servers)", spread)),
+    );
+    let Some(width) = rows
+        .iter()
+        .map(|(name, _)| name.chars().count().min(NAME_WIDTH))
+        .max()
+    else {
+        return Ok(());
+    };
+    writeln!(out)?;
+    writeln!(
+        out,
+        "{:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "Latency", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"
+    )?;
+    for (name, spread) in rows {
+        let name: String = name.chars().take(NAME_WIDTH).collect();
+        write!(out, "{name:<width$}")?;
+        for value in [
+            spread.mean,
+            spread.p50,
+            spread.p90,
+            spread.p99,
+            spread.p99_9,
+            spread.p99_99,
+            spread.max,
+        ] {
+            write!(out, " {:>9}", time(value))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// `1,234,567`.
+pub(crate) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1,234,567`, `12.3`.
+pub(crate) fn decimal(value: f64) -> String {
+    if value >= 100.0 {
+        number(value.round() as u64)
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// `1.50 GiB`.
+pub(crate) fn bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut at = 0;
+    while value >= 1024.0 && at + 1 < units.len() {
+        value /= 1024.0;
+        at += 1;
+    }
+    if at == 0 {
+        format!("{value:.0} B")
+    } else {
+        format!("{value:.2} {}", units[at])
+    }
+}
+
+/// `850 µs`, `12.3 ms`, `1.25 s`.
+pub(crate) fn time(ms: f64) -> String {
+    match ms {
+        ms if ms < 1.0 => format!("{:.0} µs", ms * 1e3),
+        ms if ms < 100.0 => format!("{ms:.2} ms"),
+        ms if ms < 1e4 => format!("{ms:.0} ms"),
+        ms => format!("{:.2} s", ms / 1e3),
+    }
+}
+
+const NAME_WIDTH: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_written_for_people() {
+        assert_eq!(
+            (number(0), number(999), number(1_234_567)),
+            ("0".into(), "999".into(), "1,234,567".into())
+        );
+        assert_eq!(
+            (bytes(512.0), bytes(1_610_612_736.0)),
+            ("512 B".into(), "1.50 GiB".into())
+        );
+        assert_eq!(
+            (time(0.85), time(12.345), time(1_250.0), time(61_000.0)),
+            (
+                "850 µs".into(),
+                "12.35 ms".into(),
+                "1250 ms".into(),
+                "61.00 s".into()
+            )
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! What is counted while a load runs: each core on its own, added up at the end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::answer::Items;
+
+/// What came of one request definition on one core.
+#[derive(Debug, Clone)]
+pub(crate) struct Tally {
+    /// Answers by status.
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    /// Requests without an answer, by what went wrong.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// Answers that were not as they should be.
+    pub(crate) invalid: u64,
+    /// Bytes of bodies sent, as they travelled.
+    pub(crate) sent_bytes: u64,
+    /// Bytes of bodies received.
+    pub(crate) received_bytes: u64,
+    pub(crate) items: Items,
+    /// From the first byte sent to the last byte read, nanoseconds.
+    pub(crate) latency_ns: Histogram<u64>,
+    /// What the servers say that they took, milliseconds.
+    pub(crate) took_ms: Histogram<u64>,
+}
+
+// === impl Tally ===
+
+impl Tally {
+    pub(crate) fn new() -> Tally {
+        Tally {
+            statuses: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            invalid: 0,
+            sent_bytes: 0,
+            received_bytes: 0,
+            items: Items::default(),
+            latency_ns: Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, 3)
+                .expect("the bounds are in order"),
+            took_ms: Histogram::new_with_bounds(1, 24 * 3_600_000, 2).expect("the bounds are in order"),
+        }
+    }
+
+    pub(crate) fn latency(&mut self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.latency_ns.saturating_record(nanos);
+    }
+
+    pub(crate) fn answers(&self) -> u64 {
+        self.statuses.values().sum()
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    pub(crate) fn add(&mut self, other: &Tally) {
+        add_all(&mut self.statuses, &other.statuses);
+        add_all(&mut self.errors, &other.errors);
+        self.invalid += other.invalid;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.items.succeeded += other.items.succeeded;
+        self.items.failed += other.items.failed;
+        self.items.refused += other.items.refused;
+        self.items.unknown += other.items.unknown;
+        add_all(&mut self.items.statuses, &other.items.statuses);
+        add_all(&mut self.items.errors, &other.items.errors);
+        let same = "all tallies have the same bounds";
+        self.latency_ns.add(&other.latency_ns).expect(same);
+        self.took_ms.add(&other.took_ms).expect(same);
+    }
+}
+
+fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+    for (key, count) in from {
+        *to.entry(key.clone()).or_default() += count;
+    }
+}
+
+const LATENCY_NS_MIN: u64 = 100;
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;

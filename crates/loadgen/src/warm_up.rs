@@ -1,0 +1,80 @@
+//! Each request once, before the run: to see that it is what was meant.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Core, Seen, Shared};
+use crate::engine::{Options, RunError};
+use crate::file::Load;
+
+/// One request of the warm-up and its answer.
+#[derive(Debug)]
+pub struct WarmUp {
+    /// Method and path as the file has them.
+    pub name: String,
+    /// Server and target as they were sent.
+    pub target: String,
+    /// The answer's status, or why there is none.
+    pub outcome: Result<u16, String>,
+    /// What was wrong with the answer, if anything was.
+    pub complaint: Option<String>,
+    /// From the first byte sent to the last byte read.
+    pub took: Duration,
+    /// Bytes of the body, as it travelled.
+    pub sent_bytes: u64,
+    /// Bytes of the answer's body.
+    pub received_bytes: u64,
+    /// The first kibibyte of the answer's body.
+    pub answer: Vec<u8>,
+    /// Worth asking whether to go on: no answer, or one with a status or documents that failed.
+    pub doubtful: bool,
+}
+
+/// Sends each request once, in order. `see` looks at each and says whether to go on.
+///
+/// # Errors
+/// When nothing can be sent at all.
+pub fn warm_up(
+    load: &Arc<Load>,
+    options: &Options,
+    mut see: impl FnMut(&WarmUp) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, RunError> {
+    let tls = options.tls()?;
+    let flow = wire::run_local(WARM_UP_BYTES, async |worker| {
+        let shared = Arc::new(Shared::default());
+        let core = Rc::new(Core::new(
+            &worker,
+            Arc::clone(load),
+            Arc::new(options.clone()),
+            shared,
+            tls,
+            1,
+        ));
+        for (at, request) in load.requests.iter().enumerate() {
+            let mut seen = Seen::default();
+            let exchanged = core.exchange(at, Some(&mut seen)).await;
+            let allowed = |status: &u16| load.runner.valid_status_codes_during_warmup.contains(status);
+            let doubtful = match &exchanged.outcome {
+                Ok(status) => exchanged.complaint.is_some() && !allowed(status),
+                Err(_) => !allowed(&0),
+            };
+            see(&WarmUp {
+                name: request.name.clone(),
+                target: seen.target,
+                outcome: exchanged.outcome,
+                complaint: exchanged.complaint,
+                took: exchanged.took,
+                sent_bytes: seen.sent_bytes,
+                received_bytes: seen.received_bytes,
+                answer: seen.received,
+                doubtful,
+            })?;
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(flow)
+}
+
+const WARM_UP_BYTES: usize = 1 << 30;

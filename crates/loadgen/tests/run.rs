@@ -1,0 +1,219 @@
+//! Load files run end to end against the fake cluster.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use loadgen::{Load, Options, Report, Stop};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+fn run(file: &str, options: &Options) -> Result<Report> {
+    let loaded = Load::parse(file, Some("loadgen.yml"), Path::new(""), &|_| None)?;
+    Ok(loadgen::run(
+        &Arc::new(loaded.load),
+        options,
+        &Stop::default(),
+        |_| (),
+    )?)
+}
+
+fn limit(requests: u64, users: usize) -> Options {
+    Options {
+        requests_max: Some(requests),
+        duration: None,
+        users,
+        ..Options::default()
+    }
+}
+
+fn bulk(cluster: &FakeCluster, lines: u32) -> String {
+    format!(
+        r#"
+variables:
+  - {{name: id, type: sequence}}
+  - {{name: user, type: list, data: [alice, bob]}}
+requests:
+  - request:
+      method: POST
+      url: {}/_bulk
+      body_repeat_times: {lines}
+      runtime_body_line_variables: {{doc: id}}
+      body: |
+        {{"index":{{"_index":"logs","_id":"$[[doc]]"}}}}
+        {{"id":$[[doc]],"user":"$[[user]]"}}
+"#,
+        cluster.urls()[0]
+    )
+}
+
+#[test]
+fn a_limit_sends_exactly_so_many_requests_and_every_id_once() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing())?;
+    let report = run(&bulk(&cluster, 25), &limit(40, 4))?;
+    assert_eq!(
+        (report.total.answers, report.total.errors, report.total.invalid),
+        (40, 0, 0)
+    );
+    let documents = report.total.documents.expect("bulks were sent");
+    assert_eq!(
+        (documents.accepted, documents.failed, documents.unknown),
+        (1_000, 0, 0)
+    );
+    let ids: BTreeSet<u32> = cluster
+        .docs("logs")
+        .keys()
+        .map(|id| id.parse().expect("a number"))
+        .collect();
+    assert_eq!(ids, (1..=1_000).collect());
+    assert_eq!(report.total.sent_bytes, cluster.counts().body_bytes);
+    Ok(())
+}
+
+#[test]
+fn documents_that_fail_inside_a_200_are_counted_as_failed() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let refused = Fault::Items {
+        every: 5,
+        status: 429,
+        error: r#"{"type":"es_rejected_execution_exception","reason":"full"}"#.to_owned(),
+    };
+    cluster.cue(Cue::bulk(refused).times(3));
+    let report = run(&bulk(&cluster, 10), &limit(3, 1))?;
+    let documents = report.total.documents.expect("bulks were sent");
+    assert_eq!((documents.accepted, documents.failed), (24, 6));
+    assert_eq!(documents.errors["es_rejected_execution_exception"], 6);
+    assert_eq!((report.total.invalid, report.total.statuses[&200]), (3, 3));
+    Ok(())
+}
+
+#[test]
+fn requests_without_an_answer_are_errors_and_their_documents_of_unknown_fate() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    cluster.cue(
+        Cue::bulk(Fault::Status {
+            status: 503,
+            body: "{}".into(),
+        })
+        .times(1),
+    );
+    let file = bulk(&cluster, 10);
+    cluster.kill(0);
+    let report = run(&file, &limit(2, 1))?;
+    assert_eq!((report.total.answers, report.total.errors), (0, 2));
+    assert_eq!(
+        report.total.documents.map(|documents| documents.unknown),
+        Some(20)
+    );
+    cluster.restart(0)?;
+    let report = run(&file, &limit(2, 1))?;
+    let documents = report.total.documents.expect("bulks were sent");
+    assert_eq!((documents.refused, documents.accepted), (10, 10));
+    Ok(())
+}
+
+#[test]
+fn a_duration_ends_the_run_and_a_stop_does() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let options = Options {
+        duration: Some(Duration::from_millis(300)),
+        users: 2,
+        ..Options::default()
+    };
+    let begun = Instant::now();
+    let report = run(&bulk(&cluster, 10), &options)?;
+    assert!(report.total.answers > 2 && report.seconds >= 0.3, "{report:?}");
+    let loaded = Load::parse(&bulk(&cluster, 10), None, Path::new(""), &|_| None)?;
+    let stop = Stop::default();
+    stop.stop();
+    let report = loadgen::run(&Arc::new(loaded.load), &limit(1_000_000_000, 2), &stop, |_| ())?;
+    assert_eq!(report.total.answers, 0);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    Ok(())
+}
+
+#[test]
+fn packed_bodies_arrive_as_they_were() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing())?;
+    let options = Options {
+        gzip: Some(1),
+        ..limit(2, 1)
+    };
+    let report = run(&bulk(&cluster, 100), &options)?;
+    assert_eq!(
+        report.total.documents.map(|documents| documents.accepted),
+        Some(200)
+    );
+    assert_eq!(cluster.docs("logs").len(), 200);
+    assert!(
+        report.total.sent_bytes < 200 * 60 / 2,
+        "{}",
+        report.total.sent_bytes
+    );
+    Ok(())
+}
+
+#[test]
+fn credentials_headers_and_urls_take_variables() -> Result<()> {
+    let spec = Spec::default().index("logs-5", 1).index("logs-6", 1);
+    let cluster = FakeCluster::start(spec.basic_auth("admin", "s$cret").storing())?;
+    let file = format!(
+        r#"
+env: {{LOGIN: "admin"}}
+runner: {{default_endpoint: "{}"}}
+variables:
+  - {{name: password, type: list, data: ["s$cret"]}}
+  - {{name: id, type: sequence, from: 5, to: 6}}
+requests:
+  - request:
+      method: POST
+      url: /logs-$[[id]]/_bulk
+      basic_auth: {{username: "$[[env.LOGIN]]", password: "$[[password]]"}}
+      headers:
+        - X-Opaque-Id: "load of $[[password]]"
+      body: "{{\"index\":{{}}}}\n{{}}"
+"#,
+        cluster.urls()[0]
+    );
+    let report = run(&file, &limit(4, 1))?;
+    assert_eq!(
+        report.total.statuses.get(&200),
+        Some(&4),
+        "{:?}",
+        report.total.statuses
+    );
+    assert_eq!(
+        (cluster.docs("logs-5").len(), cluster.docs("logs-6").len()),
+        (2, 2)
+    );
+    Ok(())
+}
+
+#[test]
+fn a_wrong_file_is_told_where_and_what_is_near() {
+    let file = r#"
+runer: {no_warm: true}
+variables:
+  - {name: id, type: sequense}
+  - {name: user, type: list}
+requests:
+  - request:
+      method: POST
+      url: localhost:9200/_bulk
+      body_repeat_time: 5
+      body: '{"_id":"$[[idd]]"}'
+"#;
+    let rejected = Load::parse(file, Some("l.yml"), Path::new(""), &|_| None).unwrap_err();
+    let lines: Vec<String> = rejected.problems.iter().map(ToString::to_string).collect();
+    let all = lines.join("\n");
+    for wanted in [
+        "l.yml:2:1: error: runer: unknown key; did you mean `runner`?",
+        "l.yml:4:22: error: variables[0].type: `sequense` is no type of variables; did you mean `sequence`?",
+        "l.yml:10:7: error: requests[0].request.body_repeat_time: unknown key; did you mean `body_repeat_times`?",
+        "has no scheme",
+        "there is not one value in it",
+    ] {
+        assert!(all.contains(wanted), "{wanted} is not in\n{all}");
+    }
+}
