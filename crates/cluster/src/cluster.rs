@@ -9,10 +9,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
 use crate::ask::{Asker, REPLY_BYTES_MAX};
-use crate::config::{BadConfig, ClusterConfig};
+use crate::chooser::{Chooser, Choosers};
+use crate::config::{BadConfig, ClusterConfig, NodeChoice};
 use crate::health::{Outcome, Turn as HealthTurn};
 use crate::node::Node;
-use crate::pick::{PickReason, Turn};
 use crate::routes;
 use crate::snapshot::Snapshot;
 use crate::status::{Polls, RoutesStatus, Status, WatchState};
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) config: ClusterConfig,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) generation: watch::Sender<u64>,
-    turn: Turn,
+    choosers: Choosers,
     /// A hint came, or the handle was dropped.
     pub(crate) wake: Notify,
     /// A node left the rotation, or the handle was dropped.
@@ -86,7 +86,7 @@ impl Cluster {
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::from_pointee(Snapshot::new(1, nodes, table)),
             generation: watch::Sender::new(1),
-            turn: Turn::default(),
+            choosers: Choosers::default(),
             wake: Notify::new(),
             probe_wake: Notify::new(),
             stopping: AtomicBool::new(false),
@@ -123,11 +123,10 @@ impl Cluster {
         self.shared.generation.subscribe()
     }
 
-    /// The node for a request that no primary calls for: weighted round robin among the healthy nodes that the filter
-    /// admits. `not` lists nodes that were tried already. Falls back to nodes outside the filter, then to unhealthy
-    /// ones: some node is always returned.
-    pub fn pick(&self, snapshot: &Snapshot, reason: PickReason, not: &[&Node]) -> Arc<Node> {
-        snapshot.pick(&self.shared.turn, reason, not)
+    /// Who chooses the nodes for requests that no primary calls for. Whoever asks with an equal choice gets the same
+    /// chooser, as long as somebody holds it.
+    pub fn chooser(&self, choice: NodeChoice) -> Arc<Chooser> {
+        self.shared.choosers.get(&self.shared.config.name, choice)
     }
 
     /// Says what became of an exchange with a node; `latency` is the time to the reply's head.
@@ -175,8 +174,9 @@ impl Cluster {
     /// Everything the admin API shows.
     pub fn status(&self) -> Status {
         let snapshot = self.snapshot();
+        let choices = self.shared.choosers.status(&snapshot);
         let watched = self.shared.watched();
-        Status::of(&self.shared.config.name, &snapshot, &watched)
+        Status::of(&self.shared.config.name, &snapshot, choices, &watched)
     }
 
     /// What the cluster was started with.

@@ -32,10 +32,6 @@ pub struct ClusterConfig {
     pub refresh: Duration,
     /// How long one of the gateway's own requests may take.
     pub timeout: Duration,
-    /// Which nodes take client traffic that has no better destination.
-    pub filter: NodeFilter,
-    /// Weight in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps a node out.
-    pub weights: BTreeMap<String, u32>,
     /// How predictions are checked against the cluster.
     pub verify: Verify,
     /// When a node leaves the rotation and how it comes back.
@@ -72,11 +68,19 @@ pub struct TlsFiles {
     pub key: Option<PathBuf>,
 }
 
-/// Which nodes take the traffic that no primary calls for. Empty lists say nothing; `exclude` wins over `include`.
+/// Which nodes take the traffic that no primary calls for, and how much of it each. Where that leaves no node at all, it
+/// is ignored, and the log and the status say so. Parts of a split bulk go to their primaries' nodes all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeChoice {
+    /// Who takes part.
+    pub filter: NodeFilter,
+    /// Weight in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps a node out.
+    pub weights: BTreeMap<String, u32>,
+}
+
+/// Which nodes take part. Empty lists say nothing; `exclude` wins over `include`.
 ///
-/// Taken literally: excluding `master` excludes every node that has the role, whatever else it does. Where that
-/// leaves no node at all, the filter is ignored and the status says so. Parts of a split bulk go to their primaries'
-/// nodes all the same.
+/// Taken literally: excluding `master` excludes every node that has the role, whatever else it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFilter {
     /// Roles; `master` and `cluster_manager` are one.
@@ -160,8 +164,6 @@ impl ClusterConfig {
             discovery: true,
             refresh: REFRESH_DEFAULT,
             timeout: TIMEOUT_DEFAULT,
-            filter: NodeFilter::default(),
-            weights: BTreeMap::new(),
             verify: Verify::default(),
             health: HealthRules::default(),
         }

@@ -9,7 +9,7 @@
 //! state, are read for new indices only. Everything becomes an immutable [`Snapshot`], which is swapped in.
 //!
 //! The gateway takes a snapshot per request. Parts of a split bulk go where its route table says; everything else goes
-//! to the node that [`Cluster::pick`] gives. What became of it is [reported](Cluster::report), so that a dead node
+//! to the node that a [`Chooser`] picks. What became of it is [reported](Cluster::report), so that a dead node
 //! leaves the rotation at once; a probe brings it back.
 //!
 //! Predictions are not trusted: each index's are checked against the cluster's own answer before the first split, and a
@@ -17,7 +17,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use cluster::{Address, Cluster, ClusterConfig, Outcome, PickReason};
+//! use cluster::{Address, Cluster, ClusterConfig, NodeChoice, Outcome, PickReason};
 //!
 //! # async fn story() -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoints = vec![Address::from_endpoint("http://127.0.0.1:9200")?];
@@ -25,7 +25,7 @@
 //! cluster.learnt(Duration::from_secs(5)).await;
 //!
 //! let snapshot = cluster.snapshot();
-//! let node = cluster.pick(&snapshot, PickReason::Request, &[]);
+//! let node = cluster.chooser(NodeChoice::default()).pick(&snapshot, PickReason::Request, &[]);
 //! println!("ask {}", node.address);
 //! cluster.report(&node, Outcome::Answered, Duration::from_millis(3));
 //! # Ok(())
@@ -34,6 +34,7 @@
 
 mod address;
 mod ask;
+mod chooser;
 mod cluster;
 mod config;
 mod discover;
@@ -54,11 +55,16 @@ mod verify;
 mod watch;
 
 pub use address::{Address, BadAddress};
+pub use chooser::Chooser;
 pub use cluster::Cluster;
-pub use config::{BadConfig, ClusterConfig, Credentials, HealthRules, NodeFilter, Terms, TlsFiles, Verify};
+pub use config::{
+    BadConfig, ClusterConfig, Credentials, HealthRules, NodeChoice, NodeFilter, Terms, TlsFiles, Verify,
+};
 pub use health::{Health, HealthStatus, Outcome};
 pub use node::{Node, Role};
 pub use pick::PickReason;
 pub use secret::Secret;
 pub use snapshot::Snapshot;
-pub use status::{IndexPredictions, NodeStatus, Polls, PredictionsStatus, RoutesStatus, Status, WatchState};
+pub use status::{
+    ChoiceStatus, IndexPredictions, NodeStatus, Polls, PredictionsStatus, RoutesStatus, Status, WatchState,
+};

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use wire::Origin;
 
 use crate::address::Address;
-use crate::config::NodeFilter;
+use crate::config::{NodeChoice, NodeFilter};
 use crate::health::Health;
 
 /// A node of the cluster. Shared between snapshots, so its health outlives a change of the topology.
@@ -28,10 +28,6 @@ pub struct Node {
     pub attributes: BTreeMap<String, String>,
     /// Whether the roles, id and name were learnt from the cluster.
     pub discovered: bool,
-    /// Weight in the rotation; 0 keeps it out.
-    pub weight: u32,
-    /// Whether the configured filter lets it take traffic that no primary calls for.
-    pub admitted: bool,
     /// How it has been doing; shared by all cores.
     pub health: Arc<Health>,
 }
@@ -109,21 +105,24 @@ impl Serialize for Role {
     }
 }
 
+impl NodeChoice {
+    /// The node's weight, without regard to the filter.
+    pub(crate) fn weight(&self, node: &Node) -> u32 {
+        let names = [&node.address.authority(), &node.address.host, &node.name];
+        let said = names.into_iter().find_map(|name| self.weights.get(name));
+        said.map_or(1, |weight| *weight)
+    }
+}
+
 impl NodeFilter {
-    /// Whether the filter lets a node with these properties take part.
-    pub fn admits(
-        &self,
-        name: &str,
-        address: &Address,
-        roles: &[Role],
-        attributes: &BTreeMap<String, String>,
-    ) -> bool {
-        let called = |text: &String| *text == name || *text == address.host || *text == address.authority();
-        self.roles.admits(|role| roles.contains(role))
-            && self.hosts.admits(called)
-            && self
-                .tags
-                .admits(|(key, value)| attributes.get(key) == Some(value))
+    /// Whether the filter lets a node take part. Roles and attributes that are unknown are no obstacle.
+    pub fn admits(&self, node: &Node) -> bool {
+        self.hosts.admits(|text| node.is_called(text))
+            && (!node.discovered
+                || self.roles.admits(|role| node.roles.contains(role))
+                    && self
+                        .tags
+                        .admits(|(key, value)| node.attributes.get(key) == Some(value)))
     }
 }
 
@@ -132,11 +131,41 @@ mod tests {
     use super::*;
     use crate::config::Terms;
 
+    fn node(roles: &[&str]) -> Node {
+        let node = Arc::into_inner(crate::testing::node("es-1", roles)).unwrap();
+        Node {
+            address: Address::from_endpoint("http://10.0.0.1:9200").unwrap(),
+            attributes: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
+            ..node
+        }
+    }
+
     fn admits(filter: &NodeFilter, roles: &[&str]) -> bool {
-        let address = Address::from_endpoint("http://10.0.0.1:9200").unwrap();
-        let roles: Vec<Role> = roles.iter().map(|r| Role::parse(r)).collect();
-        let attributes = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
-        filter.admits("es-1", &address, &roles, &attributes)
+        filter.admits(&node(roles))
+    }
+
+    #[test]
+    fn a_node_of_whom_nothing_is_known_is_judged_by_its_address_alone() {
+        let unknown = Node {
+            discovered: false,
+            ..node(&[])
+        };
+        let mut filter = NodeFilter::default();
+        filter.roles.include = vec![Role::parse("ingest")];
+        assert!(filter.admits(&unknown));
+        filter.hosts.exclude = vec!["10.0.0.1:9200".to_owned()];
+        assert!(!filter.admits(&unknown));
+    }
+
+    #[test]
+    fn a_weight_is_found_by_address_host_or_name_and_is_1_if_nobody_says_it() {
+        for (key, weight) in [("10.0.0.1:9200", 7), ("10.0.0.1", 7), ("es-1", 7), ("es-2", 1)] {
+            let choice = NodeChoice {
+                weights: BTreeMap::from([(key.to_owned(), 7)]),
+                ..NodeChoice::default()
+            };
+            assert_eq!(choice.weight(&node(&["data"])), weight, "{key}");
+        }
     }
 
     #[test]

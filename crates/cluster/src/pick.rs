@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::config::NodeChoice;
 use crate::node::Node;
 
 /// What the request is, as far as choosing a node goes.
@@ -15,31 +16,43 @@ pub enum PickReason {
     Documents,
 }
 
-/// The order in which nodes are asked, made once per snapshot; each slot is a position in the snapshot's nodes.
+/// The order in which nodes are asked, made once per snapshot and choice; each slot is a position in the snapshot's
+/// nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Rotations {
     request: Box<[u16]>,
     documents: Box<[u16]>,
-    /// No node was admitted, so the filter was ignored.
+    /// By node; 0 keeps it out.
+    weights: Box<[u32]>,
+    /// Nodes outside the filter, for when nobody inside is well. Those of weight 0 stay out.
+    spare: Box<[u16]>,
+    /// No node was left, so the choice was ignored.
     pub(crate) filter_ignored: bool,
 }
 
-/// Where the rotation stands. One for all cores: a shared counter costs less than cores that beat in step.
+/// Where a rotation stands. One for all cores: a shared counter costs less than cores that beat in step.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(AtomicUsize);
 
 impl Rotations {
-    pub(crate) fn new(nodes: &[Arc<Node>]) -> Self {
-        let admitted = |node: &&Arc<Node>| node.admitted && node.weight > 0;
-        let filter_ignored = !nodes.iter().any(|node| admitted(&node));
+    pub(crate) fn new(nodes: &[Arc<Node>], choice: &NodeChoice) -> Self {
+        let weight = |node: &Arc<Node>| match choice.filter.admits(node) {
+            true => choice.weight(node),
+            false => 0,
+        };
+        let mut weights: Box<[u32]> = nodes.iter().map(weight).collect();
+        let spare = (0..u16::MAX)
+            .zip(nodes)
+            .filter(|(_, node)| choice.weight(node) > 0 && !choice.filter.admits(node))
+            .map(|(at, _)| at)
+            .collect();
+        let filter_ignored = weights.iter().all(|weight| *weight == 0);
+        if filter_ignored {
+            weights.fill(1);
+        }
         let slots = |wanted: &dyn Fn(&Node) -> bool| {
-            let weights: Vec<u32> = nodes
-                .iter()
-                .map(|node| match (filter_ignored || admitted(&node)) && wanted(node) {
-                    true => node.weight.max(1),
-                    false => 0,
-                })
-                .collect();
+            let of = |(node, weight): (&Arc<Node>, &u32)| if wanted(node) { *weight } else { 0 };
+            let weights: Vec<u32> = nodes.iter().zip(&weights).map(of).collect();
             interleave(&weights)
         };
         let request = slots(&|_| true);
@@ -50,8 +63,15 @@ impl Rotations {
         Self {
             request,
             documents,
+            weights,
+            spare,
             filter_ignored,
         }
+    }
+
+    /// The weights of the nodes, in the order of the snapshot; 0 for those that are kept out.
+    pub(crate) fn weights(&self) -> &[u32] {
+        &self.weights
     }
 
     /// The next healthy node in turn that is not among `not`; when all are down, the next in turn all the same
@@ -77,9 +97,8 @@ impl Rotations {
             .find(|node| node.health.is_up() && !refused(node))
             // Nobody of the rotation is well: nodes outside it that are.
             .or_else(|| {
-                nodes
-                    .iter()
-                    .find(|node| node.health.is_up() && node.weight > 0 && !refused(node))
+                let mut spare = self.spare.iter().filter_map(|at| nodes.get(usize::from(*at)));
+                spare.find(|node| node.health.is_up() && !refused(node))
             })
             .or_else(|| in_turn().find(|node| !refused(node)))
             .or_else(|| in_turn().next())
@@ -127,16 +146,37 @@ const SLOTS_MAX: i64 = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Role;
     use crate::config::HealthRules;
     use crate::health::Outcome;
     use crate::testing::node;
     use std::time::Duration;
 
-    fn picks(nodes: &[Arc<Node>], reason: PickReason, count: usize) -> String {
-        let (rotations, turn) = (Rotations::new(nodes), Turn::default());
+    fn picks(nodes: &[Arc<Node>], choice: &NodeChoice, reason: PickReason, count: usize) -> String {
+        let (rotations, turn) = (Rotations::new(nodes, choice), Turn::default());
         (0..count)
             .map(|_| rotations.pick(nodes, &turn, reason, &[]).unwrap().name.clone())
             .collect()
+    }
+
+    fn everybody() -> NodeChoice {
+        NodeChoice::default()
+    }
+
+    fn without(role: &str) -> NodeChoice {
+        let mut choice = NodeChoice::default();
+        choice.filter.roles.exclude = vec![Role::parse(role)];
+        choice
+    }
+
+    fn weighing(weights: &[(&str, u32)]) -> NodeChoice {
+        let weights = weights.iter();
+        NodeChoice {
+            weights: weights
+                .map(|(name, weight)| ((*name).to_owned(), *weight))
+                .collect(),
+            ..NodeChoice::default()
+        }
     }
 
     fn down(node: &Node) {
@@ -146,43 +186,38 @@ mod tests {
 
     #[test]
     fn equal_nodes_take_turns() {
-        let nodes = [
-            node("a", &["data"], 1, true),
-            node("b", &["data"], 1, true),
-            node("c", &["data"], 1, true),
-        ];
-        assert_eq!(picks(&nodes, PickReason::Request, 6), "abcabc");
+        let nodes = [node("a", &["data"]), node("b", &["data"]), node("c", &["data"])];
+        assert_eq!(picks(&nodes, &everybody(), PickReason::Request, 6), "abcabc");
     }
 
     #[test]
     fn weights_are_kept_and_spread() {
-        let nodes = [
-            node("a", &["data"], 40, true),
-            node("b", &["data"], 20, true),
-            node("c", &["data"], 0, true),
-        ];
-        assert_eq!(picks(&nodes, PickReason::Request, 6), "abaaba");
+        let nodes = [node("a", &["data"]), node("b", &["data"]), node("c", &["data"])];
+        let choice = weighing(&[("a", 40), ("b:9200", 20), ("c", 0)]);
+        assert_eq!(picks(&nodes, &choice, PickReason::Request, 6), "abaaba");
+        nodes[..2].iter().for_each(|node| down(node));
+        assert_eq!(
+            picks(&nodes, &choice, PickReason::Request, 2),
+            "ab",
+            "weight 0 stays out even then"
+        );
     }
 
     #[test]
     fn excluded_and_dead_nodes_get_nothing() {
-        let nodes = [
-            node("a", &["master"], 1, false),
-            node("b", &["data"], 1, true),
-            node("c", &["data"], 1, true),
-        ];
-        assert_eq!(picks(&nodes, PickReason::Request, 4), "bcbc");
+        let nodes = [node("a", &["master"]), node("b", &["data"]), node("c", &["data"])];
+        assert_eq!(picks(&nodes, &without("master"), PickReason::Request, 4), "bcbc");
         down(&nodes[1]);
-        assert_eq!(picks(&nodes, PickReason::Request, 4), "cccc");
+        assert_eq!(picks(&nodes, &without("master"), PickReason::Request, 4), "cccc");
         down(&nodes[2]);
         assert_eq!(
-            picks(&nodes, PickReason::Request, 2),
+            picks(&nodes, &without("master"), PickReason::Request, 2),
             "aa",
             "a healthy node outside the filter beats a dead one"
         );
         down(&nodes[0]);
         assert_eq!(
-            picks(&nodes, PickReason::Request, 4),
+            picks(&nodes, &without("master"), PickReason::Request, 4),
             "bcbc",
             "all dead: all are tried in turn"
         );
@@ -190,29 +225,26 @@ mod tests {
 
     #[test]
     fn a_filter_that_leaves_nobody_is_ignored_and_said_to_be() {
-        let nodes = [
-            node("a", &["master", "data"], 1, false),
-            node("b", &["master", "data"], 1, false),
-        ];
-        assert!(Rotations::new(&nodes).filter_ignored);
-        assert_eq!(picks(&nodes, PickReason::Request, 4), "abab");
+        let nodes = [node("a", &["master", "data"]), node("b", &["master", "data"])];
+        assert!(Rotations::new(&nodes, &without("master")).filter_ignored);
+        assert_eq!(picks(&nodes, &without("master"), PickReason::Request, 4), "abab");
     }
 
     #[test]
     fn documents_go_to_nodes_that_hold_data() {
         let nodes = [
-            node("a", &["ingest"], 1, true),
-            node("b", &["data_hot"], 1, true),
-            node("c", &["data"], 1, true),
+            node("a", &["ingest"]),
+            node("b", &["data_hot"]),
+            node("c", &["data"]),
         ];
-        assert_eq!(picks(&nodes, PickReason::Documents, 4), "bcbc");
-        assert_eq!(picks(&nodes[..1], PickReason::Documents, 1), "a");
+        assert_eq!(picks(&nodes, &everybody(), PickReason::Documents, 4), "bcbc");
+        assert_eq!(picks(&nodes[..1], &everybody(), PickReason::Documents, 1), "a");
     }
 
     #[test]
     fn a_second_try_goes_to_another_node() {
-        let nodes = [node("a", &["data"], 1, true), node("b", &["data"], 1, true)];
-        let (rotations, turn) = (Rotations::new(&nodes), Turn::default());
+        let nodes = [node("a", &["data"]), node("b", &["data"])];
+        let (rotations, turn) = (Rotations::new(&nodes, &everybody()), Turn::default());
         for _ in 0..4 {
             let picked = rotations
                 .pick(&nodes, &turn, PickReason::Request, &[&nodes[0]])

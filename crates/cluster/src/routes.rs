@@ -248,11 +248,7 @@ mod tests {
             .unwrap()
             .into_iter()
             .collect();
-        let nodes = discovered
-            .nodes
-            .iter()
-            .map(|n| node(&n.id, &["data"], 1, true))
-            .collect();
+        let nodes = discovered.nodes.iter().map(|n| node(&n.id, &["data"])).collect();
         (reading, metadata, nodes, discovered.dialect.unwrap())
     }
 
@@ -336,8 +332,10 @@ mod tests {
     #[test]
     fn names_resolve_as_the_cluster_resolves_them() {
         // The metadata fixture covers some indices only; the others must pass through rather than be guessed.
-        let (reading, mut metadata, nodes, dialect) = read("opensearch-3.8.0");
-        for settings in reading.settings.values() {
+        let (mut reading, mut metadata, nodes, dialect) = read("opensearch-3.8.0");
+        for settings in reading.settings.values_mut() {
+            // Pipelines are another matter.
+            settings.default_pipeline = None;
             let told = IndexMetadata {
                 routing_num_shards: Some(1024),
                 ..IndexMetadata::default()
@@ -391,6 +389,8 @@ mod tests {
             ("opensearch-3.8.0", "p2", Some(Why::MovingPipeline)),
         ] {
             let (mut reading, metadata, nodes, dialect) = read(server);
+            // The fixture of Elasticsearch was taken without pipelines.
+            reading.harmless_pipelines.insert("p1".to_owned());
             reading.settings.get_mut("plain").unwrap().final_pipeline = Some(pipeline.to_owned());
             let routes = make(&reading, &metadata, &nodes, dialect, |_, _| Trust::Trusted);
             let why = match routes.table.target("plain") {

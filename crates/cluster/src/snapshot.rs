@@ -6,7 +6,6 @@ use bulk::{Flavour, NodeIx, RouteTable, Version};
 
 use crate::discover::Discovered;
 use crate::node::Node;
-use crate::pick::{PickReason, Rotations, Turn};
 use crate::state::StateVersion;
 
 /// What the cluster looked like when it was last read. A request takes one snapshot and keeps it to its end.
@@ -33,7 +32,6 @@ pub struct Snapshot {
     pub max_content_length_bytes: Option<u64>,
     /// What a person should know, in sentences.
     pub warnings: Vec<String>,
-    pub(crate) rotations: Rotations,
 }
 
 impl Snapshot {
@@ -43,7 +41,6 @@ impl Snapshot {
             cluster_name: None,
             cluster_uuid: None,
             state_version: None,
-            rotations: Rotations::new(&nodes),
             nodes,
             table,
             flavour: None,
@@ -70,10 +67,6 @@ impl Snapshot {
 
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;
-        if self.rotations.filter_ignored {
-            self.warnings
-                .push("the node filter admits no node and is ignored".to_owned());
-        }
         self
     }
 
@@ -85,15 +78,5 @@ impl Snapshot {
     /// The node that a part of a plan is for; `None` for a number that is none of this snapshot's.
     pub fn node(&self, ix: NodeIx) -> Option<&Arc<Node>> {
         self.nodes.get(usize::from(ix.0))
-    }
-
-    /// The node for a request that no primary calls for: the next healthy one in turn that is not among `not`.
-    ///
-    /// Always some node: when none is healthy, one that is not gets its chance.
-    pub(crate) fn pick(&self, turn: &Turn, reason: PickReason, not: &[&Node]) -> Arc<Node> {
-        let picked = self.rotations.pick(&self.nodes, turn, reason, not);
-        picked
-            .expect("a snapshot has at least the endpoints, of which a configuration has one or more")
-            .clone()
     }
 }

@@ -36,6 +36,8 @@ pub struct Status {
     pub max_content_length_bytes: Option<u64>,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
+    /// Who takes requests that no primary calls for: one entry for each way in which filters choose nodes.
+    pub choices: Vec<ChoiceStatus>,
     /// The route table in numbers.
     pub routes: RoutesStatus,
     /// The check of predictions.
@@ -82,12 +84,17 @@ pub struct NodeStatus {
     pub address: Address,
     /// What it does.
     pub roles: Vec<Role>,
-    /// Whether the filter admits it.
-    pub admitted: bool,
-    /// Weight in the rotation.
-    pub weight: u32,
     /// How it has been doing.
     pub health: HealthStatus,
+}
+
+/// What a choice of nodes comes to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChoiceStatus {
+    /// The nodes and their weights.
+    pub nodes: std::collections::BTreeMap<String, u32>,
+    /// It would leave no node, so it is ignored.
+    pub ignored: bool,
 }
 
 /// The route table in numbers.
@@ -130,8 +137,13 @@ pub struct IndexPredictions {
 }
 
 impl Status {
-    pub(crate) fn of(name: &str, snapshot: &Snapshot, watched: &Watched) -> Self {
+    pub(crate) fn of(name: &str, snapshot: &Snapshot, choices: Vec<ChoiceStatus>, watched: &Watched) -> Self {
         let mut warnings = snapshot.warnings.clone();
+        if choices.iter().any(|choice| choice.ignored) {
+            warnings.push(
+                "the filter and weights of an elasticsearch filter leave no node and are ignored".to_owned(),
+            );
+        }
         match (watched.state, &watched.last_error) {
             (WatchState::Off, _) => warnings.push("discovery is off: bulks pass through unsplit".to_owned()),
             (WatchState::Starting, None) => warnings.push("nothing is known of the cluster yet".to_owned()),
@@ -143,8 +155,6 @@ impl Status {
             id: node.id.clone(),
             address: node.address.clone(),
             roles: node.roles.clone(),
-            admitted: node.admitted,
-            weight: node.weight,
             health: node.health.status(),
         });
         Self {
@@ -162,6 +172,7 @@ impl Status {
             polls: watched.polls,
             max_content_length_bytes: snapshot.max_content_length_bytes,
             nodes: nodes.collect(),
+            choices,
             routes: watched.routes.clone(),
             predictions: watched.score.status(),
             warnings,

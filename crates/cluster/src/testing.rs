@@ -12,12 +12,7 @@ pub(crate) fn fixture(cluster: &str, reply: &str) -> String {
 }
 
 /// A node that was discovered, called `name` in every respect.
-pub(crate) fn node(
-    name: &str,
-    roles: &[&str],
-    weight: u32,
-    admitted: bool,
-) -> std::sync::Arc<crate::node::Node> {
+pub(crate) fn node(name: &str, roles: &[&str]) -> std::sync::Arc<crate::node::Node> {
     std::sync::Arc::new(crate::node::Node {
         id: name.to_owned(),
         name: name.to_owned(),
@@ -30,8 +25,6 @@ pub(crate) fn node(
         roles: roles.iter().map(|r| crate::Role::parse(r)).collect(),
         attributes: std::collections::BTreeMap::new(),
         discovered: true,
-        weight,
-        admitted,
         health: std::sync::Arc::default(),
     })
 }

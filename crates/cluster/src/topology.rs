@@ -156,22 +156,15 @@ impl Roster {
         let name = found.map_or_else(|| address.authority(), |node| node.name.clone());
         let roles = found.map(|node| node.roles.clone()).unwrap_or_default();
         let attributes = found.map(|node| node.attributes.clone()).unwrap_or_default();
-        let admitted = found.is_none() || self.config.filter.admits(&name, &address, &roles, &attributes);
-        let weights = &self.config.weights;
-        let weight = [&address.authority(), &address.host, &name]
-            .into_iter()
-            .find_map(|key| weights.get(key));
         let health = self.known.entry(address.clone()).or_default().clone();
         Arc::new(Node {
             id: found.map(|node| node.id.clone()).unwrap_or_default(),
             origin: self.origin(&address),
-            weight: weight.copied().unwrap_or(1),
             discovered: found.is_some(),
             name,
             address,
             roles,
             attributes,
-            admitted,
             health,
         })
     }

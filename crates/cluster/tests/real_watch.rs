@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use cluster::{Address, Cluster, ClusterConfig, Credentials, Outcome, PickReason, Snapshot};
+use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, Outcome, PickReason, Snapshot};
 use serde_json::json;
 use testkit::real::{Kind, RealCluster};
 
@@ -165,10 +165,11 @@ fn a_killed_node_leaves_and_returns() {
         .unwrap()
         .clone();
     real.kill_node(3).unwrap();
+    let chooser = cluster.chooser(NodeChoice::default());
     cluster.report(&dying, Outcome::ConnectRefused, Duration::ZERO);
     for _ in 0..6 {
         assert_ne!(
-            cluster
+            chooser
                 .pick(&cluster.snapshot(), PickReason::Request, &[])
                 .address,
             dying.address

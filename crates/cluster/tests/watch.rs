@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bulk::{NodeIx, Target, Why};
-use cluster::{Cluster, ClusterConfig, Credentials, Outcome, PickReason, Snapshot, Status, WatchState};
+use cluster::{
+    Cluster, ClusterConfig, Credentials, NodeChoice, Outcome, PickReason, Snapshot, Status, WatchState,
+};
 use fake::Fake;
 use serde_json::json;
 
@@ -269,10 +271,10 @@ fn refused_credentials_are_said_clearly_and_requests_still_find_a_node() {
         "{:?}",
         status.warnings
     );
-    let snapshot = cluster.snapshot();
+    let (snapshot, chooser) = (cluster.snapshot(), cluster.chooser(NodeChoice::default()));
     assert!(!snapshot.learnt());
     assert_eq!(
-        cluster.pick(&snapshot, PickReason::Request, &[]).address,
+        chooser.pick(&snapshot, PickReason::Request, &[]).address,
         fake.endpoint(0)
     );
 
@@ -293,11 +295,12 @@ fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
     let cluster = start(config(&fake));
     let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 2);
     fake.lock().nodes[1].alive = false;
+    let chooser = cluster.chooser(NodeChoice::default());
     let dying = snapshot.nodes.iter().find(|n| n.name == "node-1").unwrap();
     cluster.report(dying, Outcome::ConnectRefused, Duration::ZERO);
     for _ in 0..10 {
         assert_eq!(
-            cluster.pick(&cluster.snapshot(), PickReason::Request, &[]).name,
+            chooser.pick(&cluster.snapshot(), PickReason::Request, &[]).name,
             "node-0"
         );
     }
@@ -314,7 +317,7 @@ fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
     }
     let picked: Vec<_> = (0..4)
         .map(|_| {
-            cluster
+            chooser
                 .pick(&cluster.snapshot(), PickReason::Request, &[])
                 .name
                 .clone()

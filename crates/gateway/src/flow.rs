@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cluster::NodeChoice;
 use http::{HeaderMap, Method, Request, Response, response};
 use wire::{Incoming, Outgoing, Refusal, Service, SourceError, Worker};
 
-use crate::config::{BulkReshuffle, FilterAction, Forward};
+use crate::config::{BulkReshuffle, Filter, FilterAction, Forward, Sending};
 use crate::credentials::Fallback;
 use crate::error::Fault;
-use crate::live::{Live, Shared};
+use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
 use crate::proxy::{Body, Proxy};
@@ -207,11 +208,13 @@ impl Compiled {
             counters,
         };
         let flows = live.config.flows.iter().map(|(name, flow)| {
-            let stages = flow.filters.iter().map(|filter| Stage {
+            let filters = flow.filters.iter().enumerate();
+            let stages = filters.map(|(at, filter)| Stage {
                 when: filter.when.clone(),
                 action: match &filter.action {
                     FilterAction::BulkReshuffle(settings) => {
-                        Action::Reshuffle(Box::new(core.reshuffle(settings)))
+                        let choice = choice_after(&flow.filters[at..], &settings.cluster);
+                        Action::Reshuffle(Box::new(core.reshuffle(settings, choice)))
                     }
                     FilterAction::Elasticsearch(settings) => Action::Forward(Box::new(core.proxy(settings))),
                 },
@@ -223,6 +226,16 @@ impl Compiled {
     }
 }
 
+/// The nodes for parts of bulks that have no destination of their own: those that would have got the bulk, had it been
+/// forwarded by the same flow.
+fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
+    let mut choices = filters.iter().filter_map(|filter| match &filter.action {
+        FilterAction::Elasticsearch(forward) if &*forward.cluster == cluster => Some(node_choice(forward)),
+        _ => None,
+    });
+    choices.next().unwrap_or_default()
+}
+
 /// What filters are made of on one core.
 struct Core<'a> {
     live: &'a Live,
@@ -232,17 +245,24 @@ struct Core<'a> {
 }
 
 impl Core<'_> {
-    fn outbound(&self, cluster: &str, sending: &crate::config::Sending) -> (Outbound, Fallback) {
+    fn outbound(&self, cluster: &str, choice: NodeChoice, sending: &Sending) -> (Outbound, Fallback) {
         let anonymous = self.live.config.clusters[cluster].anonymous;
         let cluster = Arc::clone(&self.live.clusters[cluster]);
         let fallback = Fallback::new(&cluster, anonymous);
         let pool = self.worker.pool().clone();
-        let outbound = Outbound::new(cluster, sending, self.cores, pool, Arc::clone(self.counters));
+        let outbound = Outbound::new(
+            cluster,
+            choice,
+            sending,
+            self.cores,
+            pool,
+            Arc::clone(self.counters),
+        );
         (outbound, fallback)
     }
 
-    fn reshuffle(&self, settings: &BulkReshuffle) -> Reshuffle {
-        let (outbound, fallback) = self.outbound(&settings.cluster, &settings.sending);
+    fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice) -> Reshuffle {
+        let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
         let entries = self.live.config.entries.iter();
         Reshuffle {
             outbound,
@@ -260,7 +280,7 @@ impl Core<'_> {
     }
 
     fn proxy(&self, settings: &Forward) -> Proxy {
-        let (outbound, fallback) = self.outbound(&settings.cluster, &settings.sending);
+        let (outbound, fallback) = self.outbound(&settings.cluster, node_choice(settings), &settings.sending);
         Proxy {
             outbound,
             fallback,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeFilter, Role, Terms, TlsFiles};
+use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
 
-use crate::config::{self, Choice, Config, FilterAction, Forward, Loaded};
+use crate::config::{self, Choice, Config, Forward, Loaded};
 use crate::metrics::Metrics;
 
 /// What all cores share.
@@ -32,13 +32,10 @@ impl Live {
         let config = loaded.config;
         let mut clusters = BTreeMap::new();
         for (name, settings) in &config.clusters {
-            let unchanged = before.filter(|before| {
-                before.config.clusters.get(name) == Some(settings)
-                    && forward_of(&before.config, name) == forward_of(&config, name)
-            });
+            let unchanged = before.filter(|before| before.config.clusters.get(name) == Some(settings));
             let cluster = match unchanged.and_then(|before| before.clusters.get(name)) {
                 Some(watched) => Arc::clone(watched),
-                None => Cluster::start(watch_config(settings, forward_of(&config, name)))?,
+                None => Cluster::start(watch_config(settings))?,
             };
             clusters.insert(Arc::clone(name), cluster);
         }
@@ -55,21 +52,10 @@ impl Live {
 /// # Errors
 /// Settings that cannot work.
 pub fn watch(settings: &config::Cluster) -> Result<Arc<Cluster>, cluster::BadConfig> {
-    Cluster::start(watch_config(settings, None))
+    Cluster::start(watch_config(settings))
 }
 
-/// The `elasticsearch` filter that says how a cluster's nodes are chosen: the first that names the cluster.
-fn forward_of<'a>(config: &'a Config, cluster: &str) -> Option<&'a Forward> {
-    let filters = config.flows.values().flat_map(|flow| &flow.filters);
-    filters
-        .filter_map(|filter| match &filter.action {
-            FilterAction::Elasticsearch(forward) => Some(forward),
-            FilterAction::BulkReshuffle(_) => None,
-        })
-        .find(|forward| &*forward.cluster == cluster)
-}
-
-fn watch_config(settings: &config::Cluster, forward: Option<&Forward>) -> ClusterConfig {
+fn watch_config(settings: &config::Cluster) -> ClusterConfig {
     let endpoints = settings.endpoints.iter().map(|endpoint| Address {
         tls: endpoint.tls,
         host: endpoint.host.to_string(),
@@ -101,20 +87,24 @@ fn watch_config(settings: &config::Cluster, forward: Option<&Forward>) -> Cluste
     watch.discovery = settings.discovery.enabled;
     watch.refresh = settings.discovery.interval;
     watch.timeout = settings.discovery.timeout;
-    if let Some(forward) = forward {
-        watch.filter = NodeFilter {
+    watch
+}
+
+/// How an `elasticsearch` filter chooses nodes.
+pub(crate) fn node_choice(forward: &Forward) -> NodeChoice {
+    let weights = forward.weights.iter();
+    NodeChoice {
+        filter: NodeFilter {
             roles: terms(&forward.nodes.roles, |role| Role::parse(role)),
             hosts: terms(&forward.nodes.hosts, |host| host.to_string()),
             tags: terms(&forward.nodes.tags, |(name, value)| {
                 (name.to_string(), value.to_string())
             }),
-        };
-        let weights = forward.weights.iter();
-        watch.weights = weights
+        },
+        weights: weights
             .map(|(host, weight)| (host.to_string(), *weight))
-            .collect();
+            .collect(),
     }
-    watch
 }
 
 fn terms<T, U>(choice: &Choice<T>, read: impl Fn(&T) -> U) -> Terms<U> {

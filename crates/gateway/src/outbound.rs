@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Cluster, Node, Outcome};
+use cluster::{Chooser, Cluster, Node, NodeChoice, Outcome, PickReason, Snapshot};
 use http::{HeaderMap, Method};
 use tokio::time::Instant;
 use wire::{Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError, SendErrorKind};
@@ -17,6 +17,7 @@ use crate::request_id::RequestId;
 #[derive(Debug)]
 pub(crate) struct Outbound {
     client: Client,
+    chooser: Arc<Chooser>,
     ledger: Ledger,
     timeout: Duration,
     retry_count_max: u32,
@@ -40,9 +41,11 @@ pub(crate) struct Message<'a> {
 }
 
 impl Outbound {
-    /// Lanes with `sending`'s bounds divided among `cores`.
+    /// Lanes with `sending`'s bounds divided among `cores`; what has no destination of its own goes to the nodes of
+    /// `choice`.
     pub(crate) fn new(
         cluster: Arc<Cluster>,
+        choice: NodeChoice,
         sending: &Sending,
         cores: usize,
         pool: Pool,
@@ -57,6 +60,7 @@ impl Outbound {
         };
         Self {
             client: Client::new(config, pool),
+            chooser: cluster.chooser(choice),
             ledger: Ledger { cluster, counters },
             timeout: sending.response_timeout,
             retry_count_max: sending.retry_count_max,
@@ -67,6 +71,12 @@ impl Outbound {
     /// The cluster that the nodes belong to.
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.ledger.cluster
+    }
+
+    /// The node for what has no destination of its own; `tried` are the nodes that had their chance.
+    pub(crate) fn pick(&self, snapshot: &Snapshot, reason: PickReason, tried: &[Arc<Node>]) -> Arc<Node> {
+        let tried: Vec<&Node> = tried.iter().map(|node| &**node).collect();
+        self.chooser.pick(snapshot, reason, &tried)
     }
 
     /// For those who read an answer after its exchange.

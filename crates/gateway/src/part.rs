@@ -117,12 +117,8 @@ impl Reshuffle {
             // A node that is down can't take its documents; any other forwards them to the new primary.
             Some(node) if node.health.is_up() => (Arc::clone(node), true),
             _ => {
-                let refused: Vec<&Node> = tried.iter().map(|node| &**node).collect();
-                let cluster = self.outbound.cluster();
-                (
-                    cluster.pick(split.snapshot, PickReason::Documents, &refused),
-                    false,
-                )
+                let picked = self.outbound.pick(split.snapshot, PickReason::Documents, tried);
+                (picked, false)
             }
         }
     }

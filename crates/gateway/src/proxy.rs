@@ -66,8 +66,7 @@ impl Proxy {
         let snapshot = self.outbound.cluster().snapshot();
         let mut tried: Vec<Arc<Node>> = Vec::new();
         loop {
-            let refused: Vec<&Node> = tried.iter().map(|node| &**node).collect();
-            let node = self.outbound.cluster().pick(&snapshot, reason, &refused);
+            let node = self.outbound.pick(&snapshot, reason, &tried);
             let (sending, again) = body.take();
             let began = Instant::now();
             match self.outbound.exchange(&node, message, sending, deadline).await {

@@ -435,16 +435,38 @@ fn conditions_of_a_file_hold_as_written() {
 }
 
 #[test]
-fn filters_of_one_cluster_choose_its_nodes_alike() {
-    let filter = "      - elasticsearch: {elasticsearch: c, filter.roles.exclude: [master]}\n";
-    assert!(with_filters(&format!("{filter}{filter}")).is_ok());
+fn each_filter_chooses_its_nodes_by_itself() {
+    let config = with_filters(
+        "      - elasticsearch: {elasticsearch: c, filter.roles.exclude: [master], when: {exists: _ctx.request.host}}
+      - elasticsearch: {elasticsearch: c, weights: [{host: 'a:9200', weight: 3}]}\n",
+    )
+    .unwrap()
+    .config;
+    let of = |at: usize| match &config.flows["f"].filters[at].action {
+        FilterAction::Elasticsearch(forward) => forward.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(0).nodes.roles.exclude, ["master".into()]);
+    assert!(of(0).weights.is_empty() && of(1).nodes.roles.exclude.is_empty());
+    assert_eq!(of(1).weights["a:9200"], 3);
+}
+
+#[test]
+fn what_does_not_choose_nodes_is_said() {
     let rejected =
-        with_filters(&format!("{filter}      - elasticsearch: {{elasticsearch: c}}\n")).unwrap_err();
+        with_filters("      - elasticsearch: {elasticsearch: c, balancer: round_robin}\n").unwrap_err();
     assert!(
-        rejected
-            .to_string()
-            .contains("chooses nodes of `c` otherwise than flow `f`"),
+        rejected.to_string().contains("there is only `weight`"),
         "{rejected}"
+    );
+    let loaded =
+        with_filters("      - elasticsearch: {elasticsearch: c, filter.roles.exclude: [mastre, ml]}\n");
+    let warnings = loaded.unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].to_string().contains("did you mean `master`?"),
+        "{}",
+        warnings[0]
     );
 }
 

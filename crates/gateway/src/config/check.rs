@@ -297,7 +297,10 @@ fn read_scalar(scalar: &Scalar, schema: &Json, types: &[&str]) -> Result<Json, W
         }
         let help = nearest(text, choices.iter().copied()).map(|near| format!("did you mean `{near}`?"));
         return Err(Wrong {
-            message: format!("is none of {}", choices.join(", ")),
+            message: match choices[..] {
+                [only] => format!("is not possible; there is only `{only}`"),
+                _ => format!("is none of {}", choices.join(", ")),
+            },
             help,
         });
     }

@@ -128,10 +128,11 @@ section! {
         elasticsearch: String = String::new(),
         /// How a node is chosen: in turn, by weight, among those that are well.
         balancer: Balancer = Balancer::Weight,
-        /// Weights of nodes; nodes not named weigh 1. They hold for the cluster: filters of one cluster agree on them.
+        /// Weights of nodes; nodes not named weigh 1.
         weights: Vec<WeightFile> = Vec::new(),
-        /// Which nodes take requests other than the parts of split bulks, which go to their primaries' nodes. It
-        /// holds for the cluster: filters of one cluster agree on it. If it leaves no node, it is ignored.
+        /// Which nodes take the requests of this filter. A split bulk's parts go to their primaries' nodes all the
+        /// same; what has no primary goes by the next `elasticsearch` filter of the flow for that cluster. If no node
+        /// is left, `filter` and `weights` are ignored, and the log says so.
         filter: NodeFilterFile = NodeFilterFile::default(),
         /// Largest reply that is passed on; `-1`: no limit. A larger one becomes 502, or, if its size was not declared and
         /// a part has been passed on already, the client's connection is cut (`tidegate_replies_broken_total` counts).

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Resolver;
 use crate::config::file::*;
 use crate::config::runtime::*;
-use crate::config::vocabulary;
+use crate::config::{nearest_field, vocabulary};
 use crate::router::compile_regex;
 use crate::when::{Field, Test, When};
 
@@ -159,6 +159,17 @@ impl Resolver<'_> {
             }
         }
         let filter = &forward.filter;
+        for (list, roles) in [
+            ("include", &filter.roles.include),
+            ("exclude", &filter.roles.exclude),
+        ] {
+            for role in &roles.0 {
+                if let Some(near) = nearest_field(role, ROLES).filter(|near| near != role) {
+                    let message = format!("`{role}` is no role that is known; did you mean `{near}`?");
+                    self.warning(&format!("{path}.filter.roles.{list}"), message);
+                }
+            }
+        }
         let names = |names: &Names| names.0.iter().map(|name| Arc::from(name.as_str())).collect();
         let choice = |choice: &ChoiceFile| Choice {
             include: names(&choice.include),
@@ -339,6 +350,25 @@ impl Resolver<'_> {
         }
     }
 }
+
+/// Roles of nodes, Elasticsearch's and OpenSearch's. There may be others: plugins bring theirs.
+const ROLES: &[&str] = &[
+    "master",
+    "cluster_manager",
+    "data",
+    "data_content",
+    "data_hot",
+    "data_warm",
+    "data_cold",
+    "data_frozen",
+    "ingest",
+    "ml",
+    "remote_cluster_client",
+    "search",
+    "transform",
+    "voting_only",
+    "warm",
+];
 
 fn both(outer: Option<&When>, inner: Option<When>) -> Option<When> {
     match (outer.cloned(), inner) {

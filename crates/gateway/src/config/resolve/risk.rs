@@ -1,6 +1,6 @@
 //! What only shows when sections are looked at together: contradictions, and doors left open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Resolver;
@@ -24,7 +24,6 @@ impl Resolver<'_> {
             );
             self.error("worker.body_memory", message);
         }
-        self.one_choice_of_nodes(config, file);
         if let Some(admin) = config.admin.binding.filter(|admin| admin.port() != 0)
             && let Some(entry) = config.entries.iter().find(|entry| overlap(entry.binding, admin))
         {
@@ -54,33 +53,6 @@ impl Resolver<'_> {
                 .position(|cluster| cluster.name == *path);
             let path = at.map_or(String::new(), |at| format!("elasticsearch[{at}].anonymous"));
             self.warning(&path, message);
-        }
-    }
-}
-
-impl Resolver<'_> {
-    /// A cluster is watched once, with one choice of nodes, so filters that name it must not differ in it: what
-    /// one of them says would be dropped in silence.
-    fn one_choice_of_nodes(&mut self, config: &Config, file: &ConfigFile) {
-        let mut first: BTreeMap<&str, (&str, &Forward)> = BTreeMap::new();
-        for (at, flow) in file.flow.iter().enumerate() {
-            let filters = config
-                .flows
-                .get(flow.name.as_str())
-                .map(|flow| flow.filters.as_slice());
-            for filter in filters.unwrap_or_default() {
-                let FilterAction::Elasticsearch(forward) = &filter.action else {
-                    continue;
-                };
-                let (other, choice) = *first.entry(&forward.cluster).or_insert((&flow.name, forward));
-                if (&choice.nodes, &choice.weights) != (&forward.nodes, &forward.weights) {
-                    let message = format!(
-                        "chooses nodes of `{}` otherwise than flow `{other}`: `filter` and `weights` hold for a cluster; write them alike, or register the cluster a second time under another name",
-                        forward.cluster
-                    );
-                    self.error(&format!("flow[{at}].filter"), message);
-                }
-            }
         }
     }
 }

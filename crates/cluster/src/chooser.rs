@@ -1,0 +1,128 @@
+//! One choice of nodes, kept up with the cluster, and its turns.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwapOption;
+use tracing::warn;
+
+use crate::config::NodeChoice;
+use crate::node::Node;
+use crate::pick::{PickReason, Rotations, Turn};
+use crate::snapshot::Snapshot;
+use crate::status::ChoiceStatus;
+
+/// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share it, so that they
+/// take turns together. Given by [`Cluster::chooser`](crate::Cluster::chooser).
+#[derive(Debug)]
+pub struct Chooser {
+    cluster: String,
+    choice: NodeChoice,
+    made: ArcSwapOption<Made>,
+    requests: Turn,
+    documents: Turn,
+    /// It has been said that the choice admits nobody.
+    warned: AtomicBool,
+}
+
+/// The rotations of one snapshot.
+#[derive(Debug)]
+struct Made {
+    generation: u64,
+    rotations: Rotations,
+}
+
+/// The choosers that somebody holds.
+#[derive(Debug, Default)]
+pub(crate) struct Choosers(Mutex<Vec<Weak<Chooser>>>);
+
+impl Chooser {
+    fn new(cluster: &str, choice: NodeChoice) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            choice,
+            made: ArcSwapOption::empty(),
+            requests: Turn::default(),
+            documents: Turn::default(),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// The next node: weighted round robin among the healthy nodes of the choice. `not` lists nodes that were tried
+    /// already. Falls back to nodes outside the choice, then to unhealthy ones: some node is always returned.
+    ///
+    /// # Panics
+    /// Never: a snapshot has at least one node.
+    pub fn pick(&self, snapshot: &Snapshot, reason: PickReason, not: &[&Node]) -> Arc<Node> {
+        let made = self.made(snapshot);
+        let turn = match reason {
+            PickReason::Request => &self.requests,
+            PickReason::Documents => &self.documents,
+        };
+        let picked = made.rotations.pick(&snapshot.nodes, turn, reason, not);
+        picked
+            .expect("a snapshot has at least the endpoints, of which a configuration has one or more")
+            .clone()
+    }
+
+    /// Made anew when the snapshot is another one than the last time.
+    fn made(&self, snapshot: &Snapshot) -> Arc<Made> {
+        if let Some(made) = &*self.made.load()
+            && made.generation == snapshot.generation
+        {
+            return Arc::clone(made);
+        }
+        let rotations = Rotations::new(&snapshot.nodes, &self.choice);
+        let ignored = rotations.filter_ignored;
+        if ignored && !self.warned.swap(true, Relaxed) {
+            warn!(
+                cluster = self.cluster,
+                "the filter and weights of an elasticsearch filter leave no node and are ignored"
+            );
+        } else if !ignored {
+            self.warned.store(false, Relaxed);
+        }
+        let made = Arc::new(Made {
+            generation: snapshot.generation,
+            rotations,
+        });
+        self.made.store(Some(Arc::clone(&made)));
+        made
+    }
+
+    fn status(&self, snapshot: &Snapshot) -> ChoiceStatus {
+        let made = self.made(snapshot);
+        let weights = snapshot.nodes.iter().zip(made.rotations.weights());
+        ChoiceStatus {
+            nodes: weights
+                .filter(|(_, weight)| **weight > 0)
+                .map(|(node, weight)| (node.name.clone(), *weight))
+                .collect(),
+            ignored: made.rotations.filter_ignored,
+        }
+    }
+}
+
+// === impl Choosers ===
+
+impl Choosers {
+    /// The chooser of this choice: the one that somebody has already, or a new one.
+    pub(crate) fn get(&self, cluster: &str, choice: NodeChoice) -> Arc<Chooser> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|chooser| chooser.strong_count() > 0);
+        let mut living = held.iter().filter_map(Weak::upgrade);
+        if let Some(same) = living.find(|chooser| chooser.choice == choice) {
+            return same;
+        }
+        let chooser = Arc::new(Chooser::new(cluster, choice));
+        held.push(Arc::downgrade(&chooser));
+        chooser
+    }
+
+    pub(crate) fn status(&self, snapshot: &Snapshot) -> Vec<ChoiceStatus> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let living: Vec<Arc<Chooser>> = held.iter().filter_map(Weak::upgrade).collect();
+        drop(held);
+        living.iter().map(|chooser| chooser.status(snapshot)).collect()
+    }
+}
