@@ -66,6 +66,11 @@ impl Budget {
         self.used() > self.limit / 2
     }
 
+    /// Whether nothing is left, not even for what always gets its memory.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.used() > self.limit
+    }
+
     /// Bytes charged now, idle pooled buffers included.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)

@@ -4,14 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::alarm::Alarm;
 use crate::codec::ChunkFault;
 use crate::incoming::{BodyError, Peer};
 use crate::limits::Limits;
+use crate::pace::{Pace, Slowest};
 use crate::receive::{ReceiveFault, Receiver};
 use crate::refusal::Refusal;
 use crate::stream::Stream;
@@ -36,9 +34,7 @@ pub(crate) struct Io {
     pub(crate) interim: &'static [u8],
     /// The body broke a rule: nothing that follows on this connection can be trusted.
     pub(crate) broken: bool,
-    waiting_since: Option<Instant>,
-    waited: Duration,
-    received_before: u64,
+    pace: Pace,
 }
 
 /// Whether the client has gone, and who wants to know.
@@ -61,17 +57,13 @@ impl Io {
             request: 0,
             interim: &[],
             broken: false,
-            waiting_since: None,
-            waited: Duration::ZERO,
-            received_before: 0,
+            pace: Pace::default(),
         }
     }
 
     /// Forgets how the last body came.
     pub(crate) fn begin_body(&mut self) {
-        self.waiting_since = None;
-        self.waited = Duration::ZERO;
-        self.received_before = 0;
+        self.pace = Pace::default();
     }
 
     /// Reads something of the body by `read`, within the limits on time.
@@ -84,9 +76,7 @@ impl Io {
         ready!(self.poll_interim(cx))?;
         match read(&mut self.receiver, &mut self.stream, cx) {
             Poll::Ready(result) => {
-                if let Some(since) = self.waiting_since.take() {
-                    self.waited += since.elapsed();
-                }
+                self.pace.resume();
                 Poll::Ready(result.map_err(|fault| {
                     self.broken = true;
                     body_error(fault)
@@ -111,17 +101,12 @@ impl Io {
 
     /// Ready when the client has been too slow. Only time spent waiting for it counts, not what a slow reader of ours took.
     fn poll_patience(&mut self, limits: &Limits, cx: &mut Context<'_>) -> Poll<BodyError> {
-        let now = Instant::now();
-        let since = *self.waiting_since.get_or_insert(now);
-        let received = self.receiver.received;
-        if received != self.received_before || since == now {
-            self.received_before = received;
-            self.alarm.set(now + limits.body_idle_timeout);
-        }
-        let waited = self.waited + (now - since);
-        let too_slow = waited > limits.body_idle_timeout
-            && (received as f64) < limits.body_rate_min as f64 * waited.as_secs_f64();
-        if too_slow || self.alarm.poll(cx).is_ready() {
+        let slowest = Slowest {
+            patience: limits.body_idle_timeout,
+            rate_min: limits.body_rate_min,
+        };
+        let in_time = self.pace.wait(self.receiver.received, slowest, &mut self.alarm);
+        if !in_time || self.alarm.poll(cx).is_ready() {
             self.broken = true;
             return Poll::Ready(BodyError::Refused(Refusal::BodyTimeout));
         }

@@ -47,6 +47,7 @@ mod inflate;
 mod limits;
 mod listener;
 mod outgoing;
+mod pace;
 mod pool;
 mod ration;
 mod receive;

@@ -114,12 +114,11 @@ impl Receiver {
         if self.ended {
             return Poll::Ready(Ok(0));
         }
-        ready!(stream.poll_read_ready(cx))?;
-        // A connection that waits for room for its body keeps what was read with the head: little, when room is scarce.
-        let read_bytes = match self.pool.budget().is_scarce() {
-            true => READ_BYTES_SCARCE,
-            false => READ_BYTES,
-        };
+        if stream.poll_read_ready(cx)?.is_pending() {
+            self.hold_little();
+            return Poll::Pending;
+        }
+        let read_bytes = self.read_bytes();
         let buffer = self.buffer.get_or_insert_with(|| self.pool.take(read_bytes));
         if buffer.spare() < READ_BYTES_MIN {
             let mut larger = self.pool.take((buffer.len() * 2).max(read_bytes));
@@ -138,13 +137,22 @@ impl Receiver {
         got
     }
 
-    /// While waiting for the rest of something small, hold no more than it needs: ten thousand slow heads must not hold
-    /// ten thousand read buffers.
+    /// A connection that waits for room for its body keeps what was read with the head: little, when room is scarce.
+    fn read_bytes(&self) -> usize {
+        let budget = self.pool.budget();
+        match () {
+            () if budget.is_used_up() => 2 * READ_BYTES_MIN,
+            () if budget.is_scarce() => READ_BYTES_SCARCE,
+            () => READ_BYTES,
+        }
+    }
+
+    /// While waiting for the rest of a head, hold no more than it needs: ten thousand slow heads must not hold ten thousand
+    /// read buffers.
     fn hold_little(&mut self) {
         if let Some(buffer) = &mut self.buffer
             && !buffer.is_empty()
-            && buffer.len() <= READ_BYTES / 8
-            && buffer.capacity() > READ_BYTES / 4
+            && buffer.capacity() > 2 * (buffer.len() + READ_BYTES_MIN)
         {
             let mut small = self.pool.take(buffer.len() + READ_BYTES_MIN);
             small.extend_from_slice(buffer);

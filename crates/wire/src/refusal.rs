@@ -53,6 +53,8 @@ pub enum Refusal {
     UnsupportedMethod,
     #[error("request head did not arrive in time")]
     HeadTimeout,
+    #[error("no memory left for a request head of this size now")]
+    OutOfMemory,
     #[error("request body did not arrive in time")]
     BodyTimeout,
     #[error("the service failed to answer")]
@@ -73,6 +75,7 @@ impl Refusal {
             Refusal::UnsupportedExpect => StatusCode::EXPECTATION_FAILED,
             Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::HeadTimeout | Refusal::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Refusal::OutOfMemory => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Failed => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }

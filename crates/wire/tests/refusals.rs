@@ -266,6 +266,52 @@ fn a_body_that_trickles_under_the_least_rate_is_refused() {
 }
 
 #[test]
+fn a_good_beginning_does_not_excuse_a_body_that_trickles() {
+    let limits = Limits {
+        body_idle_timeout: Duration::from_millis(400),
+        body_rate_min: 10_000,
+        ..Limits::default()
+    };
+    let (_workers, server) = echo_server(limits);
+    let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+    socket
+        .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
+        .expect("writes");
+    // Enough for 100 s at the least rate.
+    socket.write_all(&[b'x'; 1_000_000]).expect("writes");
+    let begun = Instant::now();
+    while socket.write_all(b"x").is_ok() && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "the server still listens to the trickle"
+    );
+}
+
+#[test]
+fn a_client_that_takes_its_answer_too_slowly_is_cut() {
+    let limits = Limits {
+        write_timeout: Duration::from_millis(400),
+        body_rate_min: 10_000_000,
+        ..Limits::default()
+    };
+    let (_workers, server) = echo_server(limits);
+    let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
+    socket
+        .write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("writes");
+    let begun = Instant::now();
+    let mut piece = vec![0; 100_000];
+    // 1 MB/s: it never stops taking, and takes a tenth of the least rate.
+    while server.counts().connections > 0 && begun.elapsed() < Duration::from_secs(10) {
+        let _ = socket.read(&mut piece);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(server.counts().connections, 0, "the slow client is still served");
+}
+
+#[test]
 fn expect_continue_is_answered_when_the_body_is_wanted() {
     let (_workers, server) = echo_server(Limits::default());
     let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
@@ -289,50 +335,35 @@ fn expect_continue_is_answered_when_the_body_is_wanted() {
 }
 
 #[test]
-fn thousands_of_idle_connections_hold_no_buffers() {
-    let limit = rustix::process::Rlimit {
-        current: Some(25_000),
-        maximum: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
-    };
-    let raised = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).is_ok();
-    let count = if raised { 10_000 } else { 400 };
-    let (workers, server) = echo_server(Limits::default());
-    let before = resident_kib();
-    let mut sockets = Vec::new();
-    for _ in 0..count {
+fn slow_heads_hold_little_memory_and_large_ones_no_more_than_the_budget() {
+    let mut config = wire::ServerConfig::on(([127, 0, 0, 1], 0).into());
+    config.limits = Limits::default();
+    let (workers, server) = support::echo_server_within(config, 8 << 20);
+    let begin = |bytes: usize| {
         let mut socket = TcpStream::connect(server.local_addr()).expect("connects");
-        if sockets.len() % 10 == 0 {
-            // Some have been used before they fell idle.
-            socket
-                .write_all(b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
-                .expect("writes");
-            let mut answer = [0; 512];
-            assert!(socket.read(&mut answer).expect("reads") > 0);
+        let _ = write!(socket, "GET / HTTP/1.1\r\nHost: x\r\nA: {}", "b".repeat(bytes));
+        socket
+    };
+    let small: Vec<_> = (0..300).map(|_| begin(10)).collect();
+    let settled = |sockets: u64| {
+        let begun = Instant::now();
+        while server.counts().accepted < sockets && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
         }
-        sockets.push(socket);
-    }
-    let begun = Instant::now();
-    while server.counts().connections < count as u64 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", server.counts());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let each_bytes = resident_kib().saturating_sub(before) * 1024 / count;
-    assert!(
-        workers.budget().used() < 4 << 20,
-        "{} bytes of buffers",
+        std::thread::sleep(Duration::from_millis(200));
+        // Buffers that lie idle are charged as well, for some seconds.
         workers.budget().used()
+    };
+    let each = settled(300) / 300;
+    assert!(each <= 8 << 10, "{each} bytes a slow head");
+    let large: Vec<_> = (0..300).map(|_| begin(60_000)).collect();
+    let used = settled(600);
+    assert!(used < 12 << 20, "{used} bytes for slow heads of 60 kB");
+    assert!(server.counts().refused > 100, "{:?}", server.counts());
+    let answer = exchange(
+        &server,
+        b"GET /ignore HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     );
-    assert!(each_bytes < 8 << 10, "{each_bytes} bytes a connection");
-}
-
-fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS"))
-        .expect("VmRSS");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|kib| kib.parse().ok())
-        .expect("a number")
+    assert_eq!(status(&answer), "200", "{answer}");
+    drop((small, large));
 }

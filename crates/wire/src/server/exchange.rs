@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode, Version, response};
@@ -21,6 +21,7 @@ use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
 use crate::limits::Limits;
 use crate::outgoing::{Outgoing, SourceError};
+use crate::pace::{Pace, Slowest};
 use crate::pool::Pool;
 use crate::receive::Receiver;
 use crate::refusal::Refusal;
@@ -190,6 +191,10 @@ async fn next_head(connection: &Connection, place: &Place) -> Next {
                         Refusal::TargetTooLong
                     };
                     return Poll::Ready(Next::Refused(refusal));
+                }
+                // Small heads are always waited for; large ones, ten thousand times, would be more than all bodies may take.
+                Ok(None) if bytes.len() > HEAD_BYTES_FREE && io.receiver.pool.budget().is_used_up() => {
+                    return Poll::Ready(Next::Refused(Refusal::OutOfMemory));
                 }
                 Ok(None) => {}
             }
@@ -385,7 +390,11 @@ async fn answer_with(
         (body, framing)
     };
     let mut transmitter = Transmitter::new(head, body, framing);
-    let mut written_before = u64::MAX;
+    let mut pace = Pace::default();
+    let slowest = Slowest {
+        patience: connection.limits.write_timeout,
+        rate_min: connection.limits.body_rate_min,
+    };
     // Where only the end of the connection ends the body, an orderly end would pass for the body's.
     let cut = match framing {
         Framing::UntilClose => After::Reset,
@@ -401,14 +410,15 @@ async fn answer_with(
             Poll::Ready(Err(TransmitFault::Body(error))) => Poll::Ready(Err((cut, Some(error)))),
             Poll::Pending => {
                 if waits == WaitsFor::Source {
+                    pace.resume();
                     return Poll::Pending; // whose patience that is, is the source's business
                 }
-                if transmitter.written != written_before {
-                    written_before = transmitter.written;
-                    io.alarm.set_after(connection.limits.write_timeout);
+                match pace.wait(transmitter.written, slowest, &mut io.alarm) {
+                    true => ready!(io.alarm.poll(cx)),
+                    false => {}
                 }
                 // Who doesn't read will not read the rest either: nothing is kept for it.
-                io.alarm.poll(cx).map(|()| Err((After::Reset, None)))
+                Poll::Ready(Err((After::Reset, None)))
             }
         }
     })
@@ -508,6 +518,7 @@ impl Drop for InFlight<'_> {
 }
 
 const HEAD_BYTES_TYPICAL: usize = 512;
+const HEAD_BYTES_FREE: usize = 4 << 10;
 const SKIP_BYTES_MAX: u64 = 256 << 10;
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_READ_BYTES: usize = 16 << 10;

@@ -20,6 +20,7 @@ impl Service for Echo {
         match request.uri().path() {
             "/forward" => Response::new(request.into_body().forward()),
             "/ignore" => Response::new("ignored".into()),
+            "/big" => Response::new(vec![b'x'; 30 << 20].into()),
             "/break" => Response::new(Outgoing::stream(Breaks { bytes: 0 }, None)),
             "/break-late" => Response::new(Outgoing::stream(Breaks { bytes: 300_000 }, None)),
             "/slow" => {
@@ -75,8 +76,13 @@ pub(crate) fn echo_server(limits: Limits) -> (Workers, Server) {
 }
 
 pub(crate) fn echo_server_with(config: ServerConfig) -> (Workers, Server) {
+    echo_server_within(config, wire::BUDGET_BYTES_DEFAULT)
+}
+
+pub(crate) fn echo_server_within(config: ServerConfig, budget_bytes: usize) -> (Workers, Server) {
     let workers = Workers::start(WorkersConfig {
         count: 1,
+        budget_bytes,
         ..Default::default()
     })
     .expect("starts");

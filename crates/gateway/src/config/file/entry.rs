@@ -37,8 +37,8 @@ section! {
         idle_timeout: TimeOrSeconds = TimeOrSeconds(Duration::from_secs(120)),
         /// Longest wait for a request's whole head.
         header_timeout: TimeOrSeconds = TimeOrSeconds(Duration::from_secs(10)),
-        /// Slowest body in bytes a second, measured once `read_timeout` has passed; slower ones get 408.
-        /// `0`: no such limit.
+        /// Slowest client in bytes a second: in each `read_timeout` of waiting for its body (slower ones get 408), and in
+        /// each `write_timeout` of waiting for it to take a reply (slower ones are cut). `0`: no such limit.
         min_body_rate: Bytes = Bytes(1 << 10),
         /// Keep-alive probes.
         #[schemars(extend("x-ignored" = "TCP keep-alive is always on; idle connections are closed by `idle_timeout`"))]
