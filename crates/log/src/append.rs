@@ -1,0 +1,58 @@
+//! An append to wait for, without any runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::{AppendError, Receipt};
+
+/// The outcome of an append, to be awaited on any runtime: the writer's thread wakes the task. Dropping it doesn't undo
+/// the append.
+#[must_use = "an append is acknowledged when this says so"]
+pub struct Append(Arc<Mutex<Outcome>>);
+
+/// The writer's end of an [`Append`].
+pub(crate) struct Settle(Arc<Mutex<Outcome>>);
+
+#[derive(Default)]
+struct Outcome {
+    result: Option<Result<Receipt, AppendError>>,
+    waker: Option<Waker>,
+}
+
+// === impl Append ===
+
+impl Append {
+    pub(crate) fn new() -> (Self, Settle) {
+        let shared = Arc::new(Mutex::new(Outcome::default()));
+        (Self(Arc::clone(&shared)), Settle(shared))
+    }
+}
+
+impl Future for Append {
+    type Output = Result<Receipt, AppendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = outcome.result.take() {
+            return Poll::Ready(result);
+        }
+        outcome.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+// === impl Settle ===
+
+impl Settle {
+    pub(crate) fn settle(self, result: Result<Receipt, AppendError>) {
+        let mut outcome = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.result = Some(result);
+        let waker = outcome.waker.take();
+        drop(outcome);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Compression of a record's groups, each by itself so that a lane's reader unpacks only its own.
+
+use std::io;
+
+/// How groups are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// Not at all: the least CPU.
+    #[default]
+    None,
+    /// LZ4 block: fast, packs little.
+    Lz4,
+    /// Zstandard at its level 1: packs well.
+    Zstd,
+}
+
+// === impl Codec ===
+
+impl Codec {
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Lz4 => 1,
+            Self::Zstd => 2,
+        }
+    }
+
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        [Self::None, Self::Lz4, Self::Zstd]
+            .into_iter()
+            .find(|codec| codec.number() == number)
+    }
+
+    /// Appends `raw`, packed, to `out`.
+    pub(crate) fn pack(self, raw: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        match self {
+            Self::None => out.extend_from_slice(raw),
+            Self::Lz4 => {
+                out.resize(start + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+                let packed = lz4_flex::block::compress_into(raw, &mut out[start..]);
+                out.truncate(start + packed.expect("room for the worst case"));
+            }
+            Self::Zstd => {
+                out.resize(start + zstd::zstd_safe::compress_bound(raw.len()), 0);
+                let packed = zstd::bulk::compress_to_buffer(raw, &mut out[start..], ZSTD_LEVEL);
+                out.truncate(start + packed.expect("room for the worst case"));
+            }
+        }
+    }
+
+    /// Appends what `stored` unpacks to, exactly `raw_bytes` long, to `out`; which is as it was after an error.
+    pub(crate) fn unpack(self, stored: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let start = out.len();
+        let unpacked = match self {
+            Self::None => {
+                out.extend_from_slice(stored);
+                Ok(stored.len())
+            }
+            Self::Lz4 => {
+                out.resize(start + raw_bytes, 0);
+                lz4_flex::block::decompress_into(stored, &mut out[start..]).map_err(io::Error::other)
+            }
+            Self::Zstd => {
+                out.resize(start + raw_bytes, 0);
+                zstd::bulk::decompress_to_buffer(stored, &mut out[start..])
+            }
+        };
+        let checked = match unpacked {
+            Ok(bytes) if bytes == raw_bytes => Ok(()),
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(error) => Err(error),
+        };
+        if checked.is_err() {
+            out.truncate(start);
+        }
+        checked
+    }
+}
+
+/// Higher levels cost several times as much for a tenth less.
+const ZSTD_LEVEL: i32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_unpacks_to_itself_and_a_wrong_length_is_refused() {
+        let raw: Vec<u8> = (0..5000u32)
+            .flat_map(|n| format!("{{\"n\":{n}}}\n").into_bytes())
+            .collect();
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+            let (mut packed, mut out) = (b"before".to_vec(), b"kept".to_vec());
+            codec.pack(&raw, &mut packed);
+            assert_eq!(codec == Codec::None, packed.len() == 6 + raw.len());
+            codec.unpack(&packed[6..], raw.len(), &mut out).unwrap();
+            assert!(out.starts_with(b"kept") && out[4..] == raw);
+            assert!(codec.unpack(&packed[6..], raw.len() - 1, &mut out).is_err());
+            assert_eq!(out.len(), 4 + raw.len());
+            assert_eq!(Codec::of(codec.number()), Some(codec));
+        }
+    }
+}

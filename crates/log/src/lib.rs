@@ -1,0 +1,177 @@
+//! The durable segmented log: written once, read lane by lane by each consumer group, at its own pace.
+//!
+//! # The story of a record
+//!
+//! A client's bulk request becomes one [`Record`]: its documents regrouped by *lane* (lane = hash(index, shard) mod
+//! lanes, so that all writes to one document stay in one lane, in order), and a few opaque bytes of parameters. Any
+//! thread hands it to [`Log::append`]. One writer thread takes all that have gathered, writes them in one go, syncs
+//! once, and then calls each one's completion with its position: that is group commit. A [`Consumer`] (one per target
+//! cluster) reads each lane with a [`LaneReader`], sees durable records only, and commits a [`Mark`] once it is done with
+//! what it read. A segment goes when every consumer is past it.
+//!
+//! Nothing here knows HTTP, tokio or Elasticsearch. The disk is a trait, so that tests can tear, lose and reorder
+//! writes; time and threads can be driven by hand ([`Drive::ByHand`]).
+//!
+//! # Example
+//!
+//! ```no_run
+//! use log::{Log, Next, Options, RealDisk, StartAt};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let log = Log::open(folder.path(), Options { lanes: 4, ..Options::default() }, RealDisk::default())?;
+//! let primary = log.consumer("primary", StartAt::Oldest)?;
+//!
+//! let mut record = log.record(0, b"pipeline=nginx");
+//! record.group(3, 1, |out| out.extend_from_slice(b"{\"delete\":{\"_id\":\"1\"}}\n"));
+//! let receipt = log.append_blocking(record)?; // durable from here on
+//!
+//! let (mut lane, mut bytes) = (primary.reader(3)?, Vec::new());
+//! let Some(Next::Group(group)) = lane.next(&mut bytes)? else { panic!("there is one") };
+//! assert_eq!((group.position, group.documents), (receipt.position, 1));
+//! assert_eq!((group.params.as_slice(), bytes.as_slice()), (&b"pipeline=nginx"[..], &b"{\"delete\":{\"_id\":\"1\"}}\n"[..]));
+//! primary.commit(&[group.mark.done()])?; // written within `Options::cursor_interval`; `flush` waits for it
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # On disk
+//!
+//! All numbers are little-endian and unsigned. Checksums are CRC-32 (ISO-HDLC, as in gzip; made with carry-less
+//! multiplication); those marked *keyed* start from the log's random id, so that no client can place bytes in a body
+//! that look like a record of this log. A *position* is a u64 byte offset in the log as a whole, never reused.
+//!
+//! ```text
+//! DIR/LOG                        what the log is: written once, by rename
+//! DIR/LOCK                       locked while a process has the log open for writing
+//! DIR/MARK                       how far the log is known to be durable
+//! DIR/<position>.segment         20 digits: the position of the segment's first byte
+//! DIR/<group>.cursor             one per consumer group
+//! DIR/quarantine/<position>.bad  copies of what was found broken
+//! DIR/*.new                      a file that was about to be renamed when the process ended: deleted when opened
+//! ```
+//!
+//! ## `LOG`
+//! `"TGLOG"`, version byte (1), 2 zero bytes, log id u64, lanes u32 (1 to [`LANES_MAX`]), CRC of the 20 bytes before.
+//! Another version is refused, never guessed at. The number of lanes is fixed when the log is made: a document's lane
+//! must not change under it.
+//!
+//! ## Segment
+//! ```text
+//! header    64 bytes + 16 per lane, CRC keyed
+//!   0 "TGSEG"  5 version (1)  6 u16 zero  8 CRC u32 of all that follows  12 lanes u32
+//!   16 position u64 of the segment's first byte    24 time u64, ms since 1970, when it was made
+//!   32 records u64 before it, in the whole log     40 documents u64 before it, lost ones too
+//!   48 16 zero bytes
+//!   64 for each lane: documents u64 before it, bytes u64 before it (uncompressed)
+//! records   each starts at a multiple of 8 and never crosses a segment's end
+//! footer    only when the segment is full: an index by lane
+//!   for each lane: first entry u32, entries u32, CRC u32 (keyed) of its entries
+//!   entries, lane after lane, in order of position: record u32, group u32 (both bytes from the segment's start),
+//!            stored length u32, documents u32
+//!   trailer, 40 bytes: "TGEND", version (1), u16 zero, CRC u32 (keyed) of the lane table and of the rest of the trailer,
+//!            lanes u32, entries u32, footer length u32, position u64 of the segment's first byte, records u64 in it
+//! ```
+//! A segment begins at the position where the one before it ends, its footer included, so a missing or shortened file
+//! shows from names and lengths alone. The running totals in each header say how many documents of each lane a gap
+//! held: that is why accepted = delivered + pending + lost can be told exactly after any accident, and why opening a
+//! log reads one header a segment and scans the last segment only.
+//!
+//! ## Record
+//! ```text
+//! 0  "TGR1"                  4  CRC u32, keyed, of bytes 8 up to the payload
+//! 8  position u64 of itself  16 synced u64: up to where the log was durable when this was written
+//! 24 time u64, ms            32 number u64: records before it in the log
+//! 40 documents u64 before it in the log
+//! 48 payload length u32      52 documents u32
+//! 56 parameters length u16   58 groups u16   60 kind u8   61 codec u8 (0 none, 1 lz4, 2 zstd)   62 u16 zero
+//! 64 parameters              opaque: URL parameters, pipeline, a *reference* to credentials; never a secret
+//!    directory               for each group: lane u32, documents u32, stored length u32, raw length u32, CRC u32 of the
+//!                            stored bytes
+//!    payload                 the groups' bytes in the order of the directory, each compressed by itself
+//!    zeros up to a multiple of 8
+//! ```
+//! A lane's reader checks the head and its own groups only. Bounds: [`PARAMS_MAX`], [`GROUPS_MAX`], [`PAYLOAD_MAX`]; every
+//! group has at least one document and one byte. A record longer than [`Options::segment_bytes`] gets a segment to itself.
+//!
+//! ## Cursor
+//! Two slots at 0 and at a multiple of 4096, written in turn, so that a torn write leaves the other; the valid slot with
+//! the higher sequence counts. A slot: `"TGCUR"`, version (1), u16 zero, CRC u32 (keyed), lanes u32, sequence u64, then
+//! for each lane: position u64 (all groups of the lane that end there or before are done), documents u64 done (counted
+//! from the log's beginning, lost ones too), dead u64, lost u64. All lanes are committed in one write. If a sync of a
+//! cursor file fails, the file is not trusted again: the next commit writes a new one and renames it. A commit that a
+//! crash undoes means groups are delivered again, never that they are skipped.
+//!
+//! ## `MARK`
+//! Two slots at 0 and 4096: `"TGMRK"`, version (1), u16 zero, CRC u32 (keyed), u32 zero, sequence u64, synced u64.
+//! Written after each sync, not synced itself: whatever value it has was true.
+//!
+//! # Crash rules
+//!
+//! - **Acknowledged means synced** ([`Fsync::Always`]), or written ([`Fsync::Interval`], [`Fsync::Os`]: kill -9 loses
+//!   nothing, a power cut may lose the last stretch, but never a record from between).
+//! - **Directories are synced** after a file in them is made, renamed or removed. A segment's header is synced before the
+//!   first record follows, a segment before the next one is made: so only the last segment can be torn.
+//! - **Opening** syncs the last segment and drops it from the page cache (a page whose sync failed earlier would read as
+//!   if it were on disk), then reads its heads, and the payloads beyond `MARK`.
+//! - **A torn tail is cut**: the first bad record of the last segment that lies beyond everything known to be durable
+//!   (`MARK`, and the `synced` field of any valid record after it) and all that follows. None of it was acknowledged.
+//!   [`Event::TornTail`] says how much.
+//! - **A bad record below that is damage**, wherever it is: its bytes are copied to `quarantine/`, [`Event::Lost`] says
+//!   what it held, readers get [`Next::Lost`] in its place and count its documents as lost. They go on with the next
+//!   record: found by the segment's index, or by searching for a head whose position and keyed CRC are right.
+//! - **A missing or shortened segment** is told the same way, from the running totals.
+//! - **A footer that does not check** is rebuilt in memory from the records. A header that does not check in the last
+//!   segment means that the segment was being made: it is removed, unless there are records in it.
+//! - **A failed sync poisons the log** ([`AppendError::Poisoned`]): the kernel may have dropped the pages, so a second sync
+//!   proves nothing. Nothing is accepted any more by this process; what was durable stays readable. So does a failed write
+//!   or a failed cut of what a failed write left. A *full* disk is no failure: the write is cut off again, and the answer
+//!   is [`Full`].
+//!
+//! # Dead letters, and other uses
+//!
+//! A dead-letter store is a second log in a folder of its own: one lane (or as many as there are indices to list by),
+//! one record per document, `kind` telling an original from an edited copy, `params` holding reason, status, attempts
+//! and origin position, the payload its action and source lines. [`Log::browse`] lists it; a consumer named `purged`
+//! whose marks are committed as letters are purged or replayed lets its segments go; [`Options::quota_bytes`] bounds it,
+//! and [`AppendError::Full`] pauses the lane that would have written there, so that nothing is dropped in silence.
+//! Delivery commits the lane's mark with [`Mark::done_with`] the number of its dead, after the dead letter is durable: so
+//! accepted = indexed + dead + pending holds from the cursors alone.
+
+#![allow(
+    dead_code,
+    reason = "the writer, the readers and recovery are being built on this"
+)]
+
+mod append;
+mod browse;
+mod checksum;
+mod codec;
+mod consumer;
+mod cursor;
+mod disk;
+mod error;
+mod event;
+mod log;
+mod options;
+mod pool;
+mod reader;
+mod real_disk;
+mod record;
+mod status;
+
+pub use append::Append;
+pub use browse::{Browse, Browsed};
+pub use codec::Codec;
+pub use consumer::{Consumer, StartAt};
+pub use cursor::{Commit, Mark};
+pub use disk::{Disk, File, Listed, Lock};
+pub use error::{AppendError, Full, OpenError, ReadError};
+pub use event::{Event, Lost, WhyLost};
+pub use log::Log;
+pub use options::{Discard, Drive, Fsync, Options, Retention};
+pub use reader::{Group, LaneReader, Next};
+pub use real_disk::RealDisk;
+pub use record::{GROUPS_MAX, PARAMS_MAX, PAYLOAD_MAX, Receipt, Record};
+pub use status::{ConsumerStatus, LaneStatus, Status};
+
+/// The most lanes that a log can have.
+pub const LANES_MAX: u32 = 4096;

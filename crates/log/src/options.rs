@@ -1,0 +1,118 @@
+//! What may be chosen when a log is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Codec, Event};
+
+/// How a log is kept. `Options::default()` is durable, 16 lanes, no compression, no quota.
+#[derive(Clone)]
+pub struct Options {
+    /// Number of lanes, 1 to [`crate::LANES_MAX`], for a log that is made now; one that exists keeps its own
+    /// ([`crate::Log::lanes`] tells).
+    pub lanes: u32,
+    /// When an append counts as done.
+    pub fsync: Fsync,
+    /// How each group is compressed.
+    pub codec: Codec,
+    /// Bytes after which a new segment is begun: 64 KiB to 2 GiB. A tail of this size is scanned after a crash.
+    pub segment_bytes: u64,
+    /// Bytes that all segments together may have on disk; appends beyond it are refused. 0: no quota.
+    pub quota_bytes: u64,
+    /// Bytes that must stay free on the file system, whoever uses it.
+    pub free_bytes_min: u64,
+    /// Bytes of records handed over and not yet durable; appends beyond it are refused. A record is always taken when
+    /// nothing else waits.
+    pub waiting_bytes_max: u64,
+    /// Which consumed segments are kept longer, and which others are given up.
+    pub retention: Retention,
+    /// At most this long after [`crate::Consumer::commit`], cursors are durable.
+    pub cursor_interval: Duration,
+    /// Bytes of copies in `quarantine/`; what is found beyond it is reported, but not copied.
+    pub quarantine_bytes_max: u64,
+    /// Who does the work.
+    pub drive: Drive,
+    /// Told what an operator must know; called on whatever thread noticed, so it must be quick.
+    pub on_event: Arc<dyn Fn(&Event) + Send + Sync>,
+}
+
+/// When an append counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Fsync {
+    /// Once it is synced; one sync serves all that came while the last one ran.
+    #[default]
+    Always,
+    /// Once it is written; synced at most this long after.
+    Interval(Duration),
+    /// Once it is written; synced when the operating system likes, and at each new segment.
+    Os,
+}
+
+/// When segments go.
+///
+/// A segment that every consumer is past is deleted, unless one of the `keep`s holds it. Without any consumer nothing
+/// is ever consumed, and nothing is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Consumed segments younger than this are kept, so that a consumer added later can start with them.
+    pub keep_for: Duration,
+    /// The newest consumed segments are kept while all segments together have no more bytes than this.
+    pub keep_bytes: u64,
+    /// Gives up what was *not* consumed. Never in silence: [`Event::Lost`], and [`crate::Next::Lost`] to each consumer.
+    pub discard: Option<Discard>,
+}
+
+/// When segments that somebody has yet to read are given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// Older than this.
+    pub older_than: Duration,
+    /// The oldest ones, while all segments together have more bytes than this.
+    pub beyond_bytes: u64,
+}
+
+/// Who writes, syncs and deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Drive {
+    /// The log's own threads: a writer, and a keeper of cursors and retention.
+    #[default]
+    Threads,
+    /// The caller, with [`crate::Log::write_turn`] and [`crate::Log::keep_turn`]: for simulations.
+    ByHand,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lanes: 16,
+            fsync: Fsync::Always,
+            codec: Codec::None,
+            segment_bytes: 256 << 20,
+            quota_bytes: 0,
+            free_bytes_min: 1 << 30,
+            waiting_bytes_max: 64 << 20,
+            retention: Retention::default(),
+            cursor_interval: Duration::from_millis(100),
+            quarantine_bytes_max: 1 << 30,
+            drive: Drive::Threads,
+            on_event: Arc::new(|_| ()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("lanes", &self.lanes)
+            .field("fsync", &self.fsync)
+            .field("codec", &self.codec)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("quota_bytes", &self.quota_bytes)
+            .field("free_bytes_min", &self.free_bytes_min)
+            .field("retention", &self.retention)
+            .field("drive", &self.drive)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! The operating system's files.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustix::fs::{Advice, FlockOperation};
+
+use crate::disk::{Disk, File, Listed, Lock};
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk {}
+
+struct RealFile(fs::File);
+
+// === impl RealDisk ===
+
+impl Disk for RealDisk {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)?;
+        // The folder itself must outlast a power cut too.
+        path.parent().map_or(Ok(()), |parent| match parent.as_os_str() {
+            none if none.is_empty() => self.sync_folder(Path::new(".")),
+            _ => self.sync_folder(parent),
+        })
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                // Removed since: as if it had never been there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if metadata.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                files.push(Listed {
+                    name,
+                    bytes: metadata.len(),
+                });
+            }
+        }
+        Ok(files)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(RealFile(fs::File::open(path)?)))
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        fs::File::open(folder)?.sync_all()
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(folder)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        let mut options = fs::OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(file))
+    }
+
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+// === impl RealFile ===
+
+impl File for RealFile {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while read < into.len() {
+            match self.0.read_at(&mut into[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(bytes) => read += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            let some = &slices[..slices.len().min(SLICES_MAX)];
+            match rustix::io::pwritev(&self.0, some, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => {
+                    at += bytes as u64;
+                    IoSlice::advance_slices(&mut slices, bytes);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // The length is among what fdatasync makes durable.
+        self.0.sync_data()
+    }
+
+    fn drop_cached(&self) {
+        // Advice: whether it was taken makes no difference to what is promised.
+        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
+    }
+}
+
+/// More slices in one call are refused by Linux.
+const SLICES_MAX: usize = 1024;

@@ -1,0 +1,168 @@
+//! A record being put together, and where it went.
+
+use std::sync::Arc;
+
+use crate::checksum;
+use crate::pool::Pool;
+use crate::{AppendError, Codec};
+
+/// The most bytes of parameters.
+pub const PARAMS_MAX: usize = 32 << 10;
+/// The most groups of a record.
+pub const GROUPS_MAX: usize = 4096;
+/// The most bytes of payload, as stored.
+pub const PAYLOAD_MAX: usize = 1 << 30;
+
+/// One client request on its way into the log, from [`crate::Log::record`]. Its buffers are pooled.
+pub struct Record {
+    /// Room for the fixed part, then the parameters.
+    pub(crate) head: Vec<u8>,
+    pub(crate) directory: Vec<Entry>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) kind: u8,
+    pub(crate) codec: Codec,
+    lanes: u32,
+    documents: u64,
+    pool: Arc<Pool>,
+}
+
+/// A group in a record's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) lane: u32,
+    pub(crate) documents: u32,
+    pub(crate) stored: u32,
+    pub(crate) raw: u32,
+    pub(crate) crc: u32,
+}
+
+/// Where a record went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The position of its first byte: what `X-Tidegate-Ack: queued; position=…` shows.
+    pub position: u64,
+    /// Bytes that it takes in the log.
+    pub bytes: u64,
+    /// Documents in it.
+    pub documents: u32,
+}
+
+// === impl Record ===
+
+impl Record {
+    pub(crate) fn new(kind: u8, params: &[u8], lanes: u32, codec: Codec, pool: Arc<Pool>) -> Self {
+        let mut head = pool.take();
+        head.resize(HEAD_BYTES, 0);
+        head.extend_from_slice(params);
+        Self {
+            head,
+            directory: Vec::new(),
+            payload: pool.take(),
+            kind,
+            codec,
+            lanes,
+            documents: 0,
+            pool,
+        }
+    }
+
+    /// Adds a group: `fill` appends its bytes, the action and source lines of `documents` operations.
+    ///
+    /// A lane may have several groups in a record; they are read in the order they were added. Its checksum (and
+    /// compression) is made here, on the caller's core, while the bytes are in its cache.
+    ///
+    /// # Panics
+    /// If there is no such lane, if there are no documents, or if `fill` appends nothing.
+    pub fn group(&mut self, lane: u32, documents: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+        assert!(
+            lane < self.lanes,
+            "there is no lane {lane}, the log has {}",
+            self.lanes
+        );
+        assert!(documents > 0, "a group has documents");
+        let start = self.payload.len();
+        let raw = if self.codec == Codec::None {
+            fill(&mut self.payload);
+            self.payload.len() - start
+        } else {
+            let mut raw = self.pool.take();
+            fill(&mut raw);
+            self.codec.pack(&raw, &mut self.payload);
+            let bytes = raw.len();
+            self.pool.give(raw);
+            bytes
+        };
+        assert!(raw > 0, "a group has bytes");
+        let stored = &self.payload[start..];
+        self.directory.push(Entry {
+            lane,
+            documents,
+            // What is too long for u32 is over PAYLOAD_MAX, and refused as such before these numbers are used.
+            stored: u32::try_from(stored.len()).unwrap_or(u32::MAX),
+            raw: u32::try_from(raw).unwrap_or(u32::MAX),
+            crc: checksum::of(stored),
+        });
+        self.documents += u64::from(documents);
+    }
+
+    /// Documents so far.
+    #[must_use]
+    pub fn documents(&self) -> u64 {
+        self.documents
+    }
+
+    /// Bytes of groups so far, as they are stored.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// Bytes that it takes in the log.
+    pub(crate) fn bytes(&self) -> u64 {
+        let head = self.head.len() + self.directory.len() * ENTRY_BYTES;
+        ((head + self.payload.len()) as u64).next_multiple_of(ALIGN)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), AppendError> {
+        let bounds = [
+            ("parameters", self.head.len() - HEAD_BYTES, PARAMS_MAX),
+            ("directory", self.directory.len(), GROUPS_MAX),
+            (
+                "documents",
+                usize::try_from(self.documents).unwrap_or(usize::MAX),
+                u32::MAX as usize,
+            ),
+            ("payload", self.payload.len(), PAYLOAD_MAX),
+        ];
+        for (what, bytes, most) in bounds {
+            if bytes > most {
+                let (bytes, most) = (bytes as u64, most as u64);
+                return Err(AppendError::TooLarge { what, bytes, most });
+            }
+        }
+        let raw_max = self.directory.iter().map(|entry| entry.raw).max();
+        match raw_max {
+            None => Err(AppendError::Empty),
+            Some(raw) if raw as usize > PAYLOAD_MAX => Err(AppendError::TooLarge {
+                what: "one group",
+                bytes: u64::from(raw),
+                most: PAYLOAD_MAX as u64,
+            }),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.pool.give(std::mem::take(&mut self.head));
+        self.pool.give(std::mem::take(&mut self.payload));
+    }
+}
+
+/// Bytes of a record's fixed part.
+pub(crate) const HEAD_BYTES: usize = 64;
+/// Bytes of a group in the directory.
+pub(crate) const ENTRY_BYTES: usize = 20;
+/// Records start at multiples of it.
+pub(crate) const ALIGN: u64 = 8;

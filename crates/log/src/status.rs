@@ -1,0 +1,65 @@
+//! What is in a log, in numbers.
+
+/// A log, seen from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Position of the first byte that is still there.
+    pub start: u64,
+    /// Position after the last record that readers may see.
+    pub end: u64,
+    /// Files.
+    pub segments: u64,
+    /// Bytes of all segments on disk.
+    pub bytes: u64,
+    /// Bytes of records handed over and not yet durable.
+    pub waiting_bytes: u64,
+    /// Records since the log's beginning.
+    pub records: u64,
+    /// Documents since the log's beginning: accepted.
+    pub documents: u64,
+    /// Documents among them that were lost in a way that no lane can be told; those of a lane count in its consumers'
+    /// [`LaneStatus::lost`].
+    pub lost: u64,
+    /// Syncs of records since the log was opened.
+    pub syncs: u64,
+    /// Why nothing is accepted any more, if so.
+    pub poisoned: Option<String>,
+    /// Time of the oldest record that is still there, ms since 1970; 0 if there is none.
+    pub oldest_ms: u64,
+}
+
+/// A consumer group: `documents` of [`Status`] = `indexed` + `dead` + `pending` + both `lost`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerStatus {
+    /// Its name.
+    pub name: String,
+    /// Documents done and neither dead nor lost, since the log's beginning; those before its start included.
+    pub indexed: u64,
+    /// Documents done by being put among the dead letters.
+    pub dead: u64,
+    /// Documents that could not be read.
+    pub lost: u64,
+    /// Documents not yet done.
+    pub pending: u64,
+    /// Bytes not yet done, uncompressed.
+    pub pending_bytes: u64,
+    /// Time of the oldest record with something pending, ms since 1970; 0 if nothing is.
+    pub pending_since_ms: u64,
+    /// Lane by lane.
+    pub lanes: Vec<LaneStatus>,
+}
+
+/// One lane of a consumer group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// Committed up to here.
+    pub position: u64,
+    /// Documents accepted into the lane since the log's beginning.
+    pub accepted: u64,
+    /// Of those, documents done; dead and lost ones included.
+    pub done: u64,
+    /// Of those done, the dead.
+    pub dead: u64,
+    /// Of those done, the lost.
+    pub lost: u64,
+}
