@@ -413,9 +413,8 @@ async fn answer_with(
                     pace.resume();
                     return Poll::Pending; // whose patience that is, is the source's business
                 }
-                match pace.wait(transmitter.written, slowest, &mut io.alarm) {
-                    true => ready!(io.alarm.poll(cx)),
-                    false => {}
+                if pace.wait(transmitter.written, slowest, &mut io.alarm) {
+                    ready!(io.alarm.poll(cx));
                 }
                 // Who doesn't read will not read the rest either: nothing is kept for it.
                 Poll::Ready(Err((After::Reset, None)))
