@@ -112,11 +112,13 @@ impl RealCluster {
             options.push("--quick".to_owned());
         }
         let hold = Hold::take(&dir, &options)?;
-        Ok(Self {
+        let cluster = Self {
             state: State::read(&dir)?,
             dir,
             turn: Turn::Own { _hold: hold },
-        })
+        };
+        cluster.recognise()?;
+        Ok(cluster)
     }
 
     /// Keeps the shared cluster of this kind up until this process ends, without using it.
@@ -159,7 +161,25 @@ impl RealCluster {
             turn: Turn::Shared { _file: file, alone },
         };
         cluster.mend().context("the cluster is not whole")?;
+        cluster.recognise()?;
         Ok(cluster)
+    }
+
+    /// Makes sure that each port is answered by the node that we started, and not by some other server.
+    fn recognise(&self) -> Result<()> {
+        for &node in self.nodes() {
+            let pid = self
+                .pid(node)
+                .with_context(|| format!("node {node} of {} does not run", self.dir.display()))?;
+            answers_as(&self.client_of(node)?, pid).with_context(|| {
+                format!(
+                    "{} is not node {node} of {}; is another cluster on its port?",
+                    self.url(node),
+                    self.dir.display()
+                )
+            })?;
+        }
+        Ok(())
     }
 
     // === what it is
@@ -418,6 +438,20 @@ impl State {
     }
 }
 
+/// Makes sure that the server that answers `client` is this process.
+fn answers_as(client: &Client, pid: u32) -> Result<()> {
+    let answer = client.get("/_nodes/_local/process?filter_path=nodes.*.process.id")?;
+    let answer = answer.ok()?.json()?;
+    let nodes = answer["nodes"].as_object().into_iter().flatten();
+    let told: Vec<_> = nodes
+        .filter_map(|(_, node)| node["process"]["id"].as_u64())
+        .collect();
+    if told != [u64::from(pid)] {
+        bail!("process {pid} should answer there, but the answer comes from {told:?}");
+    }
+    Ok(())
+}
+
 /// The CPU time that a process has used, in seconds, all threads together; `None` when it has ended.
 #[must_use]
 pub fn cpu_seconds(pid: u32) -> Option<f64> {
@@ -458,6 +492,14 @@ mod tests {
             ports[ports.len() - 1] + 110 < 32_768,
             "a port of the ephemeral range may be taken any time"
         );
+    }
+
+    #[test]
+    fn another_server_on_the_port_is_not_taken_for_ours() {
+        let stranger = crate::fake::FakeCluster::start(crate::fake::Spec::default()).unwrap();
+        let client = Client::new(&stranger.urls()[0]).unwrap();
+        let error = answers_as(&client, std::process::id()).unwrap_err().to_string();
+        assert!(error.contains("should answer there"), "{error}");
     }
 
     #[test]

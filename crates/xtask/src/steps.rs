@@ -1,7 +1,9 @@
 //! A run of named steps: each is announced, timed and remembered for the table at the end.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -130,6 +132,43 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// A program that ends when the thread does that starts it, `kill -9` included: `setpriv` (util-linux) asks the kernel
+/// for that and becomes the program. Where it is missing, the ordinary ways of ending must do.
+pub(crate) fn bound_to_us(program: impl AsRef<OsStr>) -> Command {
+    static SETPRIV: OnceLock<bool> = OnceLock::new();
+    let there = SETPRIV.get_or_init(|| Command::new("setpriv").arg("--version").output().is_ok());
+    if !there {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
+}
+
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_bound_program_does_not_outlive_us() {
+        let start = || bound_to_us("sleep").arg("60").spawn().expect("sleep is there");
+        let mut child = std::thread::spawn(move || {
+            let child = start();
+            // Not before setpriv has become sleep: it would still be ours to stop.
+            std::thread::sleep(Duration::from_millis(500));
+            child
+        })
+        .join()
+        .expect("no panic");
+        let begun = Instant::now();
+        let status = child.wait().expect("it is ours");
+        assert_eq!(status.signal(), Some(15), "{status}");
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
 }

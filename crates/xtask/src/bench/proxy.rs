@@ -12,6 +12,7 @@ use testkit::load::Report;
 
 use super::case::Case;
 use super::machine::{OTHER_CORE, PROXY_CORE};
+use crate::steps::bound_to_us;
 
 /// Which proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -101,7 +102,7 @@ impl Proxy {
     /// Starts a proxy before the nodes and waits until it answers.
     pub(super) fn start(kind: Kind, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
         let address = free_address()?;
-        let mut command = Command::new("taskset");
+        let mut command = bound_to_us("taskset");
         command.args(["-c", &PROXY_CORE.to_string()]);
         match kind {
             Kind::Tidegate => {

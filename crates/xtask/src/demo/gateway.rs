@@ -1,13 +1,14 @@
 //! The gateway of the demo: the released binary as its own process, without a configuration file.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use testkit::client::Client;
 
 use crate::interrupt;
+use crate::steps::bound_to_us;
 
 pub(super) struct Gateway {
     child: Child,
@@ -20,7 +21,7 @@ impl Gateway {
     pub(super) fn start(cluster: &str) -> Result<Self> {
         let listen = free_address()?;
         let admin = free_address()?;
-        let mut command = Command::new(crate::root().join("target/release/tidegate"));
+        let mut command = bound_to_us(crate::root().join("target/release/tidegate"));
         command.args([
             "gateway",
             "--cluster",
