@@ -285,3 +285,108 @@ fn elasticsearch_java_8() -> Result<()> {
 fn elasticsearch_java_9() -> Result<()> {
     proves(Kind::Elasticsearch, &["ingester"], java("elasticsearch", None))
 }
+
+/// Bulks in other formats than JSON go on as they are: what the server makes of them, it makes of them through Tidegate.
+fn formats_prove(kind: Kind) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let mut gateway = Gateway::before(&server)?;
+    let mut direct = server.http();
+    let names = ["a", "b"].map(|side| server.cluster.fresh_name(&format!("formats-{side}")));
+    for name in &names {
+        direct.put(&format!("/{name}"), &json!({"settings": {"number_of_shards": 3}}))?;
+    }
+    world::wait_green(&mut direct)?;
+    gateway.wait_for_now(&mut direct)?;
+    let action = json!({"index": {"_id": "1"}});
+    let source = json!({"word": "tide", "n": 7});
+    // Elasticsearch and OpenSearch know SMILE's end of a document, and none of CBOR's and YAML's.
+    let smile = [&smile(&action)[..], b"\xff", &smile(&source), b"\xff"].concat();
+    let cbor = [&cbor(&action)[..], b"\xff", &cbor(&source), b"\xff"].concat();
+    let yaml = b"---\nindex:\n  _id: '1'\n---\nword: tide\n".to_vec();
+    for (media_type, body, status) in [
+        ("application/smile", smile, Some(200)),
+        ("application/cbor", cbor, None),
+        ("application/yaml", yaml, None),
+    ] {
+        let mut answers = Vec::new();
+        for (http, name) in [&mut direct, &mut gateway.http()].into_iter().zip(&names) {
+            let mut request = Request::new("POST", &format!("/{name}/_bulk"))
+                .header("content-type", media_type)
+                .header("accept", "application/json");
+            request.body.clone_from(&body);
+            let answer = http.send(&request)?;
+            let mut value = answer.value()?;
+            if let Some(answer) = value.as_object_mut() {
+                answer.remove("took");
+            }
+            answers.push((answer.status, value.to_string().replace(name, "NAME")));
+        }
+        ensure!(
+            answers[0] == answers[1],
+            "{media_type}: {:?} directly, {:?} through Tidegate",
+            answers[0],
+            answers[1]
+        );
+        ensure!(
+            status.is_none_or(|status| status == answers[0].0),
+            "{media_type}: {:?}",
+            answers[0]
+        );
+        println!("{media_type}: {}", answers[0].0);
+    }
+    for name in &names {
+        let kept = direct.get(&format!("/{name}/_doc/1"))?;
+        ensure!(kept["_source"] == source, "{kept}");
+        direct.must(&Request::new("DELETE", &format!("/{name}")))?;
+    }
+    Ok(())
+}
+
+/// As SMILE (specification 1.0), without shared names: objects, short ASCII texts and small numbers.
+fn smile(value: &Value) -> Vec<u8> {
+    fn write(out: &mut Vec<u8>, value: &Value) {
+        match value {
+            Value::Object(members) => {
+                out.push(0xfa);
+                for (name, value) in members {
+                    out.push(0x7f + name.len() as u8);
+                    out.extend_from_slice(name.as_bytes());
+                    write(out, value);
+                }
+                out.push(0xfb);
+            }
+            Value::String(text) => {
+                out.push(0x3f + text.len() as u8);
+                out.extend_from_slice(text.as_bytes());
+            }
+            other => out.push(0xc0 + 2 * other.as_u64().expect("a small number") as u8),
+        }
+    }
+    let mut out = b":)\n\0".to_vec();
+    write(&mut out, value);
+    out
+}
+
+/// As CBOR (RFC 8949): the same few kinds.
+fn cbor(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .flat_map(|(name, value)| [cbor(&json!(name)), cbor(value)]);
+            std::iter::once(vec![0xbf])
+                .chain(members)
+                .chain([vec![0xff]])
+                .flatten()
+                .collect()
+        }
+        Value::String(text) => [&[0x60 + text.len() as u8], text.as_bytes()].concat(),
+        other => vec![other.as_u64().expect("a small number") as u8],
+    }
+}
+
+#[test]
+fn bulks_in_other_formats_are_answered_as_directly() -> Result<()> {
+    formats_prove(Kind::OpenSearch)?;
+    formats_prove(Kind::Elasticsearch)
+}

@@ -3,6 +3,7 @@
 use testkit::fake::{Cue, Fault, On};
 
 use crate::gateway::{Gateway, body, cluster};
+use crate::raw_node::RawNode;
 
 #[test]
 fn a_malformed_bulk_is_worded_by_the_cluster_and_writes_nothing() {
@@ -42,6 +43,51 @@ fn each_reason_to_pass_by_the_head_is_counted() {
     ] {
         assert_eq!(gateway.passed(why), count, "{why}");
     }
+}
+
+#[test]
+fn bodies_that_are_not_json_reach_the_node_byte_for_byte() {
+    let node = RawNode::start();
+    let gateway = node.gateway("", "");
+    let answer = b"\x3a)\n\x05\xfa\xfb not for us to read";
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/smile\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        answer.len()
+    );
+    node.answer([head.as_bytes(), answer].concat());
+    // Held in memory on the way, and streamed.
+    let small: Vec<u8> = (0..=255).collect();
+    let large: Vec<u8> = small.iter().copied().cycle().take(1 << 20).collect();
+    let types = [
+        "application/smile",
+        "application/cbor",
+        "application/yaml",
+        "application/vnd.elasticsearch+cbor; compatible-with=8",
+    ];
+    let mut sent = Vec::new();
+    for body in [&small, &large] {
+        for kind in types {
+            let through = gateway
+                .client()
+                .send("POST", "/t/_bulk", &[("content-type", kind)], body);
+            let through = through.unwrap();
+            assert_eq!(
+                (through.status, through.body.as_slice()),
+                (200, &answer[..]),
+                "{kind}"
+            );
+            assert_eq!(through.header("content-type"), Some("application/smile"));
+            sent.push(body.clone());
+        }
+    }
+    assert_eq!(node.bodies(), sent);
+    for (head, kind) in node.heads().iter().zip(types.iter().cycle()) {
+        assert!(
+            head.to_lowercase().contains(&format!("content-type: {kind}\r\n")),
+            "{head}"
+        );
+    }
+    assert_eq!(gateway.passed("content_type"), 8);
 }
 
 #[test]

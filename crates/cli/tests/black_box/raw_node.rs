@@ -16,6 +16,7 @@ pub(crate) struct RawNode {
 struct Said {
     answer: Vec<u8>,
     heads: Vec<String>,
+    bodies: Vec<Vec<u8>>,
 }
 
 impl RawNode {
@@ -43,6 +44,11 @@ impl RawNode {
         self.said.lock().unwrap().heads.clone()
     }
 
+    /// Bodies of the requests to `/t` that declared a length, in the order of the heads.
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.said.lock().unwrap().bodies.clone()
+    }
+
     /// A gateway before this node; `forward` are more settings of its `elasticsearch` filter, `entry` of its entry.
     pub(crate) fn gateway(&self, entry: &str, forward: &str) -> Gateway {
         let directory = tempfile::tempdir().unwrap();
@@ -66,7 +72,9 @@ fn serve(mut socket: TcpStream, said: &Mutex<Said>) {
     let mut piece = [0; 4096];
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            break String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let body = bytes.split_off(end + 4);
+            let head = std::mem::replace(&mut bytes, body);
+            break String::from_utf8_lossy(&head[..end]).into_owned();
         }
         match socket.read(&mut piece) {
             Ok(count) if count > 0 => bytes.extend_from_slice(&piece[..count]),
@@ -79,8 +87,19 @@ fn serve(mut socket: TcpStream, said: &Mutex<Said>) {
         .is_some_and(|path| path.trim_start_matches('/').starts_with(['t', '?']));
     let answer = match asked {
         true => {
+            let length = head
+                .to_lowercase()
+                .split_once("content-length: ")
+                .and_then(|(_, rest)| rest.split("\r\n").next()?.parse().ok());
+            while bytes.len() < length.unwrap_or(0) {
+                match socket.read(&mut piece) {
+                    Ok(count) if count > 0 => bytes.extend_from_slice(&piece[..count]),
+                    _ => return,
+                }
+            }
             let mut said = said.lock().unwrap();
             said.heads.push(head);
+            said.bodies.push(bytes);
             said.answer.clone()
         }
         false => b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}".to_vec(),
