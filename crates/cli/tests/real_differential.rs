@@ -71,7 +71,7 @@ fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
             }
         }
     }
-    let (contents, documents) = contents_differ(&mut http, &prefixes.direct, &prefixes.other)?;
+    let (contents, documents) = contents_differ(&mut http, server, &prefixes.direct, &prefixes.other)?;
     println!(
         "{}: {} bulks, {items} items, statuses {statuses:?}, {documents} documents",
         server.name(),
@@ -103,7 +103,7 @@ fn on(kind: Kind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
     differential(&server, &mut gateway)?;
-    gateway.split_at_least(0.4)
+    gateway.split_at_least(0.3)
 }
 
 #[test]

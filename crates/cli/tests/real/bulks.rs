@@ -69,6 +69,9 @@ pub(crate) struct Inventor<'a> {
     count: u32,
     /// The bulk being invented has only what a gateway can take apart; its items may still fail in their ways.
     calm: bool,
+    /// The bulk being invented runs documents through pipelines: some servers make those share a fate, and then it is
+    /// never split.
+    piped: bool,
 }
 
 /// A request, and what is special about it.
@@ -109,6 +112,7 @@ impl<'a> Inventor<'a> {
             memory: Memory::default(),
             count: 0,
             calm: false,
+            piped: false,
         }
     }
 
@@ -125,6 +129,7 @@ impl<'a> Inventor<'a> {
         self.count += 1;
         let broken = self.one_in(4);
         self.calm = !broken && !self.one_in(4);
+        self.piped = self.one_in(4);
         let default_index = if self.one_in(3) {
             Some(self.usual_index())
         } else {
@@ -205,7 +210,7 @@ impl<'a> Inventor<'a> {
             let routing = self.pick(&["1", "b%20c", "%E6%97%A5", "%F0%9F%A6%80"]);
             parameters.push(format!("routing={routing}"));
         }
-        if self.one_in(12) {
+        if self.piped && self.one_in(4) {
             let pipeline = self.some_pipeline();
             parameters.push(format!("pipeline={pipeline}"));
         }
@@ -329,7 +334,7 @@ impl<'a> Inventor<'a> {
             w::PARTED,
             w::AUTO,
             w::STREAM,
-            w::PIPED,
+            self.piped_or_plain(),
         ]);
         format!("{}{suffix}", self.prefix)
     }
@@ -369,10 +374,14 @@ impl<'a> Inventor<'a> {
             w::ALIAS_ROUTED,
             w::ALIAS_WRITE,
             w::STREAM,
-            w::PIPED,
+            self.piped_or_plain(),
             w::STRICT,
         ]);
         format!("{}{suffix}", self.prefix)
+    }
+
+    fn piped_or_plain(&self) -> &'static str {
+        if self.piped { w::PIPED } else { w::PLAIN }
     }
 
     fn some_pipeline(&mut self) -> String {
@@ -518,7 +527,7 @@ impl<'a> Inventor<'a> {
         } else {
             versioned = false;
         }
-        if action != "delete" && action != "update" && self.one_in(14) {
+        if self.piped && action != "delete" && action != "update" && self.one_in(5) {
             let pipeline = self.some_pipeline();
             fields.push(format!("\"pipeline\":\"{pipeline}\""));
         }
