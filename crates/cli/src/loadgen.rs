@@ -23,7 +23,7 @@ use loadgen::{Load, Options, Progress, Report, Stop, WarmUp};
 /// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, 2 there were requests
 /// without an answer and the file says `assert_error: true`, the file can't be used, or the warm-up was not fine.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment, disable_version_flag = true)]
+#[command(version, verbatim_doc_comment, disable_version_flag = true)]
 pub(crate) struct Arguments {
     /// The load file (YAML)
     #[arg(long, value_name = "FILE", default_value = "loadgen.yml")]
@@ -176,10 +176,13 @@ fn see(warm_up: &WarmUp) -> ControlFlow<()> {
         Ok(status) => format!("{status}, {} bytes", warm_up.received_bytes),
         Err(why) => why.clone(),
     };
+    let sent = match warm_up.sent_bytes {
+        0 => String::new(),
+        bytes => format!(" ({bytes} bytes)"),
+    };
     note(&format!(
-        "warm-up: {} ({} bytes) → {outcome} in {:.1} ms",
+        "warm-up: {}{sent} → {outcome} in {:.1} ms",
         warm_up.name,
-        warm_up.sent_bytes,
         warm_up.took.as_secs_f64() * 1e3
     ));
     let answer = String::from_utf8_lossy(&warm_up.answer);

@@ -58,6 +58,24 @@ pub(crate) struct Core {
     tallies: RefCell<Vec<Tally>>,
 }
 
+/// What a user remembers from one request to the next.
+#[derive(Debug, Default)]
+pub(crate) struct User {
+    /// By name: what answers registered.
+    registered: Vec<Vec<u8>>,
+}
+
+// === impl User ===
+
+impl User {
+    /// A user who remembers nothing yet.
+    pub(crate) fn of(load: &Load) -> User {
+        User {
+            registered: vec![Vec::new(); load.registered],
+        }
+    }
+}
+
 // === impl Live ===
 
 impl Live {
@@ -121,31 +139,58 @@ impl Core {
 
     /// One user: goes through the requests in order, round after round, one request at a time.
     pub(crate) async fn user(self: Rc<Self>, until: Option<Instant>) {
+        let mut user = User::of(&self.load);
         let mut now = Instant::now();
         let mut patience = PAUSE_MIN;
+        let runner = &self.load.runner;
         loop {
             if let Some(rounds_max) = self.options.rounds_max
                 && self.shared.rounds.fetch_add(1, Ordering::Relaxed) >= rounds_max
             {
                 return;
             }
-            for (at, request) in self.load.requests.iter().enumerate() {
+            if runner.reset_context {
+                user = User::of(&self.load);
+            }
+            'round: for (at, request) in self.load.requests.iter().enumerate() {
                 for _ in 0..request.times {
                     if !self.may_go_on(now, until) {
                         return;
                     }
-                    let exchanged = self.exchange(at, None).await;
+                    let exchanged = self.exchange(at, &mut user, None).await;
                     now = exchanged.ended;
                     if exchanged.outcome.is_ok() {
                         patience = PAUSE_MIN;
                     } else {
                         // A server that refuses connections is asked again, but not in a tight loop.
-                        tokio::time::sleep(patience).await;
+                        now = self.sleep(patience, until).await;
                         patience = (patience * 2).min(PAUSE_MAX);
-                        now = Instant::now();
+                    }
+                    if exchanged.asserted
+                        && exchanged.complaint.is_some()
+                        && !runner.continue_on_assert_invalid
+                    {
+                        // What follows may stand on what this answer should have been.
+                        break 'round;
+                    }
+                    if let Some(pause) = request.sleep {
+                        now = self.sleep(pause, until).await;
                     }
                 }
             }
+        }
+    }
+
+    /// Sleeps, but not past the end of the run. Returns the time.
+    async fn sleep(&self, pause: Duration, until: Option<Instant>) -> Instant {
+        let begun = Instant::now();
+        let end = until.map_or(begun + pause, |until| until.min(begun + pause));
+        loop {
+            let now = Instant::now();
+            if now >= end || self.shared.stop.load(Ordering::Relaxed) {
+                return now;
+            }
+            tokio::time::sleep((end - now).min(STOP_LOOK)).await;
         }
     }
 
@@ -166,6 +211,8 @@ impl std::fmt::Debug for Core {
     }
 }
 
+/// Sleeping users look so often whether the run is to stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// After a request without an answer a user waits this long, then twice as long, …
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// … but no longer than this.

@@ -3,6 +3,7 @@
 //! [`Load::read`] gives requests whose texts are compiled templates over the file's variables. Everything that is
 //! wrong with the file is reported at once, each with its line, its key and the nearest valid one.
 
+mod condition;
 mod request;
 mod runner;
 mod section;
@@ -27,6 +28,8 @@ pub struct Load {
     pub(crate) runner: Runner,
     pub(crate) variables: Arc<[Variable]>,
     pub(crate) requests: Arc<[Request]>,
+    /// How many values of answers each user keeps.
+    pub(crate) registered: usize,
 }
 
 /// A load file and what there is to say about it.
@@ -117,17 +120,30 @@ impl Load {
             let help = Some("write at least one `- request:` with `method` and `url`".to_owned());
             problems.error(root.place, "requests", "there are no requests", help);
         }
+        let mut registered: Vec<String> = Vec::new();
+        for node in &requests {
+            // What is wrong with it is told when the request itself is read.
+            for (name, _) in request::registered(node, "", &mut Problems::default()) {
+                if !registered.contains(&name) {
+                    registered.push(name);
+                }
+            }
+        }
+        let known = request::Known {
+            runner: &runner,
+            variables: &variables,
+            registered: &registered,
+        };
         let requests: Vec<Request> = requests
             .iter()
             .enumerate()
-            .filter_map(|(at, node)| {
-                request::read(node, &format!("requests[{at}]"), &runner, &variables, problems)
-            })
+            .filter_map(|(at, node)| request::read(node, &format!("requests[{at}]"), &known, problems))
             .collect();
         Some(Load {
             runner,
             variables: variables.into(),
             requests: requests.into(),
+            registered: registered.len(),
         })
     }
 }

@@ -37,6 +37,7 @@
 //! ```
 
 mod answer;
+mod condition;
 mod core;
 mod engine;
 mod file;

@@ -39,8 +39,11 @@ pub struct Figures {
     pub errors: u64,
     /// Those by what went wrong.
     pub errors_by_kind: BTreeMap<String, u64>,
-    /// Answers that were not as they should be: their status is 400 or more, or some of their documents failed.
+    /// Answers that failed their request's assertions; without assertions, those with a status of 400 or more or with
+    /// documents that failed.
     pub invalid: u64,
+    /// Those by what was wrong with them.
+    pub invalid_by_kind: BTreeMap<String, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// What became of the documents in bulk requests; none without such requests.
@@ -131,6 +134,7 @@ impl Figures {
             errors: tally.failures(),
             errors_by_kind: tally.errors.clone(),
             invalid: tally.invalid,
+            invalid_by_kind: tally.complaints.clone(),
             statuses: tally.statuses.clone(),
             documents: any.then_some(documents),
             latency_ms: Spread::of(&tally.latency_ns, 1e6),
@@ -195,6 +199,9 @@ impl fmt::Display for Report {
             writeln!(out, "  {} × {kind}", number(*count))?;
         }
         row(out, "Invalid answers", number(total.invalid))?;
+        for (kind, count) in &total.invalid_by_kind {
+            writeln!(out, "  {} × {kind}", number(*count))?;
+        }
         for (status, count) in &total.statuses {
             row(out, &format!("Status {status}"), number(*count))?;
         }

@@ -1,8 +1,11 @@
 //! A request of the file, compiled.
 
+use std::time::Duration;
+
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
+use crate::condition::{Condition, Field};
 use crate::template::{Slot, Template};
 use crate::variable::{Draws, Kind, Need, Variable};
 
@@ -21,6 +24,12 @@ pub(crate) struct Request {
     pub(crate) once: Box<[u16]>,
     /// What rendering it draws from numbered variables.
     pub(crate) needs: Box<[Need]>,
+    /// What its answer must be like.
+    pub(crate) assertion: Option<Condition>,
+    /// What later requests of the same user may use of its answer.
+    pub(crate) register: Box<[(u16, Field)]>,
+    /// The user sleeps so long after it.
+    pub(crate) sleep: Option<Duration>,
 }
 
 /// Where a request goes.
@@ -170,7 +179,10 @@ pub(crate) fn needs(
     let mut draws = vec![0_u64; variables.len()];
     let mut count = |slot: Slot, times: u64| {
         if let Slot::Variable(variable) = slot {
-            draws[usize::from(variable)] += times;
+            match &variables[usize::from(variable)].kind {
+                Kind::Array(array) => draws[usize::from(array.of)] += times * u64::from(array.size),
+                _ => draws[usize::from(variable)] += times,
+            }
         }
     };
     texts

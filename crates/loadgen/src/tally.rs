@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Answers that were not as they should be.
     pub(crate) invalid: u64,
+    /// Those by what was wrong with them; of more than [`KINDS_MAX`] kinds the rest is not told apart.
+    pub(crate) complaints: BTreeMap<String, u64>,
     /// Bytes of bodies sent, as they travelled.
     pub(crate) sent_bytes: u64,
     /// Bytes of bodies received.
@@ -35,6 +37,7 @@ impl Tally {
             statuses: BTreeMap::new(),
             errors: BTreeMap::new(),
             invalid: 0,
+            complaints: BTreeMap::new(),
             sent_bytes: 0,
             received_bytes: 0,
             items: Items::default(),
@@ -49,6 +52,17 @@ impl Tally {
         self.latency_ns.saturating_record(nanos);
     }
 
+    /// Counts an answer that was not as it should be.
+    pub(crate) fn complain(&mut self, complaint: &str) {
+        self.invalid += 1;
+        let kind = if self.complaints.len() < KINDS_MAX || self.complaints.contains_key(complaint) {
+            complaint
+        } else {
+            OTHERS
+        };
+        *self.complaints.entry(kind.to_owned()).or_default() += 1;
+    }
+
     pub(crate) fn answers(&self) -> u64 {
         self.statuses.values().sum()
     }
@@ -61,6 +75,7 @@ impl Tally {
         add_all(&mut self.statuses, &other.statuses);
         add_all(&mut self.errors, &other.errors);
         self.invalid += other.invalid;
+        add_all(&mut self.complaints, &other.complaints);
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
         self.items.succeeded += other.items.succeeded;
@@ -81,5 +96,8 @@ fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
     }
 }
 
+/// Answers may be wrong in as many ways as there are answers.
+const KINDS_MAX: usize = 20;
+const OTHERS: &str = "others";
 const LATENCY_NS_MIN: u64 = 100;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;

@@ -25,6 +25,8 @@ pub(crate) enum Slot {
     Request(u16),
     /// A runtime variable of body lines: drawn once a repetition.
     Line(u16),
+    /// What an earlier answer of the same user left; nothing before that.
+    Registered(u16),
 }
 
 // === impl Template ===
@@ -86,10 +88,16 @@ impl Template {
 
     /// Appends the text with a value in every slot.
     pub(crate) fn render(&self, draws: &mut Draws, out: &mut Vec<u8>) {
+        self.render_with(out, |slot, out| draws.put(slot, out));
+    }
+
+    /// Appends the text with what `put` appends for each slot.
+    #[inline]
+    pub(crate) fn render_with(&self, out: &mut Vec<u8>, mut put: impl FnMut(Slot, &mut Vec<u8>)) {
         for piece in &self.pieces {
             match *piece {
                 Piece::Static(from, to) => out.extend_from_slice(&self.text[from as usize..to as usize]),
-                Piece::Slot(slot) => draws.put(slot, out),
+                Piece::Slot(slot) => put(slot, out),
             }
         }
     }

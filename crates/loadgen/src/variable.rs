@@ -4,7 +4,10 @@
 //! draws of numbered variables are reserved together ([`Draws::begin`]), so that a body of 10,000 lines costs one
 //! atomic addition for each of them and not 10,000.
 
+mod bitmap;
+mod layout;
 mod moment;
+mod words;
 mod xid;
 
 use std::sync::Arc;
@@ -12,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 
+pub(crate) use self::layout::Layout;
 pub(crate) use self::moment::Moment;
+pub(crate) use self::words::{Replacements, Words};
 use self::xid::{XID_BYTES, Xid};
 use crate::template::Slot;
 
@@ -36,13 +41,24 @@ pub(crate) enum Kind {
     Uuid,
     /// The time at which the rendering of the request began.
     Moment(Moment),
+    /// Several values of another variable.
+    Array(Array),
+    /// So many numbers between these by chance, as a Roaring bitmap.
+    Bitmap { from: u32, to: u32, size: u32 },
 }
 
-/// Values one after another in one piece of memory.
-#[derive(Debug, Default)]
-pub(crate) struct Words {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
+/// Several values of another variable, with commas between.
+#[derive(Debug)]
+pub(crate) struct Array {
+    /// Not an array itself.
+    pub(crate) of: u16,
+    pub(crate) size: u32,
+    /// Stands before and after each value.
+    pub(crate) quote: String,
+    /// Whether `[` and `]` stand around the whole.
+    pub(crate) brackets: bool,
+    /// In the whole.
+    pub(crate) replacements: Replacements,
 }
 
 /// Numbers in order, shared by all cores; after the last comes the first again.
@@ -63,48 +79,24 @@ pub(crate) struct Need {
 /// What one core draws with.
 pub(crate) struct Draws {
     variables: Arc<[Variable]>,
+    hand: Hand,
+    /// Values of runtime variables, of the request and of the body's line.
+    request: Words,
+    line: Words,
+    /// What earlier answers left for this request's user.
+    registered: Vec<Vec<u8>>,
+}
+
+/// What changes while values are drawn.
+struct Hand {
     rng: fastrand::Rng,
     /// By variable: the next number that is reserved for the request being rendered.
     next: Vec<u64>,
     /// By variable: the text of a moment, made when the request first wants it.
-    moments: Vec<Text>,
+    moments: Vec<Option<Vec<u8>>>,
     now: Timestamp,
     xid: Xid,
-    request: Values,
-    line: Values,
-}
-
-#[derive(Default)]
-struct Text {
-    bytes: Vec<u8>,
-    /// It was made for the request that is being rendered.
-    fresh: bool,
-}
-
-/// The values of runtime variables.
-#[derive(Default)]
-struct Values {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-// === impl Words ===
-
-impl Words {
-    pub(crate) fn add(&mut self, value: &[u8]) {
-        self.bytes.extend_from_slice(value);
-        self.ends.push(self.bytes.len() as u32);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    fn pick(&self, rng: &mut fastrand::Rng) -> &[u8] {
-        let at = rng.usize(0..self.ends.len());
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.bytes[start..self.ends[at] as usize]
-    }
+    numbers: Vec<u32>,
 }
 
 // === impl Sequence ===
@@ -139,13 +131,17 @@ impl Draws {
     /// Draws from these variables, by chance as `seed` has it.
     pub(crate) fn new(variables: Arc<[Variable]>, seed: u64) -> Draws {
         Draws {
-            rng: fastrand::Rng::with_seed(seed),
-            next: vec![0; variables.len()],
-            moments: variables.iter().map(|_| Text::default()).collect(),
-            now: Timestamp::UNIX_EPOCH,
-            xid: Xid::of_this_process(),
-            request: Values::default(),
-            line: Values::default(),
+            hand: Hand {
+                rng: fastrand::Rng::with_seed(seed),
+                next: vec![0; variables.len()],
+                moments: variables.iter().map(|_| None).collect(),
+                now: Timestamp::UNIX_EPOCH,
+                xid: Xid::of_this_process(),
+                numbers: Vec::new(),
+            },
+            request: Words::default(),
+            line: Words::default(),
+            registered: Vec::new(),
             variables,
         }
     }
@@ -153,54 +149,73 @@ impl Draws {
     /// Begins a request that happens `now`: reserves what it needs, draws its runtime variables (`once` says from which
     /// variables they are).
     pub(crate) fn begin(&mut self, now: Timestamp, needs: &[Need], once: &[u16]) {
-        if self.now != now {
-            self.now = now;
-            self.xid.at(now);
+        let hand = &mut self.hand;
+        if hand.now != now {
+            hand.now = now;
+            hand.xid.at(now);
         }
-        self.moments.iter_mut().for_each(|text| text.fresh = false);
+        hand.moments.iter_mut().for_each(|text| *text = None);
         for need in needs {
-            self.next[usize::from(need.variable)] = match &self.variables[usize::from(need.variable)].kind {
+            let at = usize::from(need.variable);
+            hand.next[at] = match &self.variables[at].kind {
                 Kind::Sequence(sequence) => sequence.reserve(need.draws),
-                Kind::Uuid => xid::reserve(need.draws),
-                Kind::Words(_) | Kind::Range { .. } | Kind::Moment(_) => 0,
+                _ => xid::reserve(need.draws),
             };
         }
-        let mut values = std::mem::take(&mut self.request);
-        self.fill(&mut values, once);
-        self.request = values;
+        fill(&mut self.request, &self.variables, &mut self.hand, once);
     }
 
     /// Begins a repetition of the body: draws its runtime variables.
     pub(crate) fn begin_line(&mut self, once: &[u16]) {
-        if once.is_empty() {
-            return;
+        if !once.is_empty() {
+            fill(&mut self.line, &self.variables, &mut self.hand, once);
         }
-        let mut values = std::mem::take(&mut self.line);
-        self.fill(&mut values, once);
-        self.line = values;
+    }
+
+    /// Draws for a user, who has this from earlier answers.
+    pub(crate) fn with<T>(&mut self, registered: &mut Vec<Vec<u8>>, draw: impl FnOnce(&mut Self) -> T) -> T {
+        std::mem::swap(&mut self.registered, registered);
+        let drawn = draw(self);
+        std::mem::swap(&mut self.registered, registered);
+        drawn
     }
 
     /// Appends a slot's value.
     pub(crate) fn put(&mut self, slot: Slot, out: &mut Vec<u8>) {
         match slot {
-            Slot::Variable(variable) => self.draw(variable, out),
-            Slot::Request(at) => out.extend_from_slice(self.request.get(at)),
-            Slot::Line(at) => out.extend_from_slice(self.line.get(at)),
+            Slot::Variable(variable) => self.hand.draw(&self.variables, variable, out),
+            Slot::Request(at) => out.extend_from_slice(self.request.get(usize::from(at))),
+            Slot::Line(at) => out.extend_from_slice(self.line.get(usize::from(at))),
+            Slot::Registered(at) => {
+                if let Some(value) = self.registered.get(usize::from(at)) {
+                    out.extend_from_slice(value);
+                }
+            }
         }
     }
+}
 
-    fn fill(&mut self, values: &mut Values, once: &[u16]) {
-        values.bytes.clear();
-        values.ends.clear();
-        for variable in once {
-            self.draw(*variable, &mut values.bytes);
-            values.ends.push(values.bytes.len() as u32);
-        }
+impl std::fmt::Debug for Draws {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draws")
+            .field("now", &self.hand.now)
+            .finish_non_exhaustive()
     }
+}
 
-    fn draw(&mut self, variable: u16, out: &mut Vec<u8>) {
+fn fill(values: &mut Words, variables: &[Variable], hand: &mut Hand, once: &[u16]) {
+    values.clear();
+    for variable in once {
+        values.add_with(|out| hand.draw(variables, *variable, out));
+    }
+}
+
+// === impl Hand ===
+
+impl Hand {
+    fn draw(&mut self, variables: &[Variable], variable: u16, out: &mut Vec<u8>) {
         let at = usize::from(variable);
-        match &self.variables[at].kind {
+        match &variables[at].kind {
             Kind::Words(words) => out.extend_from_slice(words.pick(&mut self.rng)),
             Kind::Range { from, to } => put_number(self.rng.i64(*from..=*to), out),
             Kind::Sequence(sequence) => {
@@ -214,36 +229,144 @@ impl Draws {
                 out.extend_from_slice(&self.xid.text(counter) as &[u8; XID_BYTES]);
             }
             Kind::Moment(moment) => {
-                let text = &mut self.moments[at];
-                if !text.fresh {
-                    text.fresh = true;
-                    text.bytes.clear();
-                    moment.write(self.now, &mut text.bytes);
-                }
-                out.extend_from_slice(&text.bytes);
+                let text = self.moments[at].get_or_insert_with(|| {
+                    let mut text = Vec::with_capacity(40);
+                    moment.write(self.now, &mut text);
+                    text
+                });
+                out.extend_from_slice(text);
+            }
+            Kind::Array(array) => self.draw_array(variables, array, out),
+            Kind::Bitmap { from, to, size } => {
+                let mut numbers = std::mem::take(&mut self.numbers);
+                numbers.clear();
+                numbers.extend((0..*size).map(|_| self.rng.u32(*from..=*to)));
+                bitmap::put_bitmap(&mut numbers, out);
+                self.numbers = numbers;
             }
         }
     }
-}
 
-impl std::fmt::Debug for Draws {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Draws")
-            .field("now", &self.now)
-            .finish_non_exhaustive()
-    }
-}
-
-// === impl Values ===
-
-impl Values {
-    fn get(&self, at: u16) -> &[u8] {
-        let at = usize::from(at);
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.bytes[start..self.ends[at] as usize]
+    fn draw_array(&mut self, variables: &[Variable], array: &Array, out: &mut Vec<u8>) {
+        let start = out.len();
+        if array.brackets {
+            out.push(b'[');
+        }
+        for at in 0..array.size {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(array.quote.as_bytes());
+            self.draw(variables, array.of, out);
+            out.extend_from_slice(array.quote.as_bytes());
+        }
+        if array.brackets {
+            out.push(b']');
+        }
+        if !array.replacements.is_empty() {
+            let text = array.replacements.apply(&String::from_utf8_lossy(&out[start..]));
+            out.truncate(start);
+            out.extend_from_slice(text.as_bytes());
+        }
     }
 }
 
 fn put_number(number: impl itoa::Integer, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn draws(kinds: Vec<Kind>) -> (Draws, Vec<Need>) {
+        let named = kinds.into_iter().map(|kind| Variable {
+            name: String::new(),
+            kind,
+        });
+        let variables: Arc<[Variable]> = named.collect();
+        let needs = variables.iter().enumerate().filter_map(|(at, variable)| {
+            matches!(variable.kind, Kind::Sequence(_) | Kind::Uuid).then_some(Need {
+                variable: at as u16,
+                draws: 1_000,
+            })
+        });
+        let needs = needs.collect();
+        (Draws::new(variables, 7), needs)
+    }
+
+    fn drawn(draws: &mut Draws, variable: u16) -> String {
+        let mut out = Vec::new();
+        draws.put(Slot::Variable(variable), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn ids_are_never_the_same_twice_even_in_two_draws_at_once() {
+        let (mut one, needs) = draws(vec![Kind::Uuid]);
+        let (mut two, _) = draws(vec![Kind::Uuid]);
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let mut ids = HashSet::new();
+        for _ in 0..3 {
+            one.begin(now, &needs, &[]);
+            two.begin(now, &needs, &[]);
+            for _ in 0..1_000 {
+                ids.extend([drawn(&mut one, 0), drawn(&mut two, 0)]);
+            }
+        }
+        assert_eq!(ids.len(), 6_000);
+    }
+
+    #[test]
+    fn arrays_hold_values_of_their_variable() {
+        let array = |quote: &str, brackets, pairs: Vec<(String, String)>| {
+            Kind::Array(Array {
+                of: 0,
+                size: 3,
+                quote: quote.to_owned(),
+                brackets,
+                replacements: Replacements::new(pairs),
+            })
+        };
+        let pairs = vec![("\"".to_owned(), "'".to_owned())];
+        let (mut draws, _) = draws(vec![
+            Kind::Range { from: 7, to: 7 },
+            array("", false, vec![]),
+            array("\"", true, vec![]),
+            array("\"", true, pairs),
+        ]);
+        assert_eq!(drawn(&mut draws, 1), "7,7,7");
+        assert_eq!(drawn(&mut draws, 2), r#"["7","7","7"]"#);
+        assert_eq!(drawn(&mut draws, 3), "['7','7','7']");
+    }
+
+    proptest! {
+        #[test]
+        fn sequences_go_on_over_reservations_and_begin_again_after_the_last(
+            from in 0_u64..5, span in 0_u64..9, blocks in prop::collection::vec(1_u64..20, 1..6),
+        ) {
+            let (mut draws, _) = draws(vec![Kind::Sequence(Sequence::new(from, from + span))]);
+            let mut expected = (from..=from + span).cycle();
+            for block in blocks {
+                draws.begin(Timestamp::UNIX_EPOCH, &[Need { variable: 0, draws: block }], &[]);
+                for _ in 0..block {
+                    prop_assert_eq!(drawn(&mut draws, 0), expected.next().unwrap().to_string());
+                }
+            }
+        }
+
+        #[test]
+        fn ranges_stay_within_their_bounds(from in any::<i64>(), to in any::<i64>()) {
+            let (from, to) = (from.min(to), from.max(to));
+            let (mut draws, _) = draws(vec![Kind::Range { from, to }]);
+            for _ in 0..20 {
+                let number: i64 = drawn(&mut draws, 0).parse().unwrap();
+                prop_assert!((from..=to).contains(&number));
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{Core, Seen, Shared};
+use crate::core::{Core, Seen, Shared, User};
 use crate::engine::{Options, RunError};
 use crate::file::Load;
 
@@ -52,9 +52,10 @@ pub fn warm_up(
             tls,
             1,
         ));
+        let mut user = User::of(load);
         for (at, request) in load.requests.iter().enumerate() {
             let mut seen = Seen::default();
-            let exchanged = core.exchange(at, Some(&mut seen)).await;
+            let exchanged = core.exchange(at, &mut user, Some(&mut seen)).await;
             let allowed = |status: &u16| load.runner.valid_status_codes_during_warmup.contains(status);
             let doubtful = match &exchanged.outcome {
                 Ok(status) => exchanged.complaint.is_some() && !allowed(status),

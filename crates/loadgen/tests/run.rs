@@ -217,3 +217,92 @@ requests:
         assert!(all.contains(wanted), "{wanted} is not in\n{all}");
     }
 }
+
+#[test]
+fn what_an_answer_registers_is_what_later_requests_and_assertions_use() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing())?;
+    let file = format!(
+        r#"
+runner: {{default_endpoint: "{}", reset_context: true}}
+variables:
+  - {{name: id, type: sequence}}
+requests:
+  - request:
+      method: POST
+      url: /_bulk
+      body: |
+        {{"index":{{"_index":"logs","_id":"doc-$[[id]]"}}}}
+        {{}}
+    register:
+      - document: _ctx.response.body_json.items.0.index._id
+      - status: _ctx.response.status
+    sleep: {{sleep_in_milli_seconds: 1}}
+  - request:
+      method: GET
+      url: /logs/_doc/$[[document]]
+    assert:
+      and:
+        - equals: {{_ctx.response.status: 200, _ctx.response.body_json._id: "$[[document]]"}}
+        - in: {{_ctx.response.status: ["$[[status]]", 201]}}
+        - or:
+            - contains: {{_ctx.response.header.content-type: xml}}
+            - regexp: {{_ctx.response.header.content-type: "^application/json"}}
+        - not: {{exists: [_ctx.response.body_json.error]}}
+        - range: {{_ctx.elapsed.lt: 60000, _ctx.response.body_length: {{gt: 0}}}}
+"#,
+        cluster.urls()[0]
+    );
+    let file = file
+        .replace("}'\n    register", "}\\n'\n    register")
+        .replace("}}\n{}\\n'", "}}\\n{}\\n'");
+    let file = file
+        .replace("body: '", "body: \"")
+        .replace("\\n{}\\n'", "\\n{}\\n\"");
+    let options = Options {
+        rounds_max: Some(5),
+        duration: None,
+        ..Options::default()
+    };
+    let report = run(&file, &options)?;
+    assert_eq!(
+        (report.total.answers, report.total.invalid),
+        (10, 0),
+        "{:?}",
+        report.total.invalid_by_kind
+    );
+    assert_eq!(cluster.docs("logs").len(), 5);
+    Ok(())
+}
+
+#[test]
+fn a_round_ends_where_an_assertion_fails_unless_the_file_goes_on() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let file = |goes_on: bool| {
+        format!(
+            r#"
+runner: {{default_endpoint: "{}", continue_on_assert_invalid: {goes_on}}}
+requests:
+  - request: {{url: /_cat/nothing}}
+    assert: {{equals: {{_ctx.response.status: 299}}}}
+  - request: {{url: /, execute_repeat_times: 3}}
+"#,
+            cluster.urls()[0]
+        )
+    };
+    let options = Options {
+        rounds_max: Some(2),
+        duration: None,
+        ..Options::default()
+    };
+    let stopped = run(&file(false), &options)?;
+    assert_eq!((stopped.total.answers, stopped.total.invalid), (2, 2));
+    let (complaint, _) = stopped
+        .total
+        .invalid_by_kind
+        .first_key_value()
+        .expect("there is one");
+    assert!(complaint.ends_with("not `299`"), "{complaint}");
+    let went_on = run(&file(true), &options)?;
+    assert_eq!((went_on.total.answers, went_on.total.invalid), (8, 2));
+    Ok(())
+}

@@ -9,6 +9,7 @@ mod explain;
 mod failures;
 mod gateway;
 mod hardening;
+mod loadgen;
 mod passing;
 mod raw_node;
 mod replies;

@@ -1,18 +1,21 @@
 //! One request: rendered, sent, its answer read, judged and counted.
 
 use std::borrow::Cow;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use http::header::HeaderMap;
+use http::header::{CONTENT_ENCODING, HeaderMap};
+use http::response::Parts;
 use jiff::Timestamp;
 use wire::{Buffer, Chunk, Deadlines, Origin, Outgoing, RequestHead, SendError};
 
-use super::Core;
+use super::{Core, User};
 use crate::answer;
+use crate::condition::{Answer, text_of};
 use crate::request::{Request, Server, Url, escape_target, is_bulk, is_plain_target};
 use crate::tally::Tally;
 use crate::variable::Draws;
@@ -24,6 +27,8 @@ pub(crate) struct Exchanged {
     pub(crate) outcome: Result<u16, String>,
     /// What was wrong with the answer, if anything was.
     pub(crate) complaint: Option<String>,
+    /// The request has assertions.
+    pub(crate) asserted: bool,
     pub(crate) took: Duration,
     pub(crate) ended: Instant,
 }
@@ -56,9 +61,38 @@ struct Rendered<'c> {
 
 impl Core {
     /// Sends a request, reads and judges its answer, and counts it.
-    pub(crate) async fn exchange(&self, at: usize, mut seen: Option<&mut Seen>) -> Exchanged {
+    pub(crate) async fn exchange(&self, at: usize, user: &mut User, seen: Option<&mut Seen>) -> Exchanged {
+        let runner = &self.load.runner;
+        let logs = runner.log_requests || !runner.log_status_codes.is_empty();
+        if !logs {
+            return self.exchange_seen(at, user, seen).await;
+        }
+        let mut own = Seen::default();
+        let seen = seen.unwrap_or(&mut own);
+        let exchanged = self.exchange_seen(at, user, Some(seen)).await;
+        let status = exchanged.outcome.as_ref().map_or(0, |status| *status);
+        if runner.log_requests || runner.log_status_codes.contains(&status) {
+            tracing::info!(
+                status,
+                target = seen.target,
+                took_ms = exchanged.took.as_secs_f64() * 1e3,
+                error = exchanged.outcome.as_ref().err(),
+                complaint = exchanged.complaint,
+                sent = %String::from_utf8_lossy(&seen.sent),
+                received = %String::from_utf8_lossy(&seen.received),
+                "{}",
+                self.load.requests[at].name
+            );
+        }
+        exchanged
+    }
+
+    async fn exchange_seen(&self, at: usize, user: &mut User, mut seen: Option<&mut Seen>) -> Exchanged {
         let request = &self.load.requests[at];
-        let rendered = match self.render(at, request, seen.as_deref_mut()) {
+        let rendered = self.draws.borrow_mut().with(&mut user.registered, |draws| {
+            self.render(at, request, draws, seen.as_deref_mut())
+        });
+        let rendered = match rendered {
             Ok(rendered) => rendered,
             Err(why) => return self.unanswered(at, why, 0, None, Instant::now()),
         };
@@ -68,15 +102,34 @@ impl Core {
         }
         let begun = Instant::now();
         match self.send(request, rendered).await {
-            Ok((status, body)) => {
+            Ok((head, body)) => {
+                let ended = Instant::now();
+                let body = unpacked(&head, &body);
                 if let Some(seen) = seen {
                     seen.received_bytes = body.len() as u64;
                     seen.received = beginning(&body);
                 }
-                self.answered(at, status, &body, sent_bytes, operations, begun)
+                let answer = Answer::new(head.status.as_u16(), &head.headers, &body, ended - begun);
+                for (name, field) in &request.register {
+                    let value = field.read(&answer).map_or(String::new(), |value| text_of(&value));
+                    user.registered[usize::from(*name)] = value.into_bytes();
+                }
+                let broken = self.judge(request, &answer, user);
+                self.answered(at, &answer, broken, sent_bytes, operations, ended)
             }
             Err(error) => self.unanswered(at, error.kind.to_string(), sent_bytes, operations, begun),
         }
+    }
+
+    /// What its assertions say of an answer.
+    fn judge(&self, request: &Request, answer: &Answer<'_>, user: &User) -> Option<String> {
+        let broken = request
+            .assertion
+            .as_ref()?
+            .check(answer, &user.registered)
+            .err()?;
+        let skipped = broken.absent && self.load.runner.skip_invalid_assert;
+        (!skipped).then_some(broken.why)
     }
 
     /// Puts values in every slot.
@@ -84,13 +137,13 @@ impl Core {
         &'c self,
         at: usize,
         request: &'c Request,
+        draws: &mut Draws,
         mut seen: Option<&mut Seen>,
     ) -> Result<Rendered<'c>, String> {
-        let mut draws = self.draws.borrow_mut();
         draws.begin(Timestamp::now(), &request.needs, &request.once);
-        let (origin, target) = self.place(request, &mut draws)?;
+        let (origin, target) = self.place(request, draws)?;
         let headers = if request.headers.vary() {
-            Cow::Owned(request.headers.render(&self.headers[at], &mut draws))
+            Cow::Owned(request.headers.render(&self.headers[at], draws))
         } else {
             Cow::Borrowed(&self.headers[at])
         };
@@ -108,7 +161,7 @@ impl Core {
         };
         if let Some(body) = &request.body {
             let mut buffer = self.pool.take(self.room[at].get());
-            let first = body.render(&mut draws, buffer.as_mut_vec());
+            let first = body.render(draws, buffer.as_mut_vec());
             self.room[at].set(self.room[at].get().max(buffer.len() + buffer.len() / 16));
             if bulk {
                 let operations = if body.uniform {
@@ -187,7 +240,7 @@ impl Core {
         Ok(packed)
     }
 
-    async fn send(&self, request: &Request, rendered: Rendered<'_>) -> Result<(u16, Buffer), SendError> {
+    async fn send(&self, request: &Request, rendered: Rendered<'_>) -> Result<(Parts, Buffer), SendError> {
         let head = RequestHead {
             method: &request.method,
             target: &rendered.target,
@@ -202,46 +255,52 @@ impl Core {
             None => Outgoing::Empty,
         };
         let reply = self.client.send(&rendered.origin, head, body, deadlines).await?;
-        let status = reply.status().as_u16();
-        let body = reply.into_body().collect(ANSWER_BYTES_MAX).await?;
-        Ok((status, body))
+        let (head, body) = reply.into_parts();
+        Ok((head, body.collect(ANSWER_BYTES_MAX).await?))
     }
 
+    /// Counts an answer. `broken` is what its assertions found; without assertions an answer has to have a status below
+    /// 400, and no document that failed.
     fn answered(
         &self,
         at: usize,
-        status: u16,
-        body: &[u8],
+        answer: &Answer<'_>,
+        broken: Option<String>,
         sent_bytes: u64,
         operations: Option<u64>,
-        begun: Instant,
+        ended: Instant,
     ) -> Exchanged {
-        let ended = Instant::now();
-        let took = ended - begun;
         let mut tallies = self.tallies.borrow_mut();
         let tally = &mut tallies[at];
-        tally.latency(took);
-        *tally.statuses.entry(status).or_default() += 1;
+        tally.latency(answer.elapsed);
+        *tally.statuses.entry(answer.status).or_default() += 1;
         tally.sent_bytes += sent_bytes;
-        tally.received_bytes += body.len() as u64;
-        let complaint = match operations {
-            _ if status >= 400 => {
+        tally.received_bytes += answer.body.len() as u64;
+        let flaw = match operations {
+            _ if answer.status >= 400 => {
                 tally.items.refused += operations.unwrap_or(0);
-                Some(format!("status {status}"))
+                Some(format!("status {}", answer.status))
             }
-            Some(operations) => self.look(tally, body, operations),
+            Some(operations) => self.look(tally, answer.body, operations),
             None => None,
         };
+        let asserted = self.load.requests[at].assertion.is_some();
+        let complaint = if asserted { broken } else { flaw };
         let live = &self.shared.live;
         live.answers.fetch_add(1, Ordering::Relaxed);
-        if complaint.is_some() {
-            tally.invalid += 1;
+        if let Some(complaint) = &complaint {
+            tally.complain(complaint);
             live.invalid.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(
+                request = self.load.requests[at].name,
+                "invalid answer: {complaint}"
+            );
         }
         Exchanged {
-            outcome: Ok(status),
+            outcome: Ok(answer.status),
             complaint,
-            took,
+            asserted,
+            took: answer.elapsed,
             ended,
         }
     }
@@ -287,9 +346,29 @@ impl Core {
         Exchanged {
             outcome: Err(why),
             complaint: None,
+            asserted: false,
             took: ended - begun,
             ended,
         }
+    }
+}
+
+/// The body of an answer that came packed because the file's headers asked for it; as it came if it can't be unpacked.
+fn unpacked<'b>(head: &Parts, body: &'b [u8]) -> Cow<'b, [u8]> {
+    let packed = head
+        .headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|coding| coding == "gzip");
+    if !packed {
+        return Cow::Borrowed(body);
+    }
+    let mut out = Vec::with_capacity(body.len() * 4);
+    match GzDecoder::new(body)
+        .take(ANSWER_BYTES_MAX as u64)
+        .read_to_end(&mut out)
+    {
+        Ok(_) => Cow::Owned(out),
+        Err(_) => Cow::Borrowed(body),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The section `requests`: what is sent.
 
+use std::time::Duration;
+
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use settings::problem::{Problems, nearest};
@@ -7,7 +9,8 @@ use settings::yaml::{Node, Value};
 
 use super::runner::BasicAuth;
 use super::section::{Section, list_of};
-use super::{Runner, Text};
+use super::{Runner, Text, condition};
+use crate::condition::Field;
 use crate::request::{self, Body, Headers, Request, Server, Url};
 use crate::template::{Slot, Template};
 use crate::variable::Variable;
@@ -15,9 +18,18 @@ use crate::variable::Variable;
 /// Most repetitions of a body.
 const REPEAT_MAX: u32 = 10_000_000;
 
+/// What a request may use of the rest of the file.
+pub(super) struct Known<'f> {
+    pub(super) runner: &'f Runner,
+    pub(super) variables: &'f [Variable],
+    /// The names under which answers are registered, anywhere in the file.
+    pub(super) registered: &'f [String],
+}
+
 /// The names that a request's texts may use.
 struct Scope<'v> {
     variables: &'v [Variable],
+    registered: &'v [String],
     /// Runtime variables by name, each with the variable it draws from.
     request: Vec<(String, u16)>,
     line: Vec<(String, u16)>,
@@ -25,19 +37,23 @@ struct Scope<'v> {
 
 /// Reads one item of `requests`.
 pub(super) fn read(
-    node: &Node,
+    item_node: &Node,
     path: &str,
-    runner: &Runner,
-    variables: &[Variable],
+    file: &Known<'_>,
     problems: &mut Problems,
 ) -> Option<Request> {
-    let mut item = Section::of(node, path, problems)?;
+    let (runner, variables) = (file.runner, file.variables);
+    let mut item = Section::of(item_node, path, problems)?;
     let Some(inner) = item.get("request") else {
         item.missing("`request`");
         item.end();
         return None;
     };
     let path = item.path_of("request");
+    let assertion = item.get("assert");
+    let sleep = sleep(&mut item);
+    // Read before all requests; see `registered`.
+    item.get("register");
     item.end();
 
     let mut section = Section::of(inner, &path, problems)?;
@@ -50,6 +66,7 @@ pub(super) fn read(
     let times = section.number("execute_repeat_times", 1, u32::MAX).unwrap_or(1);
     let scope = Scope {
         variables,
+        registered: file.registered,
         request: runtime_variables(&mut section, "runtime_variables", variables),
         line: runtime_variables(&mut section, "runtime_body_line_variables", variables),
     };
@@ -95,6 +112,14 @@ pub(super) fn read(
         Url::Moving(url) => url,
     });
     let needs = request::needs(variables, &texts, &once, body.as_ref());
+    let assertion = assertion.and_then(|node| {
+        let compile = |text: &Text| Template::compile(&text.text, &mut |name| scope.resolve_registered(name));
+        condition::read(node, &item_path(&path, "assert"), &compile, problems)
+    });
+    let register = registered(item_node, &item_path(&path, "register"), problems)
+        .into_iter()
+        .filter_map(|(name, field)| Some((scope.registered_at(&name)?, field)))
+        .collect();
     Some(Request {
         name,
         method,
@@ -104,7 +129,63 @@ pub(super) fn read(
         once,
         needs,
         url,
+        assertion,
+        register,
+        sleep,
     })
+}
+
+/// The names under which an item of `requests` registers fields of its answer: `register: [{NAME: FIELD}]`.
+pub(super) fn registered(item: &Node, path: &str, problems: &mut Problems) -> Vec<(String, Field)> {
+    let Value::Map(entries) = &item.value else {
+        return Vec::new();
+    };
+    let Some((_, node)) = entries.iter().find(|(key, _)| key.name == "register") else {
+        return Vec::new();
+    };
+    let maps = match &node.value {
+        Value::Map(_) => vec![node],
+        _ => list_of(node, path, problems),
+    };
+    let mut out = Vec::new();
+    for map in maps {
+        let Value::Map(entries) = &map.value else {
+            let message = format!("`NAME: FIELD` is expected, not {}", map.describe());
+            problems.error(map.place, path, message, None);
+            continue;
+        };
+        for (name, field) in entries {
+            let parsed = match Text::of(field, path) {
+                Some(field) => Field::parse(&field.text),
+                None => Err(format!(
+                    "the name of a field is expected, not {}",
+                    field.describe()
+                )),
+            };
+            match parsed {
+                Ok(parsed) => out.push((name.name.clone(), parsed)),
+                Err(why) => problems.error(field.place, path, why, None),
+            }
+        }
+    }
+    out
+}
+
+/// `sleep: {sleep_in_milli_seconds: N}`.
+fn sleep(item: &mut Section<'_, '_>) -> Option<Duration> {
+    let node = item.get("sleep")?;
+    let path = item.path_of("sleep");
+    let mut section = Section::of(node, &path, item.problems)?;
+    let ms = section.number("sleep_in_milli_seconds", 0, u64::from(u32::MAX));
+    if ms.is_none() {
+        section.missing("`sleep_in_milli_seconds`");
+    }
+    section.end();
+    ms.map(Duration::from_millis)
+}
+
+fn item_path(request: &str, key: &str) -> String {
+    format!("{}{key}", request.trim_end_matches("request"))
 }
 
 /// A section with `username` and `password`.
@@ -217,16 +298,28 @@ impl Scope<'_> {
         if let Some(at) = index_of(name, self.variables) {
             return Ok(Slot::Variable(at));
         }
-        let runtime = self
-            .line
-            .iter()
-            .chain(&self.request)
-            .map(|(name, _)| name.as_str());
-        let names = runtime.chain(self.variables.iter().map(|variable| variable.name.as_str()));
+        if let Some(at) = self.registered_at(name) {
+            return Ok(Slot::Registered(at));
+        }
+        let runtime = self.line.iter().chain(&self.request).map(|(name, _)| name);
+        let names = runtime.chain(self.registered).map(String::as_str);
+        let names = names.chain(self.variables.iter().map(|variable| variable.name.as_str()));
         Err(match nearest(name, names) {
             Some(near) => format!("there is no variable `{name}`; did you mean `{near}`?"),
             None => format!("there is no variable `{name}`"),
         })
+    }
+
+    /// In assertions only what answers left is known: the request's own draws are past.
+    fn resolve_registered(&self, name: &str) -> Result<Slot, String> {
+        self.registered_at(name)
+            .map(Slot::Registered)
+            .ok_or_else(|| format!("no answer registers `{name}`, and assertions know nothing else"))
+    }
+
+    fn registered_at(&self, name: &str) -> Option<u16> {
+        let at = self.registered.iter().position(|known| known == name)?;
+        u16::try_from(at).ok()
     }
 
     fn compile(&self, text: &Text, in_body: bool, problems: &mut Problems) -> Option<Template> {

@@ -19,6 +19,12 @@ pub struct Runner {
     pub assert_invalid: bool,
     /// Exit with 2 when a request got no answer.
     pub assert_error: bool,
+    /// After an answer that fails its assertions a user goes on with the rest of its round.
+    pub continue_on_assert_invalid: bool,
+    /// An assertion on a field that the answer doesn't have is skipped.
+    pub skip_invalid_assert: bool,
+    /// At the begin of each round a user forgets what earlier answers registered.
+    pub reset_context: bool,
     /// Log every request and its answer.
     pub log_requests: bool,
     /// Log requests that were answered with one of these; 0 stands for no answer.
@@ -50,11 +56,15 @@ impl Runner {
             valid_status_codes_during_warmup: statuses(&mut section, "valid_status_codes_during_warmup"),
             assert_invalid: section.flag("assert_invalid").unwrap_or(false),
             assert_error: section.flag("assert_error").unwrap_or(false),
+            continue_on_assert_invalid: section.flag("continue_on_assert_invalid").unwrap_or(false),
+            skip_invalid_assert: section.flag("skip_invalid_assert").unwrap_or(false),
+            reset_context: section.flag("reset_context").unwrap_or(false),
             log_requests: section.flag("log_requests").unwrap_or(false),
             log_status_codes: statuses(&mut section, "log_status_codes"),
             default_endpoint: section.text("default_endpoint"),
             default_basic_auth: request::basic_auth(&mut section, "default_basic_auth"),
         };
+        section.ignored("benchmark_only", "files are always run as loads");
         for key in ["metric_sample_size", "no_stats", "no_size_stats"] {
             section.ignored(key, "every request is in the figures");
         }

@@ -1,6 +1,5 @@
 //! The section `variables`: where values come from.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use settings::problem::{Problems, nearest};
@@ -8,17 +7,21 @@ use settings::yaml::{Node, Value};
 
 use super::Text;
 use super::section::Section;
-use crate::variable::{Kind, Moment, Sequence, Variable, Words};
+use crate::variable::{Array, Kind, Layout, Moment, Replacements, Sequence, Variable, Words};
 
 /// Most values of one variable, bytes in all.
 const VALUES_BYTES_MAX: usize = 1 << 30;
+/// Most values of an array.
+const ARRAY_SIZE_MAX: u32 = 1_000_000;
 
-/// All variables, in the file's order.
+/// All variables; arrays last, since they draw from others.
 pub(super) fn read_all(nodes: &[&Node], folder: &Path, problems: &mut Problems) -> Vec<Variable> {
     let mut variables: Vec<Variable> = Vec::new();
-    for (at, node) in nodes.iter().enumerate() {
+    let numbered = nodes.iter().enumerate();
+    let (arrays, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, node)| is_array(node));
+    for (at, node) in others.into_iter().chain(arrays) {
         let path = format!("variables[{at}]");
-        let Some(variable) = read(node, &path, folder, problems) else {
+        let Some(variable) = read(node, &path, folder, &variables, problems) else {
             continue;
         };
         if variables.iter().any(|known| known.name == variable.name) {
@@ -30,7 +33,22 @@ pub(super) fn read_all(nodes: &[&Node], folder: &Path, problems: &mut Problems) 
     variables
 }
 
-fn read(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Option<Variable> {
+fn is_array(node: &Node) -> bool {
+    let Value::Map(entries) = &node.value else {
+        return false;
+    };
+    entries.iter().any(|(key, value)| {
+        key.name == "type" && Text::of(value, "").is_some_and(|kind| kind.text == "random_array")
+    })
+}
+
+fn read(
+    node: &Node,
+    path: &str,
+    folder: &Path,
+    before: &[Variable],
+    problems: &mut Problems,
+) -> Option<Variable> {
     let mut section = Section::of(node, path, problems)?;
     let name = section.text("name");
     let kind = section.text("type");
@@ -38,11 +56,17 @@ fn read(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Opti
         section.missing(if name.is_none() { "`name`" } else { "`type`" });
         return None;
     };
+    if before.len() == usize::from(u16::MAX) {
+        section
+            .problems
+            .error(node.place, path, "too many variables", None);
+        return None;
+    }
     if name.text.starts_with("env.") || name.text.contains("]]") {
         let message = format!("`{}` is no name for a variable", name.text);
         section.problems.error(name.place, &name.path, message, None);
     }
-    let kind = kind_of(&kind, &mut section, folder);
+    let kind = kind_of(&kind, &mut section, folder, before);
     section.end();
     Some(Variable {
         name: name.text.clone(),
@@ -50,7 +74,7 @@ fn read(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Opti
     })
 }
 
-fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path) -> Option<Kind> {
+fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[Variable]) -> Option<Kind> {
     match kind.text.as_str() {
         "file" | "list" => words(kind, section, folder).map(Kind::Words),
         "sequence" => Some(Kind::Sequence(sequence(section, u64::from(u32::MAX)))),
@@ -72,6 +96,31 @@ fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path) -> Option<
             Some(Kind::Range { from, to })
         }
         "uuid" => Some(Kind::Uuid),
+        "random_array" => array(section, before).map(Kind::Array),
+        "int_array_bitmap" => {
+            let from = section.number("from", 0, u32::MAX).unwrap_or(0);
+            let to = section.number("to", 0, u32::MAX).unwrap_or(u32::MAX);
+            let size = section.number("size", 0, ARRAY_SIZE_MAX).unwrap_or(1);
+            if to < from {
+                let message = format!("the range is empty: it goes from {from} to {to}");
+                section
+                    .problems
+                    .error(section.place, &section.path, message, None);
+            }
+            Some(Kind::Bitmap {
+                from,
+                to: to.max(from),
+                size,
+            })
+        }
+        "now_with_format" => {
+            let format = section.text("format");
+            if format.is_none() {
+                section.missing("`format`");
+            }
+            let layout = Layout::new(&format?.text);
+            Some(Kind::Moment(Moment::Formatted(layout)))
+        }
         other => match Moment::of_type(other) {
             Some(moment) => Some(Kind::Moment(moment)),
             None => {
@@ -110,7 +159,7 @@ fn words(kind: &Text, section: &mut Section<'_, '_>, folder: &Path) -> Option<Wo
     let data_path = section.path_of("data");
     for item in section.list("data") {
         match Text::of(item, &data_path) {
-            Some(text) => words.add(replaced(&text.text, &replacements).as_bytes()),
+            Some(text) => words.add(replacements.apply(&text.text).as_bytes()),
             None => words.add(b""),
         }
     }
@@ -120,7 +169,7 @@ fn words(kind: &Text, section: &mut Section<'_, '_>, folder: &Path) -> Option<Wo
         match read_lines(&path.text, folder) {
             Ok(text) => {
                 for line in text.lines().filter(|line| !line.is_empty()) {
-                    words.add(replaced(line, &replacements).as_bytes());
+                    words.add(replacements.apply(line).as_bytes());
                 }
             }
             Err(error) => {
@@ -157,18 +206,18 @@ fn read_lines(path: &str, folder: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-/// `replace`: each occurrence of a key becomes its value, in one pass.
-fn replacements(section: &mut Section<'_, '_>) -> Vec<(String, String)> {
+/// `replace`: each occurrence of a key becomes its value.
+fn replacements(section: &mut Section<'_, '_>) -> Replacements {
     let Some(node) = section.get("replace") else {
-        return Vec::new();
+        return Replacements::default();
     };
     let path = section.path_of("replace");
     let Value::Map(entries) = &node.value else {
         let message = format!("a map is expected, not {}", node.describe());
         section.problems.error(node.place, &path, message, None);
-        return Vec::new();
+        return Replacements::default();
     };
-    let mut pairs: HashMap<String, String> = HashMap::new();
+    let mut pairs = Vec::new();
     for (key, value) in entries {
         if key.name.is_empty() {
             let message = "an empty text can't be replaced";
@@ -176,40 +225,66 @@ fn replacements(section: &mut Section<'_, '_>) -> Vec<(String, String)> {
             continue;
         }
         let to = Text::of(value, &path).map_or(String::new(), |text| text.text);
-        pairs.insert(key.name.clone(), to);
+        pairs.push((key.name.clone(), to));
     }
-    let mut pairs: Vec<_> = pairs.into_iter().collect();
-    // Of two that fit, the longer one wins.
-    pairs.sort_by(|one, two| two.0.len().cmp(&one.0.len()).then(one.0.cmp(&two.0)));
-    pairs
+    Replacements::new(pairs)
 }
 
-fn replaced(text: &str, replacements: &[(String, String)]) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        match replacements.iter().find(|(from, _)| rest.starts_with(from)) {
-            Some((from, to)) => {
-                out.push_str(to);
-                rest = &rest[from.len()..];
+/// Several values of `variable_key`.
+fn array(section: &mut Section<'_, '_>, before: &[Variable]) -> Option<Array> {
+    let of = section.text("variable_key");
+    let kind = section.text("variable_type");
+    let size = section.number("size", 0, ARRAY_SIZE_MAX).unwrap_or(1);
+    let quote = section.text("string_bracket");
+    let array = Array {
+        of: 0,
+        size,
+        quote: match kind.as_ref().map(|kind| kind.text.as_str()) {
+            None | Some("number") => String::new(),
+            Some("string") => quote.map_or("\"".to_owned(), |quote| quote.text),
+            Some(other) => {
+                let message = format!("`{other}` is neither `number` nor `string`");
+                let path = section.path_of("variable_type");
+                section.problems.error(section.place, &path, message, None);
+                return None;
             }
-            None => {
-                out.push(first);
-                rest = &rest[first.len_utf8()..];
-            }
-        }
+        },
+        brackets: section.flag("square_bracket").unwrap_or(true),
+        replacements: replacements(section),
+    };
+    let Some(of) = of else {
+        section.missing("`variable_key`");
+        return None;
+    };
+    let Some(at) = before.iter().position(|variable| variable.name == of.text) else {
+        let near = nearest(&of.text, before.iter().map(|variable| variable.name.as_str()));
+        let help = near.map(|near| format!("did you mean `{near}`?"));
+        let message = format!("there is no variable `{}`", of.text);
+        section.problems.error(of.place, &of.path, message, help);
+        return None;
+    };
+    if matches!(before[at].kind, Kind::Array(_)) {
+        let message = format!("`{}` is an array itself", of.text);
+        section.problems.error(of.place, &of.path, message, None);
+        return None;
     }
-    out
+    Some(Array {
+        of: at as u16,
+        ..array
+    })
 }
 
 /// All types, for messages.
-const TYPES: [&str; 13] = [
+const TYPES: [&str; 16] = [
     "file",
     "list",
     "sequence",
     "sequence64",
     "range",
+    "random_array",
+    "int_array_bitmap",
     "uuid",
+    "now_with_format",
     "now_local",
     "now_utc",
     "now_utc_lite",
@@ -218,18 +293,3 @@ const TYPES: [&str; 13] = [
     "now_unix_in_micro",
     "now_unix_in_nano",
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replacing_goes_once_over_the_text_and_prefers_the_longer() {
-        let pairs = [
-            ("ab".to_owned(), "X".to_owned()),
-            ("\"".to_owned(), "\\\"".to_owned()),
-            ("a".to_owned(), "b".to_owned()),
-        ];
-        assert_eq!(replaced("abaé\"", &pairs), "Xbé\\\"");
-    }
-}

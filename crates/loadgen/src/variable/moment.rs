@@ -5,8 +5,10 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::Layout;
+
 /// A shape of the present time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// `2026-11-21 10:03:04.123456789 +0100 CET`, in the system's time zone.
     Local,
@@ -22,6 +24,8 @@ pub(crate) enum Moment {
     UnixMicro,
     /// Nanoseconds since 1970.
     UnixNano,
+    /// As a layout has it, in the system's time zone.
+    Formatted(Layout),
 }
 
 // === impl Moment ===
@@ -50,6 +54,10 @@ impl Moment {
             }
             Moment::Utc => write!(out, "{}", now.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC")),
             Moment::UtcLite => write!(out, "{}", now.strftime("%Y-%m-%dT%H:%M:%S%.3f")),
+            Moment::Formatted(layout) => {
+                layout.write(&now.to_zoned(local_zone()), out);
+                Ok(())
+            }
             Moment::Unix => write!(out, "{}", now.as_second()),
             Moment::UnixMs => write!(out, "{}", now.as_millisecond()),
             Moment::UnixMicro => write!(out, "{}", now.as_microsecond()),
