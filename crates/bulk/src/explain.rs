@@ -1,7 +1,7 @@
 //! What would become of each operation of a body, in words for people.
 
 use crate::walk::{Aim, Walk};
-use crate::{Ask, NodeIx, Op, Pass, RouteTable};
+use crate::{Ask, NodeIx, Op, Pass, RouteTable, Why};
 
 /// One operation, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,7 @@ pub struct Explain<'b, 't> {
     walk: Result<Walk<'b, 't>, Option<Pass>>,
     counted: usize,
     lines: u32,
+    docs: u32,
 }
 
 /// Begins to explain a body.
@@ -54,6 +55,7 @@ pub fn explain<'b, 't>(body: &'b [u8], ask: &'b Ask<'b>, table: &'t RouteTable) 
         walk: Walk::new(body, ask, table, true).map_err(Some),
         counted: 0,
         lines: 1,
+        docs: 0,
     }
 }
 
@@ -99,6 +101,7 @@ impl Iterator for Explain<'_, '_> {
                 };
                 self.lines += memchr::memchr_iter(b'\n', &self.body[self.counted..doc.start]).count() as u32;
                 self.counted = doc.start;
+                self.docs += 1;
                 Ok(Explained {
                     line: self.lines,
                     op: doc.action.op,
@@ -110,6 +113,10 @@ impl Iterator for Explain<'_, '_> {
                     by,
                 })
             }
+            Ok(None) if self.docs == 0 => Err(Pass {
+                why: Why::Empty,
+                line: None,
+            }),
             Ok(None) => {
                 self.walk = Err(None);
                 return None;

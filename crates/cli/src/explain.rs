@@ -11,24 +11,27 @@ use cluster::{Cluster, Snapshot};
 use gateway::config::{Anonymous, Config, QuickStart};
 use serde_json::json;
 
+use crate::access::Access;
+
 /// Show where each document of a bulk would go, and why
 ///
-/// Reads the bulk (a file, or - for standard input), asks the cluster for its topology, and prints a line for each
-/// operation: the action's line, the concrete index, id, routing, shard, the node that holds the primary, and what
-/// decided. Where the bulk would be passed through whole, the last line says at which line and why. Nothing is written.
+/// Reads the bulk, asks the cluster for its topology, and prints a line for each
+/// operation: the action's line, the concrete index, id, routing, shard, the
+/// node that holds the primary, and what decided. Where the bulk would be passed
+/// through whole, the last line says at which line and why. Nothing is written.
 ///
 ///     tidegate explain bulk.ndjson --cluster http://127.0.0.1:9200
-///     tidegate explain - --cluster http://127.0.0.1:9200 --index logs --json < bulk.ndjson
+///     tidegate explain - --cluster http://127.0.0.1:9200 --index logs < bulk.ndjson
 ///
-/// Exit status: 0 it would be split, 3 it would be passed through whole, 1 the cluster or the file can't be read,
-/// 2 wrong usage.
+/// Exit status: 0 it would be split, 3 it would be passed through whole, 1 the
+/// cluster or the file can't be read, 2 wrong usage.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The bulk, NDJSON; - for standard input
     file: PathBuf,
     /// URL of any node of the cluster; may carry user:password@
-    #[arg(long, value_name = "URL", env = "TIDEGATE_CLUSTER")]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_CLUSTER", hide_env_values = true)]
     cluster: String,
     /// The index in the URL of the bulk request, if there is one
     #[arg(long, value_name = "NAME")]
@@ -42,12 +45,8 @@ pub(crate) struct Arguments {
     /// As with fix_null_id: documents without an id get one
     #[arg(long)]
     fix_null_id: bool,
-    /// Authorities (PEM file) to trust in place of the system's
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// Trust any certificate of the cluster
-    #[arg(long, conflicts_with = "ca")]
-    insecure: bool,
+    #[command(flatten)]
+    access: Access,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -79,11 +78,11 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
     let loaded = Config::quick_start(&QuickStart {
         cluster: arguments.cluster.clone(),
         listen: ([127, 0, 0, 1], 0).into(),
-        insecure_skip_verify: arguments.insecure,
-        ca_file: arguments.ca.clone(),
+        insecure_skip_verify: arguments.access.insecure,
+        ca_file: arguments.access.ca.clone(),
         anonymous: Anonymous::Pass,
         admin: None,
-        account: None,
+        account: arguments.access.account().map_err(anyhow::Error::msg)?,
     })?;
     let settings = loaded.config.clusters.values().next().context("no cluster")?;
     let cluster = gateway::watch(settings)?;
@@ -97,7 +96,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
             .first()
             .map(String::as_str)
             .unwrap_or("is it there?");
-        anyhow::bail!("the topology of {} could not be read: {hint}", arguments.cluster);
+        anyhow::bail!("the topology of the cluster could not be read: {hint}");
     }
     let ask = Ask {
         default_index: arguments.index.as_deref(),
@@ -203,7 +202,8 @@ fn print(
     Ok(true)
 }
 
-const LEARN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Then the last error is told.
+const LEARN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// New indices are compared with the cluster's own answers within moments, unless it doesn't answer.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(5);

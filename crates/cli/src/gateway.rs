@@ -1,64 +1,68 @@
 //! `tidegate gateway`: runs the gateway until it is told to stop.
 
 use std::io::{IsTerminal, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::config::reload::{Reload, Reloaded};
-use gateway::config::{Anonymous, Config, Credentials, Loaded, LogFormat, LogLevel, QuickStart, Secret};
+use gateway::config::{Anonymous, Config, Loaded, LogFormat, LogLevel, QuickStart};
 use gateway::{Gateway, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::access::Access;
+
 /// Run the gateway
 ///
-/// Either with a configuration file, or without one in front of a single cluster:
+/// Either with a configuration file, or without one before a single cluster:
 ///
 ///     tidegate gateway --config tidegate.yml
-///     tidegate gateway --cluster http://127.0.0.1:9200 --listen 127.0.0.1:8000
+///     tidegate gateway --cluster http://127.0.0.1:9200
 ///
-/// Bulk requests are split by node and each part is sent straight to the node that holds its primaries; everything else
-/// is forwarded as it is. Clients' own credentials travel to the cluster.
+/// Bulk requests are split by node, and each part is sent straight to the node
+/// that holds its primaries; everything else is forwarded as it is. Clients'
+/// own credentials travel to the cluster.
 ///
-/// SIGTERM and SIGINT stop it gracefully: no new connections, requests under way are answered, then it ends.
-/// SIGHUP reads the configuration file and the certificates again.
+/// SIGTERM and SIGINT stop it gracefully: no new connections, requests under
+/// way are answered, then it ends. SIGHUP reads the configuration file and the
+/// certificates again.
 ///
 /// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
+#[group(skip)]
 pub(crate) struct Arguments {
-    /// Configuration file (YAML)
-    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["cluster", "listen"])]
-    config: Option<PathBuf>,
-    /// URL of any node of the cluster, without a file
-    #[arg(long, value_name = "URL", required_unless_present = "config")]
-    cluster: Option<String>,
-    /// Address and port to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
-    listen: SocketAddr,
-    /// Address and port of the admin API
+    #[command(flatten)]
+    from: From,
+    /// Address and port to listen on [default: 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
+    listen: Option<SocketAddr>,
+    /// Address and port of the admin API [default: 127.0.0.1:2900]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
     admin: Option<SocketAddr>,
-    /// User of the gateway's own account at the cluster, used to watch its topology
-    #[arg(long, value_name = "NAME", env = "TIDEGATE_USER", conflicts_with = "config")]
-    user: Option<String>,
-    /// File that holds the password of --user; or set TIDEGATE_PASSWORD
-    #[arg(long, value_name = "FILE", conflicts_with = "config", requires = "user")]
-    password_file: Option<PathBuf>,
-    /// Send client requests that carry no credentials with the gateway's own account: whoever reaches the port can write
+    #[command(flatten)]
+    access: Access,
+    /// Send client requests that carry no credentials with our own account:
+    /// whoever reaches the port can write
     #[arg(long, conflicts_with = "config")]
     share_account: bool,
-    /// Authorities (PEM file) to trust in place of the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "config")]
-    ca: Option<PathBuf>,
-    /// Trust any certificate of the cluster: for trying things out
-    #[arg(long, conflicts_with_all = ["config", "ca"])]
-    insecure: bool,
     /// Least level of log lines
     #[arg(long, value_name = "LEVEL", value_parser = ["trace", "debug", "info", "warn", "error"])]
     log_level: Option<String>,
+}
+
+/// Where the configuration comes from.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct From {
+    /// Configuration file (YAML)
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Without a file: URL of any node of the cluster; may carry user:password@
+    #[arg(long, value_name = "URL")]
+    cluster: Option<String>,
 }
 
 /// Runs the command.
@@ -68,43 +72,50 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(reason) => return fail(&reason),
     };
     start_logging(arguments, &loaded);
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = arguments
+            .from
+            .config
+            .as_ref()
+            .map(|file| tracing::field::display(file.display())),
+        clusters = loaded.config.clusters.len(),
+        "tidegate starts"
+    );
+    warn_of(&loaded);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string()),
     };
-    match runtime.block_on(serve(arguments.config.as_ref(), loaded)) {
+    match runtime.block_on(serve(arguments.from.config.as_ref(), loaded)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string()),
     }
 }
 
-/// The configuration, from the file or from the command line.
+/// The configuration, from the file or from the command line; or what to tell the user.
 fn load(arguments: &Arguments) -> Result<Loaded, String> {
-    if let Some(file) = &arguments.config {
-        return Config::load(file).map_err(|rejected| rejected.to_string());
+    if let Some(file) = &arguments.from.config {
+        if arguments.access.is_given() {
+            return Err(
+                "--config goes without --user, --password-file, --ca and --insecure: \
+                        the file says these for each cluster"
+                    .to_owned(),
+            );
+        }
+        return Config::load(file)
+            .map_err(|rejected| format!("the configuration can't be used:\n{rejected}"));
     }
-    let password = match &arguments.password_file {
-        Some(file) => std::fs::read_to_string(file)
-            .map(|text| Some(text.trim_end_matches(['\r', '\n']).to_owned()))
-            .map_err(|error| format!("{}: {error}", file.display()))?,
-        None => std::env::var("TIDEGATE_PASSWORD").ok(),
-    };
-    let account = match (&arguments.user, password) {
-        (None, _) => None,
-        (Some(username), Some(password)) => Some(Credentials::Basic {
-            username: username.clone(),
-            password: Secret::new(password),
-        }),
-        (Some(_), None) => return Err("--user needs --password-file, or TIDEGATE_PASSWORD".to_owned()),
-    };
+    let account = arguments.access.account()?;
+    let cluster = arguments.from.cluster.clone().unwrap_or_default();
+    if arguments.share_account && account.is_none() && !cluster.contains('@') {
+        return Err("--share-account needs an account: --user, or user:password@ in the URL".to_owned());
+    }
     Config::quick_start(&QuickStart {
-        cluster: arguments.cluster.clone().unwrap_or_default(),
-        listen: arguments.listen,
-        insecure_skip_verify: arguments.insecure,
-        ca_file: arguments.ca.clone(),
+        cluster,
+        listen: arguments.listen.unwrap_or(LISTEN_DEFAULT),
+        insecure_skip_verify: arguments.access.insecure,
+        ca_file: arguments.access.ca.clone(),
         anonymous: match arguments.share_account {
             true => Anonymous::UseGatewayAccount,
             false => Anonymous::Pass,
@@ -170,9 +181,7 @@ fn apply(gateway: &Gateway, reloaded: Reloaded) {
             tracing::error!("configuration not reloaded, the old one stays in force:\n{rejected}");
         }
         Reloaded::Good { loaded, .. } => {
-            for warning in &loaded.warnings {
-                tracing::warn!("{warning}");
-            }
+            warn_of(&loaded);
             match gateway.reload(*loaded) {
                 Ok(done) => {
                     for sentence in &done.needs_restart {
@@ -184,6 +193,18 @@ fn apply(gateway: &Gateway, reloaded: Reloaded) {
                     tracing::error!(%error, "configuration not reloaded, the old one stays in force");
                 }
             }
+        }
+    }
+}
+
+/// Warnings without the word, which the line's level says.
+fn warn_of(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        let line = warning.place.map(|place| place.line);
+        let key = (!warning.path.is_empty()).then_some(&warning.path);
+        match &warning.help {
+            Some(help) => tracing::warn!(key, line, "{}; {help}", warning.message),
+            None => tracing::warn!(key, line, "{}", warning.message),
         }
     }
 }
@@ -219,6 +240,8 @@ fn fail(reason: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "tidegate: {reason}");
     ExitCode::FAILURE
 }
+
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8000));
 
 /// How often certificate files are looked at.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! The one binary, `tidegate`: one file per subcommand.
 
+mod access;
 mod check;
 mod config;
 mod explain;
@@ -15,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The fast, truthful write gateway for Elasticsearch and OpenSearch.
 #[derive(Parser)]
-#[command(name = "tidegate", version, max_term_width = 100)]
+#[command(name = "tidegate", version, propagate_version = true, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -72,12 +72,6 @@ impl Cluster {
             true => Some(config.tls.load()?),
             false => None,
         };
-        if tls.is_some() && config.tls.insecure {
-            warn!(
-                cluster = config.name,
-                "TLS certificates of the nodes are NOT checked (tls.insecure)"
-            );
-        }
         Asker::check(&config)?;
         let roster = Roster::new(config.clone(), tls);
         let (samples, wanted) = mpsc::channel(SAMPLES_WAITING_MAX);

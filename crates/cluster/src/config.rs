@@ -60,7 +60,7 @@ pub enum Credentials {
 pub struct TlsFiles {
     /// PEM file with the authorities to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Trust any certificate. Logged loudly at start.
+    /// Trust any certificate. Whoever sets it warns the user.
     pub insecure: bool,
     /// PEM file with our certificate chain, where nodes ask for one.
     pub certificate: Option<PathBuf>,

@@ -14,7 +14,8 @@ pub(crate) struct Fault {
     pub(crate) status: StatusCode,
     /// `type` of the error, one of the cluster's own where one fits.
     pub(crate) kind: &'static str,
-    /// `reason` of the error: whose fault, and what to do next if that can be said.
+    /// `reason` of the error: whose fault, and what to do next if that can be said. Begins with `gateway:`, so that
+    /// nobody takes it for the cluster's.
     pub(crate) reason: String,
     retry_after_s: Option<u32>,
 }
@@ -24,7 +25,7 @@ impl Fault {
         Self {
             status,
             kind,
-            reason: reason.into(),
+            reason: format!("gateway: {}", reason.into()),
             retry_after_s: None,
         }
     }
@@ -55,7 +56,7 @@ impl Fault {
                 ..Self::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "circuit_breaking_exception",
-                    format!("gateway: {error}; send again later, or raise worker.body_memory"),
+                    format!("{error}; send again later, or raise worker.body_memory"),
                 )
             },
             BodyError::UnsupportedEncoding => Self::new(
@@ -98,7 +99,7 @@ impl Fault {
         let retry_after_s = (status != StatusCode::GATEWAY_TIMEOUT).then_some(1);
         Self {
             retry_after_s,
-            ..Self::new(status, kind, format!("gateway: {error}"))
+            ..Self::new(status, kind, error.to_string())
         }
     }
 
@@ -107,7 +108,7 @@ impl Fault {
         Self::new(
             StatusCode::BAD_GATEWAY,
             "content_too_long_exception",
-            format!("gateway: {error}"),
+            error.to_string(),
         )
     }
 
@@ -127,9 +128,7 @@ impl Fault {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "exception",
-            format!(
-                "gateway: the nodes' answers could not be merged, operations may have been executed: {why}"
-            ),
+            format!("the nodes' answers could not be merged, operations may have been executed: {why}"),
         )
     }
 
@@ -138,7 +137,7 @@ impl Fault {
         Self::new(
             StatusCode::NOT_FOUND,
             "illegal_argument_exception",
-            "gateway: no filter of this request's flow answers it; add an elasticsearch filter at the flow's end",
+            "no filter of this request's flow answers it; add an elasticsearch filter at the flow's end",
         )
     }
 

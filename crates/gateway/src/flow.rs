@@ -78,7 +78,7 @@ impl Front {
     async fn answer(&self, request: Request<Incoming>) -> Response<Outgoing> {
         let (mut head, incoming) = request.into_parts();
         if head.method == Method::CONNECT {
-            return Fault::unsupported("gateway: CONNECT is not supported").response();
+            return Fault::unsupported("CONNECT is not supported").response();
         }
         let compiled = self.compiled();
         let config = &compiled.live.config;

@@ -67,6 +67,22 @@ fn an_index_that_is_not_verified_yet_is_waited_for() {
 }
 
 #[test]
+fn an_empty_bulk_would_pass() {
+    let cluster = cluster();
+    let output = explain(&cluster.urls()[0], "", &["--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\"passed_because\":\"empty\""), "{text}");
+}
+
+#[test]
+fn a_password_in_the_url_is_not_repeated() {
+    let output = explain("http://who:s3cret@127.0.0.1:9", &body(1), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("s3cret"));
+}
+
+#[test]
 fn an_unreachable_cluster_is_an_error() {
     let output = explain("http://127.0.0.1:9", &body(1), &[]);
     assert_eq!(output.status.code(), Some(1));

@@ -5,6 +5,7 @@
 
 mod admin;
 mod choosing;
+mod command_line;
 mod explain;
 mod failures;
 mod gateway;

@@ -219,7 +219,7 @@ impl Config {
         };
         let config = resolve::resolve(&file, None, &mut problems);
         let errors = problems.has_errors();
-        let problems = problems.into_sorted();
+        let problems: Vec<Problem> = problems.into_sorted().into_iter().map(for_options).collect();
         if errors {
             Err(Rejected { problems })
         } else {
@@ -230,6 +230,25 @@ impl Config {
             })
         }
     }
+}
+
+/// A problem of the quick start's, told to somebody who has written options and no file.
+fn for_options(mut problem: Problem) -> Problem {
+    let option = match problem.path.as_str() {
+        "elasticsearch[0].tls.ca_file" => "--ca",
+        "elasticsearch[0].tls.insecure_skip_verify" => "--insecure",
+        "elasticsearch[0].anonymous" => "--share-account",
+        "entry[0].network.binding" => "--listen",
+        "admin.binding" => "--admin",
+        path if path.starts_with("elasticsearch[0]") => "--cluster",
+        path => path,
+    };
+    problem.path = option.to_owned();
+    problem.message = problem
+        .message
+        .replace("`ca_file`", "`--ca`")
+        .replace("write `anonymous: pass`", "leave out `--share-account`");
+    problem
 }
 
 /// The one of `known` that is nearest to `written`, if it is near enough to be a slip.

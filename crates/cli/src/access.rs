@@ -1,0 +1,52 @@
+//! How a cluster is reached from the command line: its address, our account, whom to trust.
+
+use std::path::PathBuf;
+
+use gateway::config::{Credentials, Secret};
+
+/// The gateway's own account, and certificates.
+#[derive(clap::Args)]
+pub(crate) struct Access {
+    /// User of our own account at the cluster, for watching its topology; or
+    /// set TIDEGATE_USER
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// File that holds the password of --user; or set TIDEGATE_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Authorities (PEM file) to trust in place of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Trust any certificate of the cluster: for trying things out
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+impl Access {
+    /// Whether the command line says anything of it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.user.is_some() || self.password_file.is_some() || self.ca.is_some() || self.insecure
+    }
+
+    /// The account, from the arguments or the environment.
+    pub(crate) fn account(&self) -> Result<Option<Credentials>, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let Some(username) = self.user.clone().or_else(|| variable("TIDEGATE_USER")) else {
+            return match self.password_file {
+                Some(_) => Err("--password-file needs --user, or TIDEGATE_USER".to_owned()),
+                None => Ok(None),
+            };
+        };
+        let password = match &self.password_file {
+            Some(file) => std::fs::read_to_string(file)
+                .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
+                .map_err(|error| format!("--password-file: {}: {error}", file.display()))?,
+            None => variable("TIDEGATE_PASSWORD")
+                .ok_or("--user (or TIDEGATE_USER) needs --password-file, or TIDEGATE_PASSWORD")?,
+        };
+        Ok(Some(Credentials::Basic {
+            username,
+            password: Secret::new(password),
+        }))
+    }
+}

@@ -1,0 +1,107 @@
+//! What the command line of `tidegate gateway` takes, refuses, and says.
+
+use std::process::{Command, Output};
+
+use testkit::fake::{FakeCluster, Spec};
+
+use crate::gateway::{Gateway, body};
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .arg("gateway")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn mistakes_are_told_in_the_words_of_the_command_line() {
+    for (arguments, code, told) in [
+        (&[][..], 2, "<--config <FILE>|--cluster <URL>>"),
+        (
+            &["--config", "a.yml", "--cluster", "http://a:1"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            &["--config", "a.yml", "--listen", "127.0.0.1:1"],
+            2,
+            "cannot be used with",
+        ),
+        (&["--config", "/no/such.yml"], 1, "can't be read"),
+        (
+            &["--config", "a.yml", "--insecure"],
+            1,
+            "the file says these for each cluster",
+        ),
+        (&["--cluster", "nonsense"], 1, "--cluster: has no `http://`"),
+        (
+            &["--cluster", "https://a:1", "--ca", "/no/such.pem"],
+            1,
+            "--ca: `/no/such.pem`",
+        ),
+        (
+            &["--cluster", "http://a:1", "--user", "u"],
+            1,
+            "TIDEGATE_PASSWORD",
+        ),
+        (
+            &["--cluster", "http://a:1", "--password-file", "f"],
+            1,
+            "TIDEGATE_USER",
+        ),
+        (
+            &["--cluster", "http://a:1", "--share-account"],
+            1,
+            "--share-account needs an account",
+        ),
+    ] {
+        let (status, stderr) = run(arguments, &[]);
+        assert_eq!(status, Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn an_account_in_the_environment_does_not_stand_in_the_way_of_a_file() {
+    let (status, stderr) = run(
+        &["--config", "/no/such.yml"],
+        &[("TIDEGATE_USER", "u"), ("TIDEGATE_PASSWORD", "p")],
+    );
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("can't be read"), "{stderr}");
+}
+
+#[test]
+fn an_open_door_is_warned_of_in_words_that_fit_the_command_line() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).basic_auth("u", "p")).unwrap();
+    let url = cluster.urls()[0].replace("http://", "http://u:p@");
+    let gateway = Gateway::start(&[
+        "--cluster",
+        &url,
+        "--share-account",
+        "--listen",
+        "0.0.0.0:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let log = gateway.log();
+    assert!(log.contains("ANYONE who reaches entry"), "{log}");
+    assert!(
+        log.contains("leave out `--share-account`") && !log.contains("anonymous: pass"),
+        "{log}"
+    );
+    assert!(log.contains("\"key\":\"--share-account\""), "{log}");
+    assert!(
+        log.contains("tidegate starts") && log.contains(env!("CARGO_PKG_VERSION")),
+        "{log}"
+    );
+    let own = testkit::client::Client::new(&format!("http://127.0.0.1:{}", gateway.address.port())).unwrap();
+    own.post_ndjson("/_bulk", body(3).as_bytes())
+        .unwrap()
+        .ok()
+        .unwrap();
+}
