@@ -112,6 +112,11 @@ fn opensearch_3() -> Result<()> {
 }
 
 #[test]
+fn opensearch_1() -> Result<()> {
+    on(Kind::OpenSearch1)
+}
+
+#[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
     on(Kind::OpenSearchSecure)
 }

@@ -285,11 +285,11 @@ pub(crate) fn documents(
     index: &str,
 ) -> Result<BTreeMap<(String, Option<String>), Held>> {
     http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
-    // OpenSearch's replicas miss documents that were acknowledged beside broken ones, without Tidegate too; the other
-    // engine searches its primaries only when there is nothing else.
+    // OpenSearch's replicas miss documents that were acknowledged beside broken ones, without Tidegate too. The servers
+    // that know this fault and not this parameter have no replicas here.
     let copy = match server.engine {
-        Engine::OpenSearch => "&preference=_primary",
-        Engine::Elasticsearch => "",
+        Engine::OpenSearch if server.version >= (2, 0) => "&preference=_primary",
+        _ => "",
     };
     let target = format!("/{index}/_search?size=10000&version=true&seq_no_primary_term=true{copy}");
     let answer = http.send(&Request::new("GET", &target))?;

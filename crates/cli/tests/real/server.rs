@@ -72,8 +72,9 @@ impl Server {
         self.engine == Engine::OpenSearch || self.is_es((8, 0))
     }
 
-    /// Ingest processors such as `set`, and painless: Elasticsearch's published builds from 8 on lack them.
+    /// Ingest processors such as `set`, and painless: Elasticsearch's published builds from 8 on lack them,
+    /// and those of OpenSearch 1.
     pub(crate) fn has_processors(&self) -> bool {
-        !self.is_es((8, 0))
+        !self.is_es((8, 0)) && (self.engine == Engine::Elasticsearch || self.version >= (2, 0))
     }
 }

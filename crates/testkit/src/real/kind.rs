@@ -15,13 +15,16 @@ pub enum Kind {
     Elasticsearch8,
     /// Elasticsearch 7.10.2, plain HTTP: the lightest, with painless, ingest and reindex, without data streams.
     Elasticsearch7,
+    /// OpenSearch 1.3.20, plain HTTP.
+    OpenSearch1,
 }
 
 impl Kind {
     /// All kinds, in the order in which `./dev test` starts them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::OpenSearch,
         Self::Elasticsearch7,
+        Self::OpenSearch1,
         Self::Elasticsearch,
         Self::OpenSearchSecure,
         Self::ElasticsearchSecure,
@@ -38,6 +41,7 @@ impl Kind {
             Self::ElasticsearchSecure => "elasticsearch-secure",
             Self::Elasticsearch8 => "elasticsearch-8",
             Self::Elasticsearch7 => "elasticsearch-7",
+            Self::OpenSearch1 => "opensearch-1",
         }
     }
 
@@ -55,6 +59,7 @@ impl Kind {
             Self::Elasticsearch | Self::ElasticsearchSecure => ("elasticsearch", "9.5.3,8.19.21"),
             Self::Elasticsearch8 => ("elasticsearch", "8.19.21"),
             Self::Elasticsearch7 => ("elasticsearch", "7.10.2"),
+            Self::OpenSearch1 => ("opensearch", "1.3.20"),
         };
         let mut options: Vec<String> = ["--engine", engine, "--version", versions]
             .map(str::to_owned)
