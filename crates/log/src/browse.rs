@@ -1,12 +1,22 @@
 //! Records as they lie in the log, all lanes, for people.
 
-use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::checksum;
+use crate::consumer::{records_end, scan_of};
+use crate::folder::read_error;
+use crate::lock::lock;
+use crate::places;
+use crate::scan::Found;
+use crate::segment::Header;
+use crate::shared::Shared;
 use crate::{ReadError, Receipt};
 
 /// Reads whole records in order, from [`crate::Log::browse`].
 pub struct Browse {
-    never: Infallible,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) at: u64,
 }
 
 /// A record, as it lies in the log.
@@ -14,14 +24,25 @@ pub struct Browse {
 pub struct Browsed {
     /// Where, how long, how many documents.
     pub receipt: Receipt,
-    /// When it was appended, ms since 1970.
+    /// When it was written, ms since 1970.
     pub time_ms: u64,
     /// Its kind.
     pub kind: u8,
     /// Its parameters.
     pub params: Vec<u8>,
-    /// Its groups: lane, documents, bytes; the bytes are none where they are damaged.
-    pub groups: Vec<(u32, u32, Option<Vec<u8>>)>,
+    /// Its groups, in order.
+    pub groups: Vec<BrowsedGroup>,
+}
+
+/// A group of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrowsedGroup {
+    /// Its lane.
+    pub lane: u32,
+    /// Its documents.
+    pub documents: u32,
+    /// Its bytes; none where they are damaged.
+    pub bytes: Option<Vec<u8>>,
 }
 
 impl Browse {
@@ -30,6 +51,67 @@ impl Browse {
     /// # Errors
     /// If the disk cannot be read.
     pub fn read(&mut self) -> Result<Option<Browsed>, ReadError> {
-        match self.never {}
+        while let Some(first) = self.segment() {
+            let file = self.shared.folder.open_segment(first)?;
+            let end = records_end(&self.shared, &*file, first)?;
+            let from = self
+                .at
+                .saturating_sub(first)
+                .max(Header::bytes(self.shared.folder.lanes));
+            let mut record = None;
+            let scanned = scan_of(&self.shared, &*file, first).run(from..end, |found| {
+                let Found::Record { at, parsed, .. } = found else {
+                    return ControlFlow::Continue(());
+                };
+                let groups: Vec<_> = parsed
+                    .groups()
+                    .map(|(range, entry)| (at + range.start as u64, entry))
+                    .collect();
+                record = Some((parsed.head, parsed.params.to_vec(), groups));
+                ControlFlow::Break(())
+            });
+            let failed = |source| read_error("cannot read", &self.shared.folder.segment(first), source);
+            scanned.map_err(failed)?;
+            let Some((head, params, groups)) = record else {
+                // Nothing more in this segment.
+                let Some(next) = places::next_segment(&self.shared, first) else {
+                    return Ok(None);
+                };
+                self.at = next;
+                continue;
+            };
+            self.at = head.range().end;
+            let mut browsed = Browsed {
+                receipt: Receipt {
+                    position: head.position,
+                    bytes: head.record_bytes(),
+                    documents: head.documents,
+                },
+                time_ms: head.time_ms,
+                kind: head.kind,
+                params,
+                groups: Vec::with_capacity(groups.len()),
+            };
+            for (at, entry) in groups {
+                let mut stored = vec![0; entry.stored as usize];
+                let read = file.read_at(&mut stored, at).map_err(failed)?;
+                let mut raw = Vec::new();
+                let right = read == stored.len()
+                    && checksum::of(&stored) == entry.crc
+                    && head.codec.unpack(&stored, entry.raw as usize, &mut raw).is_ok();
+                browsed.groups.push(BrowsedGroup {
+                    lane: entry.lane,
+                    documents: entry.documents,
+                    bytes: right.then_some(raw),
+                });
+            }
+            return Ok(Some(browsed));
+        }
+        Ok(None)
+    }
+
+    fn segment(&self) -> Option<u64> {
+        let state = lock(&self.shared.state);
+        state.segment_at(self.at).filter(|_| self.at < state.end)
     }
 }

@@ -6,7 +6,7 @@ pub(crate) fn of(bytes: &[u8]) -> u32 {
 }
 
 /// A checksum that starts from a log's id: only who knows the id can make bytes that check.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u32);
 
 // === impl Key ===

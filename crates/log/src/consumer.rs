@@ -1,7 +1,15 @@
 //! A consumer group: named, with a cursor in each lane.
 
-use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::cursor::{Cursor, Cursors};
+use crate::folder::read_error;
+use crate::lock::lock;
+use crate::scan::{Found, Scan};
+use crate::segment::{Footer, Header};
+use crate::shared::Shared;
+use crate::state::State;
 use crate::{Commit, ConsumerStatus, LaneReader, Mark, ReadError};
 
 /// Where a consumer that is new begins; one that exists goes on where it was.
@@ -19,22 +27,26 @@ pub enum StartAt {
 /// A consumer group, shared by whoever reads for it. Cheap to clone.
 #[derive(Clone)]
 pub struct Consumer {
-    never: Infallible,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cursors: Arc<Cursors>,
 }
+
+// === impl Consumer ===
 
 impl Consumer {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        match self.never {}
+        &self.cursors.name
     }
 
     /// Reads a lane from what is committed. Readers are independent: two of one lane read the same twice.
     ///
     /// # Errors
-    /// If there is no such lane, or the consumer was removed.
-    pub fn reader(&self, _lane: u32) -> Result<LaneReader, ReadError> {
-        match self.never {}
+    /// If there is no such lane.
+    pub fn reader(&self, lane: u32) -> Result<LaneReader, ReadError> {
+        let mark = self.committed(lane)?;
+        Ok(LaneReader::new(Arc::clone(&self.shared), mark))
     }
 
     /// Says that everything before these marks is done, all at once or none of it: after a crash either all or none are
@@ -42,9 +54,11 @@ impl Consumer {
     /// for the disk. A mark equal to what is committed is no error.
     ///
     /// # Errors
-    /// [`ReadError::Mark`] if one goes back or beyond the end; then none is taken.
-    pub fn commit(&self, _commits: &[Commit]) -> Result<(), ReadError> {
-        match self.never {}
+    /// [`ReadError::Mark`] if one goes back or beyond the end, or has more dead and lost documents than there are; then
+    /// none is taken.
+    pub fn commit(&self, commits: &[Commit]) -> Result<(), ReadError> {
+        let state = lock(&self.shared.state);
+        self.cursors.commit(commits, state.end, &state.totals.lanes)
     }
 
     /// Waits until what was committed is durable.
@@ -52,29 +66,143 @@ impl Consumer {
     /// # Errors
     /// What the disk says.
     pub fn flush(&self) -> Result<(), ReadError> {
-        match self.never {}
+        let written = self.cursors.write(&self.shared.folder);
+        written.map_err(|source| read_error("cannot write a cursor in", &self.shared.folder.path, source))
     }
 
     /// What is committed in a lane.
     ///
     /// # Errors
     /// If there is no such lane.
-    pub fn committed(&self, _lane: u32) -> Result<Mark, ReadError> {
-        match self.never {}
+    pub fn committed(&self, lane: u32) -> Result<Mark, ReadError> {
+        let now = self.cursors.now();
+        let cursor = now.get(lane as usize).ok_or(ReadError::NoLane {
+            lane,
+            lanes: self.shared.folder.lanes,
+        })?;
+        Ok(cursor.mark(lane))
     }
 
-    /// Sets all lanes to a place, forward or back, for an operator who knows why. What is skipped counts as done, what
-    /// is gone back over as pending again. Readers that exist keep their place: stop them before.
+    /// Sets all lanes to a place, forward or back, for an operator who knows why; durable when it returns. What is
+    /// skipped counts as done, what is gone back over as pending again. Readers that exist keep their place: stop them
+    /// before.
     ///
     /// # Errors
     /// What the disk says.
-    pub fn seek(&self, _to: StartAt) -> Result<(), ReadError> {
-        match self.never {}
+    pub fn seek(&self, to: StartAt) -> Result<(), ReadError> {
+        self.cursors.seek(&start(&self.shared, to)?);
+        self.flush()
     }
 
     /// Numbers of all lanes.
     #[must_use]
     pub fn status(&self) -> ConsumerStatus {
-        match self.never {}
+        status(&self.cursors, &lock(&self.shared.state))
+    }
+}
+
+/// The numbers of a consumer. The state is locked by the caller, so that none is accepted meanwhile.
+pub(crate) fn status(cursors: &Cursors, state: &State) -> ConsumerStatus {
+    let now = cursors.now();
+    let lanes: Vec<_> = now
+        .iter()
+        .zip(&state.totals.lanes)
+        .map(|(cursor, total)| cursor.status(*total))
+        .collect();
+    let sum = |of: fn(&crate::LaneStatus) -> u64| lanes.iter().map(of).sum::<u64>();
+    let (dead, lost) = (sum(|lane| lane.dead), sum(|lane| lane.lost));
+    ConsumerStatus {
+        name: cursors.name.clone(),
+        indexed: sum(|lane| lane.done) - dead - lost,
+        dead,
+        lost,
+        pending: sum(|lane| lane.accepted - lane.done),
+        pending_bytes: sum(|lane| lane.pending_bytes),
+        lanes,
+    }
+}
+
+/// The cursors of a consumer that starts there.
+pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadError> {
+    let (end, totals, position, first) = {
+        let state = lock(&shared.state);
+        let position = match at {
+            StartAt::Oldest => state.start(),
+            StartAt::Newest => state.end,
+            StartAt::Position(position) => position.clamp(state.start(), state.end),
+        };
+        (
+            state.end,
+            state.totals.clone(),
+            position,
+            state.segment_at(position),
+        )
+    };
+    let at_end = |totals: &crate::index::Totals, position| {
+        let cursor = |total: &crate::index::LaneTotal| Cursor {
+            position,
+            documents: total.documents,
+            bytes: total.bytes,
+            ..Cursor::default()
+        };
+        totals.lanes.iter().map(cursor).collect::<Vec<_>>()
+    };
+    let Some(first) = first.filter(|_| position < end) else {
+        return Ok(at_end(&totals, end));
+    };
+    let file = shared.folder.open_segment(first)?;
+    let broken = || {
+        let why = std::io::Error::new(std::io::ErrorKind::InvalidData, "its header is damaged");
+        read_error("cannot start with", &shared.folder.segment(first), why)
+    };
+    let mut totals = shared.folder.header(&*file, first)?.ok_or_else(broken)?.totals;
+    if position <= first {
+        return Ok(at_end(&totals, first));
+    }
+    // Counts what comes before it in its segment.
+    let (mut start, scan) = (position, scan_of(shared, &*file, first));
+    let records_end = records_end(shared, &*file, first)?;
+    let scanned = scan.run(Header::bytes(shared.folder.lanes)..records_end, |found| {
+        if let Found::Record { parsed, .. } = found {
+            if parsed.head.position >= position {
+                start = parsed.head.position;
+                return ControlFlow::Break(());
+            }
+            totals.add(
+                parsed
+                    .directory
+                    .iter()
+                    .map(|group| (group.lane, group.documents, group.raw)),
+            );
+        }
+        ControlFlow::Continue(())
+    });
+    scanned.map_err(|source| read_error("cannot read", &shared.folder.segment(first), source))?;
+    Ok(at_end(&totals, start))
+}
+
+/// The heads of a segment's records, their payload unread.
+pub(crate) fn scan_of<'a>(shared: &Shared, file: &'a dyn crate::File, first: u64) -> Scan<'a> {
+    Scan {
+        file,
+        first,
+        lanes: shared.folder.lanes,
+        key: shared.folder.key,
+        verify_beyond: u64::MAX,
+    }
+}
+
+/// Where a segment's records end that readers may see, in bytes from the file's start.
+pub(crate) fn records_end(shared: &Shared, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
+    let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
+    {
+        let state = lock(&shared.state);
+        if state.active == Some(first) {
+            return Ok(state.end - first);
+        }
+    }
+    match Footer::read(file, first, shared.folder.lanes, shared.folder.key).map_err(failed)? {
+        Some(footer) => Ok(footer.at),
+        None => file.bytes().map_err(failed),
     }
 }

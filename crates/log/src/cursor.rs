@@ -1,4 +1,15 @@
-//! How far a consumer group is, lane by lane.
+//! How far a consumer group is, lane by lane, in memory and on disk.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::bytes::{Take, put_u64};
+use crate::disk::File;
+use crate::folder::{CURSOR, Folder};
+use crate::index::LaneTotal;
+use crate::lock::lock;
+use crate::slots::Slots;
+use crate::{LaneStatus, ReadError};
 
 /// A place in a lane: everything before it is behind. Each group read comes with the mark that follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +20,9 @@ pub struct Mark {
     pub position: u64,
     /// Documents of the lane that are behind, counted from the log's beginning.
     pub documents: u64,
-    /// Documents of the lane that were lost since the reader began, up to here: they count among `documents`.
+    /// Bytes of those documents, uncompressed.
+    pub bytes: u64,
+    /// Of those documents, the ones that this consumer could not read.
     pub lost: u64,
 }
 
@@ -18,6 +31,37 @@ pub struct Mark {
 pub struct Commit {
     pub(crate) mark: Mark,
     pub(crate) dead: u64,
+}
+
+/// One lane of a consumer group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) position: u64,
+    pub(crate) documents: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dead: u64,
+    pub(crate) lost: u64,
+}
+
+/// A consumer group's cursors.
+pub(crate) struct Cursors {
+    pub(crate) name: String,
+    lanes: Mutex<Lanes>,
+    /// Locked while it is written.
+    file: Mutex<CursorFile>,
+}
+
+struct Lanes {
+    now: Vec<Cursor>,
+    durable: Vec<Cursor>,
+    dirty: bool,
+    removed: bool,
+}
+
+struct CursorFile {
+    /// None when it is not to be trusted, and has to be made anew.
+    file: Option<Arc<dyn File>>,
+    sequence: u64,
 }
 
 // === impl Mark ===
@@ -35,3 +79,247 @@ impl Mark {
         Commit { mark: self, dead }
     }
 }
+
+// === impl Cursor ===
+
+impl Cursor {
+    pub(crate) fn mark(&self, lane: u32) -> Mark {
+        Mark {
+            lane,
+            position: self.position,
+            documents: self.documents,
+            bytes: self.bytes,
+            lost: self.lost,
+        }
+    }
+
+    pub(crate) fn status(&self, accepted: LaneTotal) -> LaneStatus {
+        LaneStatus {
+            position: self.position,
+            accepted: accepted.documents,
+            done: self.documents,
+            dead: self.dead,
+            lost: self.lost,
+            pending_bytes: accepted.bytes.saturating_sub(self.bytes),
+        }
+    }
+
+    /// Moves to another place; what is then no longer behind cannot have been dead or lost.
+    fn seek(&mut self, to: &Self) {
+        self.position = to.position;
+        self.documents = to.documents;
+        self.bytes = to.bytes;
+        self.lost = self.lost.min(self.documents);
+        self.dead = self.dead.min(self.documents - self.lost);
+    }
+}
+
+// === impl Cursors ===
+
+impl Cursors {
+    /// Of a consumer that is made now; durable when it returns.
+    pub(crate) fn create(name: &str, start: Vec<Cursor>, folder: &Folder) -> io::Result<Self> {
+        let cursors = Self {
+            name: name.to_owned(),
+            lanes: Mutex::new(Lanes {
+                durable: start.clone(),
+                now: start,
+                dirty: true,
+                removed: false,
+            }),
+            file: Mutex::new(CursorFile {
+                file: None,
+                sequence: 0,
+            }),
+        };
+        cursors.write(folder)?;
+        Ok(cursors)
+    }
+
+    /// Of a consumer whose file is there; none if neither slot checks.
+    pub(crate) fn read(name: &str, folder: &Folder) -> io::Result<Option<Self>> {
+        let path = folder.path.join(format!("{name}{CURSOR}"));
+        let file: Arc<dyn File> = Arc::from(folder.disk.open_to_write(&path)?);
+        let Some((sequence, body)) = slots(folder).read(&*file)? else {
+            return Ok(None);
+        };
+        let lanes = parse(&body, folder.lanes);
+        Ok(Some(Self {
+            name: name.to_owned(),
+            lanes: Mutex::new(Lanes {
+                durable: lanes.clone(),
+                now: lanes,
+                dirty: false,
+                removed: false,
+            }),
+            file: Mutex::new(CursorFile {
+                file: Some(file),
+                sequence,
+            }),
+        }))
+    }
+
+    /// Takes all commits or none. `accepted` is what the log has in each lane.
+    pub(crate) fn commit(
+        &self,
+        commits: &[Commit],
+        end: u64,
+        accepted: &[LaneTotal],
+    ) -> Result<(), ReadError> {
+        let mut lanes = lock(&self.lanes);
+        if lanes.removed {
+            return Err(ReadError::Removed(self.name.clone()));
+        }
+        let mut now = lanes.now.clone();
+        for Commit { mark, dead } in commits {
+            let most = accepted.len() as u32;
+            let cursor = now.get_mut(mark.lane as usize).ok_or(ReadError::NoLane {
+                lane: mark.lane,
+                lanes: most,
+            })?;
+            let within = mark.position >= cursor.position
+                && mark.documents >= cursor.documents
+                && mark.position <= end
+                && mark.documents <= accepted[mark.lane as usize].documents
+                && mark.lost >= cursor.lost
+                && cursor.dead.saturating_add(*dead).saturating_add(mark.lost) <= mark.documents;
+            if !within {
+                return Err(ReadError::Mark {
+                    lane: mark.lane,
+                    position: mark.position,
+                    committed: cursor.position,
+                });
+            }
+            *cursor = Cursor {
+                position: mark.position,
+                documents: mark.documents,
+                bytes: mark.bytes,
+                dead: cursor.dead + dead,
+                lost: mark.lost,
+            };
+        }
+        lanes.dirty |= lanes.now != now;
+        lanes.now = now;
+        Ok(())
+    }
+
+    /// Moves all lanes, forward or back.
+    pub(crate) fn seek(&self, to: &[Cursor]) {
+        let mut lanes = lock(&self.lanes);
+        for (cursor, to) in lanes.now.iter_mut().zip(to) {
+            cursor.seek(to);
+        }
+        lanes.dirty = true;
+    }
+
+    /// Brings cursors back that are beyond the log's end; how many documents they were.
+    pub(crate) fn clamp(&self, end: u64, accepted: &[LaneTotal]) -> u64 {
+        let mut lanes = lock(&self.lanes);
+        let mut ahead = 0;
+        for (cursor, total) in lanes.now.iter_mut().zip(accepted) {
+            if cursor.documents > total.documents || cursor.position > end {
+                ahead += cursor.documents.saturating_sub(total.documents);
+                cursor.seek(&Cursor {
+                    position: cursor.position.min(end),
+                    documents: cursor.documents.min(total.documents),
+                    bytes: cursor.bytes.min(total.bytes),
+                    ..Cursor::default()
+                });
+            }
+        }
+        lanes.dirty = true;
+        ahead
+    }
+
+    /// Makes what was committed so far durable.
+    pub(crate) fn write(&self, folder: &Folder) -> io::Result<()> {
+        let mut file = lock(&self.file);
+        let now = {
+            let mut lanes = lock(&self.lanes);
+            if !lanes.dirty || lanes.removed {
+                return Ok(());
+            }
+            lanes.dirty = false;
+            lanes.now.clone()
+        };
+        let written = file.write(&self.name, &now, folder);
+        let mut lanes = lock(&self.lanes);
+        match written {
+            Ok(()) => lanes.durable = now,
+            Err(_) => lanes.dirty = true,
+        }
+        written
+    }
+
+    pub(crate) fn remove(&self, folder: &Folder) -> io::Result<()> {
+        let _file = lock(&self.file);
+        lock(&self.lanes).removed = true;
+        folder
+            .disk
+            .remove(&folder.path.join(format!("{}{CURSOR}", self.name)))?;
+        folder.disk.sync_folder(&folder.path)
+    }
+
+    pub(crate) fn now(&self) -> Vec<Cursor> {
+        lock(&self.lanes).now.clone()
+    }
+
+    pub(crate) fn durable(&self) -> Vec<Cursor> {
+        lock(&self.lanes).durable.clone()
+    }
+}
+
+// === impl CursorFile ===
+
+impl CursorFile {
+    fn write(&mut self, name: &str, now: &[Cursor], folder: &Folder) -> io::Result<()> {
+        let (slots, body, next) = (slots(folder), encode(now), self.sequence + 1);
+        // Taken out: it comes back only if everything succeeds.
+        if let Some(file) = self.file.take() {
+            slots.write(&*file, next, &body)?;
+            file.sync()?;
+            self.file = Some(file);
+            self.sequence = next;
+        } else {
+            let file = folder.replace(&format!("{name}{CURSOR}"), |file| {
+                // Both slots, so that no later write needs room on the disk.
+                slots.write(file, next, &body)?;
+                slots.write(file, next + 1, &body)
+            })?;
+            self.file = Some(file);
+            self.sequence = next + 1;
+        }
+        Ok(())
+    }
+}
+
+/// The shape of a cursor's file.
+pub(crate) fn slots(folder: &Folder) -> Slots {
+    Slots::new(b"TGCUR", folder.key, folder.lanes as usize * CURSOR_BYTES)
+}
+
+fn encode(lanes: &[Cursor]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(lanes.len() * CURSOR_BYTES);
+    for lane in lanes {
+        for number in [lane.position, lane.documents, lane.bytes, lane.dead, lane.lost] {
+            put_u64(&mut body, number);
+        }
+    }
+    body
+}
+
+pub(crate) fn parse(body: &[u8], lanes: u32) -> Vec<Cursor> {
+    let mut take = Take(body);
+    let mut cursor = || {
+        Some(Cursor {
+            position: take.u64()?,
+            documents: take.u64()?,
+            bytes: take.u64()?,
+            dead: take.u64()?,
+            lost: take.u64()?,
+        })
+    };
+    (0..lanes).map_while(|_| cursor()).collect()
+}
+
+const CURSOR_BYTES: usize = 40;

@@ -41,6 +41,9 @@ pub enum AppendError {
     /// A write or sync failed earlier: this process accepts nothing any more. 503; needs an operator.
     #[error("the log accepts nothing since a write failed: {0}")]
     Poisoned(String),
+    /// The disk would not, and nothing of the record is left: 503, try again later.
+    #[error("the log cannot be written: {0}")]
+    Io(String),
     /// The log is being closed: 503.
     #[error("the log is closed")]
     Closed,

@@ -17,6 +17,14 @@ pub enum Event {
         /// The segment.
         segment: u64,
     },
+    /// A consumer had committed documents that the log no longer has: without [`crate::Fsync::Always`] a power cut can
+    /// do that. It goes on at the log's end.
+    CursorsAhead {
+        /// Whose.
+        consumer: String,
+        /// How many documents ahead.
+        documents: u64,
+    },
     /// The log accepts nothing any more.
     Poisoned {
         /// The write or sync that failed.

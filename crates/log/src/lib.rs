@@ -14,7 +14,7 @@
 //!
 //! # Example
 //!
-//! ```no_run
+//! ```
 //! use log::{Log, Next, Options, RealDisk, StartAt};
 //!
 //! let folder = tempfile::tempdir()?;
@@ -136,13 +136,9 @@
 //! Delivery commits the lane's mark with [`Mark::done_with`] the number of its dead, after the dead letter is durable: so
 //! accepted = indexed + dead + pending holds from the cursors alone.
 
-#![allow(
-    dead_code,
-    reason = "the writer, the readers and recovery are being built on this"
-)]
-
 mod append;
 mod browse;
+mod bytes;
 mod checksum;
 mod codec;
 mod consumer;
@@ -150,16 +146,33 @@ mod cursor;
 mod disk;
 mod error;
 mod event;
+mod folder;
+mod head;
+mod index;
+mod lock;
 mod log;
 mod options;
+mod places;
 mod pool;
+mod quarantine;
+mod queue;
 mod reader;
 mod real_disk;
 mod record;
+mod recovery;
+mod retention;
+mod scan;
+mod segment;
+mod shared;
+mod slots;
+mod state;
 mod status;
+mod threads;
+mod watermark;
+mod writer;
 
 pub use append::Append;
-pub use browse::{Browse, Browsed};
+pub use browse::{Browse, Browsed, BrowsedGroup};
 pub use codec::Codec;
 pub use consumer::{Consumer, StartAt};
 pub use cursor::{Commit, Mark};

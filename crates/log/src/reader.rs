@@ -1,13 +1,39 @@
 //! One lane, group by group.
 
-use std::convert::Infallible;
 use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use crate::{Lost, Mark, ReadError};
+use crate::checksum;
+use crate::disk::File;
+use crate::folder::read_error;
+use crate::head::Head;
+use crate::index::Place;
+use crate::lock::lock;
+use crate::places::{self, Places};
+use crate::record::{Entry, HEAD_BYTES};
+use crate::shared::Shared;
+use crate::{Codec, Event, Lost, Mark, ReadError, WhyLost};
 
 /// Reads one lane for one consumer group. Blocks on the disk, mostly on the page cache.
 pub struct LaneReader {
-    never: Infallible,
+    shared: Arc<Shared>,
+    mark: Mark,
+    view: Option<View>,
+    /// What was read of a record.
+    buffer: Vec<u8>,
+}
+
+/// The segment that a reader is in.
+struct View {
+    first: u64,
+    file: Arc<dyn File>,
+    places: Vec<Place>,
+    /// The next one in `places`.
+    at: usize,
+    /// Whether more places may come.
+    live: bool,
 }
 
 /// What comes next in a lane.
@@ -29,7 +55,7 @@ pub enum Next {
 pub struct Group {
     /// Position of the record, as its client was told.
     pub position: u64,
-    /// When it was appended, ms since 1970.
+    /// When it was written, ms since 1970.
     pub time_ms: u64,
     /// The record's kind.
     pub kind: u8,
@@ -43,43 +69,316 @@ pub struct Group {
     pub mark: Mark,
 }
 
+// === impl LaneReader ===
+
 impl LaneReader {
+    pub(crate) fn new(shared: Arc<Shared>, mark: Mark) -> Self {
+        Self {
+            shared,
+            mark,
+            view: None,
+            buffer: Vec::new(),
+        }
+    }
+
     /// The lane.
     #[must_use]
     pub fn lane(&self) -> u32 {
-        match self.never {}
+        self.mark.lane
+    }
+
+    /// Where it is: the mark after what was read last.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Goes back (or on) to a mark of this lane, for another try at what was read since.
+    ///
+    /// # Panics
+    /// If the mark is of another lane.
+    pub fn rewind(&mut self, to: Mark) {
+        assert_eq!(to.lane, self.mark.lane, "a mark of this lane");
+        self.mark = to;
+        self.view = None;
     }
 
     /// Appends the next group's bytes to `out` and tells what it is; none if all that is durable was read.
     ///
     /// # Errors
     /// If the disk cannot be read: the reader stays where it was, and may be asked again.
-    pub fn next(&mut self, _out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
-        match self.never {}
+    #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
+    pub fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
+        if let Some(lost) = self.arrive()? {
+            return Ok(Some(lost));
+        }
+        let Some(view) = &self.view else { return Ok(None) };
+        let Some(&place) = view.places.get(view.at) else {
+            return Ok(None);
+        };
+        let length = out.len();
+        let group = self.read(place, out).inspect_err(|_| out.truncate(length))?;
+        if let Some(view) = &mut self.view {
+            view.at += 1;
+        }
+        if group.is_none() {
+            out.truncate(length);
+        }
+        Ok(Some(group.unwrap_or_else(|| self.damaged(place))))
     }
 
-    /// Bytes of the next group, as stored, if there is one and it is known without reading: to stop before a batch
-    /// becomes too large.
-    #[must_use]
-    pub fn next_bytes(&mut self) -> Option<u32> {
-        match self.never {}
-    }
-
-    /// Where it is: the mark after what was read last.
-    #[must_use]
-    pub fn mark(&self) -> Mark {
-        match self.never {}
-    }
-
-    /// Goes back (or on) to a mark of this lane, for another try at what was read since.
-    pub fn rewind(&mut self, _to: Mark) {
-        match self.never {}
+    /// Bytes of the next group, as stored, if there is one: to stop before a batch becomes too large.
+    ///
+    /// # Errors
+    /// If the disk cannot be read.
+    pub fn peek(&mut self) -> Result<Option<u32>, ReadError> {
+        let mark = self.mark;
+        if self.arrive()?.is_some() {
+            // Told again by `next`.
+            self.rewind(mark);
+            return Ok(Some(0));
+        }
+        let view = self.view.as_ref();
+        Ok(view
+            .and_then(|view| view.places.get(view.at))
+            .map(|place| place.stored))
     }
 
     /// Ready once there is something to read. Needs no runtime; wakes on the writer's thread.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
-        match self.never {}
-        #[allow(unreachable_code, reason = "names the type")]
-        std::future::ready(())
+        Ready {
+            shared: Arc::clone(&self.shared),
+            lane: self.mark.lane as usize,
+            documents: self.mark.documents,
+        }
+    }
+
+    /// Comes to the next place, through as many segments as it takes; tells of documents that are missing on the way.
+    fn arrive(&mut self) -> Result<Option<Next>, ReadError> {
+        for _ in 0..TRIES_MAX {
+            let first = match &mut self.view {
+                Some(view) if view.at < view.places.len() => return Ok(None),
+                Some(view) if view.live => match self.refresh()? {
+                    true => continue,
+                    false => return Ok(None),
+                },
+                Some(view) => places::next_segment(&self.shared, view.first),
+                None => places::segment_at(&self.shared, self.mark.position),
+            };
+            let Some(first) = first else { return Ok(None) };
+            match self.enter(first) {
+                Ok(None) => {}
+                Ok(Some(lost)) => return Ok(Some(lost)),
+                // It was deleted since: whoever is past it looks for the next.
+                Err(_) if !places::is_there(&self.shared, first) => self.view = None,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Places that came to the active segment since; whether anything changed.
+    fn refresh(&mut self) -> Result<bool, ReadError> {
+        let Some(view) = &mut self.view else {
+            return Ok(false);
+        };
+        if let Some(more) = places::more(&self.shared, view.first, self.mark.lane, view.places.len()) {
+            // What is behind is not needed, but for its number.
+            let changed = !more.is_empty();
+            view.places.extend(more);
+            return Ok(changed);
+        }
+        let Places { places, live } = places::of(&self.shared, &view.file, view.first, self.mark.lane)?;
+        let at = view.at.min(places.len());
+        (view.places, view.at, view.live) = (places, at, live);
+        Ok(true)
+    }
+
+    /// Goes into a segment; tells of documents that should have come before it.
+    fn enter(&mut self, first: u64) -> Result<Option<Next>, ReadError> {
+        let (shared, lane) = (&self.shared, self.mark.lane);
+        let file = shared.folder.open_segment(first)?;
+        let mut lost = None;
+        if self.mark.position <= first || self.view.is_some() {
+            // A header that does not check tells nothing; the next one does.
+            if let Some(header) = shared.folder.header(&*file, first)? {
+                let before = header.totals.lanes[lane as usize];
+                let missing = before.documents.saturating_sub(self.mark.documents);
+                let from = self.mark.position.min(first);
+                self.mark.position = self.mark.position.max(first);
+                if missing > 0 {
+                    lost = Some((from..first, missing));
+                    self.mark.lost += missing;
+                    self.mark.documents = before.documents;
+                    self.mark.bytes = before.bytes;
+                }
+            }
+        }
+        let Places { places, live } = places::of(shared, &file, first, lane)?;
+        let at = places.partition_point(|place| first + u64::from(place.group) < self.mark.position);
+        self.view = Some(View {
+            first,
+            file,
+            places,
+            at,
+            live,
+        });
+        Ok(lost.map(|(range, documents)| {
+            self.tell(Lost {
+                range,
+                lane: Some(lane),
+                documents: Some(documents),
+                why: WhyLost::Missing,
+                quarantined: None,
+            })
+        }))
+    }
+
+    /// Reads a group; none if it is damaged.
+    fn read(&mut self, place: Place, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
+        let Some(view) = &self.view else { return Ok(None) };
+        let failed = |source| read_error("cannot read", &self.shared.folder.segment(view.first), source);
+        let record = u64::from(place.record);
+        let span = (place.group + place.stored).saturating_sub(place.record) as usize;
+        // A short record is read in one go, of a long one the head and then the group.
+        let ahead = if span <= SPAN_MAX { span } else { HEAD_GUESS };
+        fill(&*view.file, &mut self.buffer, record, ahead).map_err(failed)?;
+        let Some(head) = Head::read(&self.buffer) else {
+            return Ok(None);
+        };
+        if head.bytes() > self.buffer.len() {
+            fill(&*view.file, &mut self.buffer, record, head.bytes()).map_err(failed)?;
+        }
+        let (lanes, key) = (self.shared.folder.lanes, self.shared.folder.key);
+        let Some(parsed) = Head::parse(&self.buffer, view.first + record, lanes, key) else {
+            return Ok(None);
+        };
+        let at = (place.group - place.record) as usize;
+        let found = parsed
+            .groups()
+            .enumerate()
+            .find(|(_, (range, _))| range.start == at);
+        let Some((ordinal, (range, entry))) = found else {
+            return Ok(None);
+        };
+        let mut mark = self.mark;
+        mark.position = view.first + u64::from(place.group) + u64::from(entry.stored);
+        mark.documents += u64::from(entry.documents);
+        mark.bytes += u64::from(entry.raw);
+        let group = Group {
+            position: head.position,
+            time_ms: head.time_ms,
+            kind: head.kind,
+            params: parsed.params.to_vec(),
+            documents: entry.documents,
+            ordinal: ordinal as u16,
+            mark,
+        };
+        let right = if let Some(stored) = self.buffer.get(range) {
+            unpack(stored, &entry, head.codec, out)
+        } else if head.codec == Codec::None {
+            let start = out.len();
+            out.resize(start + entry.stored as usize, 0);
+            let read = view
+                .file
+                .read_at(&mut out[start..], u64::from(place.group))
+                .map_err(failed)?;
+            read == entry.stored as usize && checksum::of(&out[start..]) == entry.crc
+        } else {
+            fill(
+                &*view.file,
+                &mut self.buffer,
+                u64::from(place.group),
+                entry.stored as usize,
+            )
+            .map_err(failed)?;
+            unpack(&self.buffer, &entry, head.codec, out)
+        };
+        if !right || entry.lane != self.mark.lane || entry.documents != place.documents {
+            return Ok(None);
+        }
+        self.mark = mark;
+        Ok(Some(Next::Group(group)))
+    }
+
+    /// Goes past a group that does not check.
+    fn damaged(&mut self, place: Place) -> Next {
+        let mut quarantined = None;
+        let mut range = self.mark.position..self.mark.position;
+        if let Some(view) = &self.view {
+            let end = view.first + u64::from(place.group) + u64::from(place.stored);
+            range = view.first + u64::from(place.record)..end;
+            let (shared, most) = (&self.shared, self.shared.options.quarantine_bytes_max);
+            quarantined = shared
+                .quarantine
+                .keep(&shared.folder, &*view.file, view.first, &range, most);
+        }
+        self.mark.position = range.end;
+        self.mark.documents += u64::from(place.documents);
+        // Uncompressed it may have been longer; the next header has the true total.
+        self.mark.bytes += u64::from(place.stored);
+        self.mark.lost += u64::from(place.documents);
+        self.tell(Lost {
+            range,
+            lane: Some(self.mark.lane),
+            documents: Some(place.documents.into()),
+            why: WhyLost::Damaged,
+            quarantined,
+        })
+    }
+
+    fn tell(&self, lost: Lost) -> Next {
+        self.shared.tell(&Event::Lost(lost.clone()));
+        Next::Lost {
+            lost,
+            mark: self.mark,
+        }
     }
 }
+
+/// Appends a group's bytes if they are right.
+fn unpack(stored: &[u8], entry: &Entry, codec: Codec, out: &mut Vec<u8>) -> bool {
+    checksum::of(stored) == entry.crc
+        && stored.len() == entry.stored as usize
+        && codec.unpack(stored, entry.raw as usize, out).is_ok()
+}
+
+/// Reads `bytes` bytes, or as many as there are.
+fn fill(file: &dyn File, buffer: &mut Vec<u8>, at: u64, bytes: usize) -> std::io::Result<()> {
+    buffer.resize(bytes.max(HEAD_BYTES), 0);
+    let read = file.read_at(buffer, at)?;
+    buffer.truncate(read);
+    Ok(())
+}
+
+/// Waits until a lane has more documents than these.
+struct Ready {
+    shared: Arc<Shared>,
+    lane: usize,
+    documents: u64,
+}
+
+// === impl Ready ===
+
+impl Future for Ready {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.shared.state);
+        if state.totals.lanes[self.lane].documents > self.documents {
+            return Poll::Ready(());
+        }
+        let wakers = &mut state.wakers[self.lane];
+        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// Records up to here are read whole.
+const SPAN_MAX: usize = 64 << 10;
+/// Bytes in which most heads fit.
+const HEAD_GUESS: usize = 4096;
+/// Segments passed in one call; after more the caller is asked to come again.
+const TRIES_MAX: usize = 10_000;

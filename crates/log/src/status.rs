@@ -24,11 +24,10 @@ pub struct Status {
     pub syncs: u64,
     /// Why nothing is accepted any more, if so.
     pub poisoned: Option<String>,
-    /// Time of the oldest record that is still there, ms since 1970; 0 if there is none.
-    pub oldest_ms: u64,
 }
 
-/// A consumer group: `documents` of [`Status`] = `indexed` + `dead` + `pending` + both `lost`.
+/// A consumer group. Of the same [`crate::Log::accounts`]: `documents` of [`Status`] = `indexed` + `dead` + `pending` +
+/// both `lost`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerStatus {
     /// Its name.
@@ -43,8 +42,6 @@ pub struct ConsumerStatus {
     pub pending: u64,
     /// Bytes not yet done, uncompressed.
     pub pending_bytes: u64,
-    /// Time of the oldest record with something pending, ms since 1970; 0 if nothing is.
-    pub pending_since_ms: u64,
     /// Lane by lane.
     pub lanes: Vec<LaneStatus>,
 }
@@ -62,4 +59,6 @@ pub struct LaneStatus {
     pub dead: u64,
     /// Of those done, the lost.
     pub lost: u64,
+    /// Bytes accepted and not done, uncompressed.
+    pub pending_bytes: u64,
 }

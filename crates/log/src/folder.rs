@@ -1,0 +1,194 @@
+//! A log's folder: its files' names, and what is the same in all of them.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::bytes::{Take, put_magic, put_u32, put_u64};
+use crate::checksum::{self, Key};
+use crate::disk::{Disk, File};
+use crate::segment::{self, Header};
+use crate::{LANES_MAX, OpenError, ReadError};
+
+/// A log's folder on its disk.
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) lanes: u32,
+    pub(crate) key: Key,
+}
+
+// === impl Folder ===
+
+impl Folder {
+    /// Reads `LOG`; or makes it, for a folder that has none.
+    pub(crate) fn open(path: &Path, lanes: u32, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        if let Some(folder) = Self::existing(path, Arc::clone(&disk))? {
+            return Ok(folder);
+        }
+        let names = disk
+            .list(path)
+            .map_err(|source| open_error("cannot list", path, source))?;
+        if let Some(segment) = names.iter().find(|file| segment::first_of(&file.name).is_some()) {
+            return Err(OpenError::Format {
+                file: path.join(LOG),
+                why: format!("it is missing, but there is {}", segment.name),
+            });
+        }
+        let id = RandomState::new().build_hasher().finish() ^ disk.now_ms().rotate_left(32);
+        let folder = Self::new(path, disk, lanes, id);
+        let mut bytes = Vec::new();
+        put_magic(&mut bytes, b"TGLOG");
+        put_u64(&mut bytes, id);
+        put_u32(&mut bytes, lanes);
+        let crc = checksum::of(&bytes);
+        put_u32(&mut bytes, crc);
+        let written = folder.replace(LOG, |file| file.write_at(&mut [IoSlice::new(&bytes)], 0));
+        written.map_err(|source| open_error("cannot write", &path.join(LOG), source))?;
+        Ok(folder)
+    }
+
+    /// Reads `LOG`; none if there is none.
+    pub(crate) fn existing(path: &Path, disk: Arc<dyn Disk>) -> Result<Option<Self>, OpenError> {
+        let file = path.join(LOG);
+        let mut bytes = vec![0; LOG_BYTES + 1];
+        let read = match disk.open(&file).and_then(|open| open.read_at(&mut bytes, 0)) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(open_error("cannot read", &file, source)),
+        };
+        let refuse = |why: &str| OpenError::Format {
+            file: file.clone(),
+            why: why.to_owned(),
+        };
+        let bytes = &bytes[..read];
+        if !bytes.starts_with(b"TGLOG") {
+            return Err(refuse("this is no log"));
+        }
+        let mut take = Take(bytes);
+        let parsed = take
+            .magic(b"TGLOG")
+            .and_then(|()| Some((take.u64()?, take.u32()?, take.u32()?)));
+        match parsed {
+            None => Err(refuse("it was made by another version")),
+            Some((id, lanes, crc)) => {
+                let sound = read == LOG_BYTES
+                    && crc == checksum::of(&bytes[..LOG_BYTES - 4])
+                    && (1..=LANES_MAX).contains(&lanes);
+                if sound {
+                    Ok(Some(Self::new(path, disk, lanes, id)))
+                } else {
+                    Err(refuse("it is damaged"))
+                }
+            }
+        }
+    }
+
+    fn new(path: &Path, disk: Arc<dyn Disk>, lanes: u32, id: u64) -> Self {
+        Self {
+            path: path.to_owned(),
+            disk,
+            lanes,
+            key: Key::new(id),
+        }
+    }
+
+    /// Puts a whole file in place, or leaves the one that is there; durable when it returns.
+    pub(crate) fn replace(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&dyn File) -> io::Result<()>,
+    ) -> io::Result<Arc<dyn File>> {
+        let new = self.path.join(format!("{name}{NEW}"));
+        let file = self.disk.create(&new)?;
+        fill(&*file)?;
+        file.sync()?;
+        self.disk.rename(&new, &self.path.join(name))?;
+        self.disk.sync_folder(&self.path)?;
+        Ok(Arc::from(file))
+    }
+
+    pub(crate) fn segment(&self, first: u64) -> PathBuf {
+        self.path.join(segment::name(first))
+    }
+
+    /// A segment's file, to read.
+    pub(crate) fn open_segment(&self, first: u64) -> Result<Arc<dyn File>, ReadError> {
+        let path = self.segment(first);
+        self.disk
+            .open(&path)
+            .map(Arc::from)
+            .map_err(|source| read_error("cannot open", &path, source))
+    }
+
+    /// A segment's header; none if it does not check.
+    pub(crate) fn header(&self, file: &dyn File, first: u64) -> Result<Option<Header>, ReadError> {
+        let header = Header::read(file, first, self.lanes, self.key);
+        header.map_err(|source| read_error("cannot read", &self.segment(first), source))
+    }
+}
+
+pub(crate) fn open_error(doing: &'static str, path: &Path, source: io::Error) -> OpenError {
+    OpenError::Io {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+pub(crate) fn read_error(doing: &'static str, path: &Path, source: io::Error) -> ReadError {
+    ReadError::Io {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// What the log is.
+pub(crate) const LOG: &str = "LOG";
+/// Locked by who writes.
+pub(crate) const LOCK: &str = "LOCK";
+/// How far it is known to be durable.
+pub(crate) const MARK: &str = "MARK";
+/// The ending of a cursor's name.
+pub(crate) const CURSOR: &str = ".cursor";
+/// The ending of a file that is about to be renamed.
+pub(crate) const NEW: &str = ".new";
+/// Where copies of damage go.
+pub(crate) const QUARANTINE: &str = "quarantine";
+const LOG_BYTES: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RealDisk;
+
+    #[test]
+    fn a_log_keeps_its_lanes_and_id_and_refuses_what_is_none() {
+        let temporary = tempfile::tempdir().unwrap();
+        let open = |lanes| Folder::open(temporary.path(), lanes, Arc::new(RealDisk::default()));
+        let key = open(7).unwrap().key;
+        let again = open(9).unwrap();
+        assert_eq!((again.lanes, again.key), (7, key));
+
+        let log = temporary.path().join(LOG);
+        let bytes = std::fs::read(&log).unwrap();
+        for (at, why) in [
+            (0, "no log"),
+            (5, "another version"),
+            (8, "damaged"),
+            (23, "damaged"),
+        ] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            std::fs::write(&log, other).unwrap();
+            let refusal = open(7).err().unwrap().to_string();
+            assert!(refusal.contains(why), "{refusal}");
+        }
+        std::fs::remove_file(&log).unwrap();
+        std::fs::write(temporary.path().join(segment::name(0)), b"").unwrap();
+        assert!(open(7).err().unwrap().to_string().contains("missing"));
+    }
+}

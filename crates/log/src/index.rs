@@ -1,0 +1,99 @@
+//! Where each lane's groups are in one segment.
+
+/// One group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes from the segment's start to the record.
+    pub(crate) record: u32,
+    /// Bytes from the segment's start to the group.
+    pub(crate) group: u32,
+    /// Bytes of the group, as stored.
+    pub(crate) stored: u32,
+    pub(crate) documents: u32,
+}
+
+/// Running totals of one lane, from the log's beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneTotal {
+    pub(crate) documents: u64,
+    /// Uncompressed.
+    pub(crate) bytes: u64,
+}
+
+/// Running totals of the log, from its beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) lanes: Vec<LaneTotal>,
+    pub(crate) records: u64,
+    /// More than the lanes' together by what was lost without a trace of its lane.
+    pub(crate) documents: u64,
+}
+
+/// The groups of a segment, lane by lane, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    pub(crate) lanes: Vec<Vec<Place>>,
+    pub(crate) places: usize,
+}
+
+// === impl Index ===
+
+impl Index {
+    pub(crate) fn new(lanes: u32) -> Self {
+        Self {
+            lanes: vec![Vec::new(); lanes as usize],
+            places: 0,
+        }
+    }
+
+    /// Adds a record that starts `at` bytes from the segment's start.
+    pub(crate) fn add(&mut self, at: u32, parsed: &crate::head::Parsed<'_>) {
+        for (range, entry) in parsed.groups() {
+            self.push(
+                entry.lane,
+                at,
+                at + range.start as u32,
+                entry.stored,
+                entry.documents,
+            );
+        }
+    }
+
+    pub(crate) fn push(&mut self, lane: u32, record: u32, group: u32, stored: u32, documents: u32) {
+        self.lanes[lane as usize].push(Place {
+            record,
+            group,
+            stored,
+            documents,
+        });
+        self.places += 1;
+    }
+}
+
+// === impl Totals ===
+
+impl Totals {
+    pub(crate) fn new(lanes: u32) -> Self {
+        Self {
+            lanes: vec![LaneTotal::default(); lanes as usize],
+            ..Self::default()
+        }
+    }
+
+    /// Counts a record with these groups: lane, documents, uncompressed bytes.
+    pub(crate) fn add(&mut self, groups: impl Iterator<Item = (u32, u32, u32)>) {
+        self.records += 1;
+        for (lane, documents, raw) in groups {
+            let total = &mut self.lanes[lane as usize];
+            total.documents += u64::from(documents);
+            total.bytes += u64::from(raw);
+            self.documents += u64::from(documents);
+        }
+    }
+
+    /// Documents that no lane counts.
+    pub(crate) fn lost(&self) -> u64 {
+        let laned: u64 = self.lanes.iter().map(|lane| lane.documents).sum();
+        self.documents.saturating_sub(laned)
+    }
+}

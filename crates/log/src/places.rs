@@ -1,0 +1,131 @@
+//! Where a lane's groups are: in memory for the active segment, in the footer for others, rebuilt where that is damaged.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use crate::consumer::scan_of;
+use crate::disk::File;
+use crate::folder::read_error;
+use crate::index::{Index, Place};
+use crate::lock::lock;
+use crate::scan::Found;
+use crate::segment::{Footer, Header};
+use crate::shared::Shared;
+use crate::{Event, Lost, ReadError, WhyLost};
+
+/// A lane's groups in a segment.
+pub(crate) struct Places {
+    pub(crate) places: Vec<Place>,
+    /// Whether more may come.
+    pub(crate) live: bool,
+}
+
+/// The segment with a position, or the next one.
+pub(crate) fn segment_at(shared: &Shared, position: u64) -> Option<u64> {
+    lock(&shared.state).segment_at(position)
+}
+
+/// The segment after one.
+pub(crate) fn next_segment(shared: &Shared, first: u64) -> Option<u64> {
+    lock(&shared.state)
+        .segments
+        .range(first + 1..)
+        .next()
+        .map(|(next, _)| *next)
+}
+
+/// Whether a segment is there, as far as the log knows.
+pub(crate) fn is_there(shared: &Shared, first: u64) -> bool {
+    lock(&shared.state).segments.contains_key(&first)
+}
+
+/// What came to a lane of the active segment after so many places; none if it is no longer active.
+pub(crate) fn more(shared: &Shared, first: u64, lane: u32, known: usize) -> Option<Vec<Place>> {
+    let state = lock(&shared.state);
+    let active = state.active == Some(first);
+    active.then(|| {
+        state.index.lanes[lane as usize]
+            .get(known..)
+            .unwrap_or_default()
+            .to_vec()
+    })
+}
+
+/// All groups of a lane in a segment.
+pub(crate) fn of(shared: &Shared, file: &Arc<dyn File>, first: u64, lane: u32) -> Result<Places, ReadError> {
+    if let Some(places) = more(shared, first, lane, 0) {
+        return Ok(Places { places, live: true });
+    }
+    let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
+    let footer = Footer::read(&**file, first, shared.folder.lanes, shared.folder.key).map_err(failed)?;
+    if let Some(footer) = footer
+        && let Some(places) = footer.places(&**file, lane, shared.folder.key).map_err(failed)?
+    {
+        return Ok(Places { places, live: false });
+    }
+    let index = rebuilt(shared, file, first)?;
+    Ok(Places {
+        places: index.lanes[lane as usize].clone(),
+        live: false,
+    })
+}
+
+/// The index of a segment that has none that checks, from its records.
+fn rebuilt(shared: &Shared, file: &Arc<dyn File>, first: u64) -> Result<Arc<Index>, ReadError> {
+    let mut last = lock(&shared.rebuilt);
+    if let Some((of, index)) = last.as_ref()
+        && *of == first
+    {
+        return Ok(Arc::clone(index));
+    }
+    let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
+    let (mut index, mut records, mut bad) = (Index::new(shared.folder.lanes), 0, Vec::new());
+    let within = Header::bytes(shared.folder.lanes)..file.bytes().map_err(failed)?;
+    let scanned = scan_of(shared, &**file, first).run(within, |found| {
+        match found {
+            Found::Record { at, parsed, .. } => {
+                index.add(at as u32, &parsed);
+                records += 1;
+            }
+            Found::Bad(range) => bad.push(range),
+        }
+        ControlFlow::Continue(())
+    });
+    scanned.map_err(failed)?;
+    if is_complete(shared, file, first, records)? {
+        shared.tell(&Event::IndexRebuilt { segment: first });
+    } else {
+        bad.into_iter()
+            .for_each(|range| damaged(shared, &**file, first, &range));
+    }
+    let index = Arc::new(index);
+    *last = Some((first, Arc::clone(&index)));
+    Ok(index)
+}
+
+/// Whether these are all the records that a segment had, going by the running totals: then only its index is damaged.
+fn is_complete(shared: &Shared, file: &Arc<dyn File>, first: u64, records: u64) -> Result<bool, ReadError> {
+    let Some(next) = next_segment(shared, first) else {
+        return Ok(false);
+    };
+    let after = shared.folder.open_segment(next)?;
+    let before = shared.folder.header(&**file, first)?;
+    let after = shared.folder.header(&*after, next)?;
+    Ok(before
+        .zip(after)
+        .is_some_and(|(before, after)| before.totals.records + records == after.totals.records))
+}
+
+/// The documents in it are counted lane by lane at the next running total.
+fn damaged(shared: &Shared, file: &dyn File, first: u64, range: &Range<u64>) {
+    let range = first + range.start..first + range.end;
+    let most = shared.options.quarantine_bytes_max;
+    let quarantined = shared.quarantine.keep(&shared.folder, file, first, &range, most);
+    shared.tell(&Event::Lost(Lost {
+        range,
+        lane: None,
+        documents: None,
+        why: WhyLost::Damaged,
+        quarantined,
+    }));
+}

@@ -1,0 +1,65 @@
+//! Copies of what was found broken: the segment around it may go, the evidence stays.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use crate::disk::File;
+use crate::folder::{Folder, QUARANTINE};
+
+/// How much was copied, so that it stays bounded.
+#[derive(Default)]
+pub(crate) struct Quarantine {
+    /// None until the folder was looked at.
+    bytes: Mutex<Option<u64>>,
+}
+
+// === impl Quarantine ===
+
+impl Quarantine {
+    /// Copies a range of a segment that starts at `first`; the copy's name, or none if it could not be made or would be
+    /// too much. The loss is reported either way.
+    pub(crate) fn keep(
+        &self,
+        folder: &Folder,
+        file: &dyn File,
+        first: u64,
+        range: &Range<u64>,
+        bytes_max: u64,
+    ) -> Option<String> {
+        let mut used = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("{:020}.bad", range.start);
+        let path = folder.path.join(QUARANTINE);
+        let listed = folder.disk.list(&path).unwrap_or_default();
+        let before = *used.get_or_insert_with(|| listed.iter().map(|file| file.bytes).sum());
+        if listed.iter().any(|file| file.name == name) {
+            return Some(name);
+        }
+        let bytes = range.end - range.start;
+        if before.saturating_add(bytes) > bytes_max {
+            return None;
+        }
+        copy(folder, file, range.start - first..range.end - first, &name).ok()?;
+        *used = Some(before + bytes);
+        Some(name)
+    }
+}
+
+fn copy(folder: &Folder, from: &dyn File, range: Range<u64>, name: &str) -> io::Result<()> {
+    let path = folder.path.join(QUARANTINE);
+    folder.disk.create_folder(&path)?;
+    let to = folder.disk.create(&path.join(name))?;
+    let (mut at, mut buffer) = (range.start, vec![0; 1 << 20]);
+    while at < range.end {
+        let wanted = (range.end - at).min(buffer.len() as u64) as usize;
+        let read = from.read_at(&mut buffer[..wanted], at)?;
+        if read == 0 {
+            break;
+        }
+        to.write_at(&mut [IoSlice::new(&buffer[..read])], at - range.start)?;
+        at += read as u64;
+    }
+    to.sync()?;
+    folder.disk.sync_folder(&path)
+}

@@ -1,0 +1,110 @@
+//! Records handed over and not yet written.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lock::lock;
+use crate::{AppendError, Full, Options, Receipt, Record};
+
+/// What to call when a record is durable, or will not be.
+pub(crate) type Done = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
+
+/// A record on its way.
+pub(crate) struct Job {
+    pub(crate) record: Record,
+    pub(crate) bytes: u64,
+    pub(crate) done: Done,
+}
+
+/// Records that wait for the writer, and the room there is for more.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Bytes of all segments, with what sealing the last one will take.
+    pub(crate) used: AtomicU64,
+    /// Bytes free on the disk, as last seen.
+    pub(crate) free: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// Of jobs here and of those that the writer has taken and not settled.
+    bytes: u64,
+    refusal: Option<AppendError>,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// Takes a record, or says why not and gives it back.
+    pub(crate) fn push(&self, job: Job, options: &Options) -> Result<(), Box<(Job, AppendError)>> {
+        let mut waiting = lock(&self.waiting);
+        match self.room(&waiting, job.bytes, options) {
+            Err(error) => Err(Box::new((job, error))),
+            Ok(()) => {
+                waiting.bytes += job.bytes;
+                waiting.jobs.push_back(job);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a record of this length would be taken.
+    pub(crate) fn admit(&self, bytes: u64, options: &Options) -> Result<(), AppendError> {
+        self.room(&lock(&self.waiting), bytes, options)
+    }
+
+    fn room(&self, waiting: &Waiting, bytes: u64, options: &Options) -> Result<(), AppendError> {
+        if let Some(refusal) = &waiting.refusal {
+            return Err(refusal.clone());
+        }
+        let coming = waiting.bytes + bytes;
+        let most = options.waiting_bytes_max;
+        if waiting.bytes > 0 && coming > most {
+            let waiting = waiting.bytes;
+            return Err(AppendError::Full(Full::Waiting { waiting, most }));
+        }
+        let (used, quota) = (self.used.load(Ordering::Relaxed), options.quota_bytes);
+        if quota > 0 && used + coming > quota {
+            return Err(AppendError::Full(Full::Quota { used, quota }));
+        }
+        let (free, floor) = (self.free.load(Ordering::Relaxed), options.free_bytes_min);
+        if free < coming.saturating_add(floor) {
+            return Err(AppendError::Full(Full::Floor { free, floor }));
+        }
+        Ok(())
+    }
+
+    /// All that wait. They count as waiting until they are settled.
+    pub(crate) fn take(&self) -> VecDeque<Job> {
+        std::mem::take(&mut lock(&self.waiting).jobs)
+    }
+
+    /// So many bytes of jobs taken are durable or refused.
+    pub(crate) fn settled(&self, bytes: u64) {
+        lock(&self.waiting).bytes -= bytes;
+    }
+
+    /// Refuses everything from now on; the first reason stays, but a poisoned log is told rather than a closed one.
+    pub(crate) fn refuse(&self, error: AppendError) {
+        let mut waiting = lock(&self.waiting);
+        if !matches!(waiting.refusal, Some(AppendError::Poisoned(_))) {
+            waiting.refusal = Some(error);
+        }
+    }
+
+    /// Why everything is refused, if it is.
+    pub(crate) fn refusal(&self) -> Option<AppendError> {
+        lock(&self.waiting).refusal.clone()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.waiting).jobs.is_empty()
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        lock(&self.waiting).bytes
+    }
+}

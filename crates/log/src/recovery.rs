@@ -1,0 +1,301 @@
+//! What opening a log finds after whatever ended the last process. The rules are in the crate's documentation.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use crate::disk::File;
+use crate::folder::{Folder, open_error};
+use crate::index::{Index, LaneTotal, Totals};
+use crate::quarantine::Quarantine;
+use crate::scan::{Found, Scan};
+use crate::segment::{Footer, Header};
+use crate::watermark::Watermark;
+use crate::{Event, Lost, OpenError, Options, ReadError, WhyLost};
+
+/// A log as it was found, and put right.
+pub(crate) struct Recovered {
+    pub(crate) segments: BTreeMap<u64, u64>,
+    pub(crate) active: Option<Active>,
+    pub(crate) totals: Totals,
+    /// Where the log goes on.
+    pub(crate) end: u64,
+}
+
+/// A segment to go on with.
+pub(crate) struct Active {
+    pub(crate) first: u64,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) index: Index,
+}
+
+/// What recovery works with.
+pub(crate) struct Recovery<'a> {
+    pub(crate) folder: &'a Folder,
+    pub(crate) options: &'a Options,
+    pub(crate) quarantine: &'a Quarantine,
+    /// How far the log is known to be durable.
+    pub(crate) mark: Watermark,
+    /// The most that any consumer has done, lane by lane: what totals must be at least.
+    pub(crate) done: Vec<LaneTotal>,
+}
+
+// === impl Recovery ===
+
+impl Recovery<'_> {
+    /// Looks at the last segment, and at the others' names and lengths.
+    pub(crate) fn run(&self, mut segments: BTreeMap<u64, u64>) -> Result<Recovered, OpenError> {
+        self.report_gaps(&segments);
+        let mut removed = None;
+        let mut recovered = loop {
+            let Some((&first, _)) = segments.last_key_value() else {
+                break self.nothing(removed.unwrap_or(0));
+            };
+            let file = self.cold(first)?;
+            let header = self.folder.header(&*file, first).map_err(as_open)?;
+            if header.is_none() && !self.has_records(&*file, first)? {
+                // It was being made: its header is durable before its first record is written.
+                self.remove(first)?;
+                segments.remove(&first);
+                removed = Some(first);
+                continue;
+            }
+            break self.last(segments, first, header, file)?;
+        };
+        self.report_missing_end(&mut recovered);
+        Ok(recovered)
+    }
+
+    /// The segment's file as the disk has it, not as the page cache would have it.
+    fn cold(&self, first: u64) -> Result<Arc<dyn File>, OpenError> {
+        let path = self.folder.segment(first);
+        let file = self.folder.disk.open_to_write(&path);
+        let file = file.map_err(|source| open_error("cannot open", &path, source))?;
+        file.sync()
+            .map_err(|source| open_error("cannot sync", &path, source))?;
+        file.drop_cached();
+        Ok(Arc::from(file))
+    }
+
+    /// A log without segments: a new one, or one whose segments are all gone.
+    fn nothing(&self, end: u64) -> Recovered {
+        let mut totals = Totals::new(self.folder.lanes);
+        totals.lanes.clone_from(&self.done);
+        totals.documents = totals.lanes.iter().map(|lane| lane.documents).sum();
+        Recovered {
+            segments: BTreeMap::new(),
+            active: None,
+            totals,
+            end,
+        }
+    }
+
+    fn last(
+        &self,
+        mut segments: BTreeMap<u64, u64>,
+        first: u64,
+        header: Option<Header>,
+        file: Arc<dyn File>,
+    ) -> Result<Recovered, OpenError> {
+        let failed = |source| open_error("cannot read", &self.folder.segment(first), source);
+        let bytes = file.bytes().map_err(failed)?;
+        segments.insert(first, bytes);
+        let footer = Footer::read(&*file, first, self.folder.lanes, self.folder.key).map_err(failed)?;
+        if let Some(footer) = footer {
+            return Ok(Recovered {
+                segments,
+                active: None,
+                totals: footer.totals,
+                end: first + bytes,
+            });
+        }
+        let records_at = Header::bytes(self.folder.lanes);
+        let end = self.cut(first, &file, records_at..bytes)?;
+        let totals = match header {
+            Some(header) => header.totals,
+            None => self.totals_before(&segments, first)?,
+        };
+        let (index, totals) = self.read(first, &file, records_at..end, totals)?;
+        // A damaged end may have any length; records start at multiples of 8.
+        let bytes = end.next_multiple_of(crate::record::ALIGN);
+        segments.insert(first, bytes);
+        Ok(Recovered {
+            segments,
+            active: Some(Active { first, file, index }),
+            totals,
+            end: first + bytes,
+        })
+    }
+
+    /// Cuts off what a crash left half written; where the file ends then.
+    fn cut(&self, first: u64, file: &Arc<dyn File>, within: Range<u64>) -> Result<u64, OpenError> {
+        let path = self.folder.segment(first);
+        let (mut durable, mut suspects) = (self.mark.synced, Vec::new());
+        let scan = self.scan(&**file, first, self.mark.synced);
+        let scanned = scan.run(within.clone(), |found| {
+            match found {
+                Found::Record { at, parsed, whole } => {
+                    durable = durable.max(parsed.head.synced);
+                    if !whole {
+                        suspects.push(at);
+                    }
+                }
+                Found::Bad(range) => suspects.push(range.start),
+            }
+            ControlFlow::Continue(())
+        });
+        scanned.map_err(|source| open_error("cannot read", &path, source))?;
+        let Some(end) = suspects.into_iter().find(|at| first + at >= durable) else {
+            return Ok(within.end);
+        };
+        let cut = file.set_len(end).and_then(|()| file.sync());
+        cut.map_err(|source| open_error("cannot cut the torn end off", &path, source))?;
+        let range = first + end..first + within.end;
+        self.tell(&Event::TornTail { range });
+        Ok(end)
+    }
+
+    /// What is in a segment, and the totals after it.
+    fn read(
+        &self,
+        first: u64,
+        file: &Arc<dyn File>,
+        within: Range<u64>,
+        mut totals: Totals,
+    ) -> Result<(Index, Totals), OpenError> {
+        let mut index = Index::new(self.folder.lanes);
+        let mut bad: Option<Range<u64>> = None;
+        let scanned = self.scan(&**file, first, u64::MAX).run(within, |found| {
+            match found {
+                Found::Record { at, parsed, .. } => {
+                    // What came before it tells how many documents a gap held.
+                    let lost = parsed.head.documents_before.saturating_sub(totals.documents);
+                    if let Some(range) = bad.take() {
+                        self.lost(first, &**file, range, Some(lost));
+                    }
+                    totals.documents += lost;
+                    totals.records = totals.records.max(parsed.head.number);
+                    totals.add(
+                        parsed
+                            .directory
+                            .iter()
+                            .map(|group| (group.lane, group.documents, group.raw)),
+                    );
+                    index.add(at as u32, &parsed);
+                }
+                Found::Bad(range) => bad = Some(range),
+            }
+            ControlFlow::Continue(())
+        });
+        scanned.map_err(|source| open_error("cannot read", &self.folder.segment(first), source))?;
+        if let Some(range) = bad {
+            self.lost(first, &**file, range, None);
+        }
+        Ok((index, totals))
+    }
+
+    /// Totals for a segment whose header is damaged: those at the end of the one before it.
+    fn totals_before(&self, segments: &BTreeMap<u64, u64>, first: u64) -> Result<Totals, OpenError> {
+        if let Some((&before, _)) = segments.range(..first).next_back() {
+            let file = self.folder.open_segment(before).map_err(as_open)?;
+            let footer = Footer::read(&*file, before, self.folder.lanes, self.folder.key);
+            let footer =
+                footer.map_err(|source| open_error("cannot read", &self.folder.segment(before), source))?;
+            if let Some(footer) = footer {
+                return Ok(footer.totals);
+            }
+        }
+        Ok(self.nothing(0).totals)
+    }
+
+    fn has_records(&self, file: &dyn File, first: u64) -> Result<bool, OpenError> {
+        let failed = |source| open_error("cannot read", &self.folder.segment(first), source);
+        let mut some = false;
+        let within = Header::bytes(self.folder.lanes)..file.bytes().map_err(failed)?;
+        let scanned = self.scan(file, first, u64::MAX).run(within, |found| match found {
+            Found::Record { .. } => {
+                some = true;
+                ControlFlow::Break(())
+            }
+            Found::Bad(_) => ControlFlow::Continue(()),
+        });
+        scanned.map_err(failed)?;
+        Ok(some)
+    }
+
+    fn remove(&self, first: u64) -> Result<(), OpenError> {
+        let path = self.folder.segment(first);
+        let removed = self.folder.disk.remove(&path);
+        let removed = removed.and_then(|()| self.folder.disk.sync_folder(&self.folder.path));
+        removed.map_err(|source| open_error("cannot remove", &path, source))
+    }
+
+    /// Segments that do not begin where the one before ends.
+    fn report_gaps(&self, segments: &BTreeMap<u64, u64>) {
+        let mut end = None;
+        for (&first, &bytes) in segments {
+            if let Some(end) = end.filter(|end| *end < first) {
+                self.missing(end..first, None);
+            }
+            end = Some(first + bytes);
+        }
+    }
+
+    /// The end may be gone, which only the mark knows of.
+    fn report_missing_end(&self, recovered: &mut Recovered) {
+        let lost = self.mark.documents.saturating_sub(recovered.totals.documents);
+        if self.mark.synced > recovered.end {
+            self.missing(recovered.end..self.mark.synced, Some(lost));
+            // Positions that clients were told are not used again.
+            recovered.end = self.mark.synced.next_multiple_of(crate::record::ALIGN);
+            recovered.active = None;
+        }
+        recovered.totals.documents += lost;
+        recovered.totals.records = recovered.totals.records.max(self.mark.records);
+    }
+
+    fn missing(&self, range: Range<u64>, documents: Option<u64>) {
+        self.tell(&Event::Lost(Lost {
+            range,
+            lane: None,
+            documents,
+            why: WhyLost::Missing,
+            quarantined: None,
+        }));
+    }
+
+    fn lost(&self, first: u64, file: &dyn File, range: Range<u64>, documents: Option<u64>) {
+        let range = first + range.start..first + range.end;
+        let most = self.options.quarantine_bytes_max;
+        let quarantined = self.quarantine.keep(self.folder, file, first, &range, most);
+        self.tell(&Event::Lost(Lost {
+            range,
+            lane: None,
+            documents,
+            why: WhyLost::Damaged,
+            quarantined,
+        }));
+    }
+
+    fn scan<'a>(&'a self, file: &'a dyn File, first: u64, verify_beyond: u64) -> Scan<'a> {
+        Scan {
+            file,
+            first,
+            lanes: self.folder.lanes,
+            key: self.folder.key,
+            verify_beyond,
+        }
+    }
+
+    fn tell(&self, event: &Event) {
+        (self.options.on_event)(event);
+    }
+}
+
+/// Reading errors of opening.
+pub(crate) fn as_open(error: ReadError) -> OpenError {
+    match error {
+        ReadError::Io { doing, path, source } => OpenError::Io { doing, path, source },
+        other => OpenError::Options(other.to_string()),
+    }
+}

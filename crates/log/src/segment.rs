@@ -1,0 +1,325 @@
+//! A segment's header and footer on disk.
+
+use std::io::{self, IoSlice};
+
+use crate::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
+use crate::checksum::Key;
+use crate::disk::File;
+use crate::index::{Index, LaneTotal, Place, Totals};
+
+/// What a segment says of itself, and of all before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) first: u64,
+    pub(crate) time_ms: u64,
+    pub(crate) totals: Totals,
+}
+
+/// A full segment's index, but for the places themselves.
+#[derive(Debug)]
+pub(crate) struct Footer {
+    /// At the segment's end.
+    pub(crate) totals: Totals,
+    lanes: Vec<LanePlaces>,
+    /// Bytes from the file's start to the first place.
+    places_at: u64,
+    /// Bytes from the file's start to the footer: where records end.
+    pub(crate) at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LanePlaces {
+    first: u32,
+    count: u32,
+    crc: u32,
+}
+
+/// The name of the segment whose first byte has this position.
+pub(crate) fn name(first: u64) -> String {
+    format!("{first:020}{SUFFIX}")
+}
+
+/// The position in a segment's name.
+pub(crate) fn first_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+// === impl Header ===
+
+impl Header {
+    pub(crate) fn bytes(lanes: u32) -> u64 {
+        FIXED_BYTES as u64 + u64::from(lanes) * 16
+    }
+
+    pub(crate) fn write(&self, file: &dyn File, key: Key) -> io::Result<()> {
+        file.write_at(&mut [IoSlice::new(&self.encode(key))], 0)
+    }
+
+    fn encode(&self, key: Key) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_magic(&mut out, b"TGSEG");
+        put_u32(&mut out, 0);
+        put_u32(&mut out, self.totals.lanes.len() as u32);
+        for number in [
+            self.first,
+            self.time_ms,
+            self.totals.records,
+            self.totals.documents,
+            0,
+            0,
+        ] {
+            put_u64(&mut out, number);
+        }
+        for lane in &self.totals.lanes {
+            put_u64(&mut out, lane.documents);
+            put_u64(&mut out, lane.bytes);
+        }
+        let crc = key.of(&out[12..]);
+        set_u32(&mut out, 8, crc);
+        out
+    }
+
+    /// None if it does not check.
+    pub(crate) fn read(file: &dyn File, first: u64, lanes: u32, key: Key) -> io::Result<Option<Self>> {
+        let mut bytes = vec![0; Self::bytes(lanes) as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        Ok((read == bytes.len())
+            .then(|| Self::parse(&bytes, lanes, key))
+            .flatten()
+            .filter(|header| header.first == first))
+    }
+
+    fn parse(bytes: &[u8], lanes: u32, key: Key) -> Option<Self> {
+        let mut take = Take(bytes);
+        take.magic(b"TGSEG")?;
+        if take.u32()? != key.of(take.0) || take.u32()? != lanes {
+            return None;
+        }
+        let (first, time_ms, records, documents) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
+        take.bytes(16)?;
+        let mut totals = Totals {
+            lanes: Vec::with_capacity(lanes as usize),
+            records,
+            documents,
+        };
+        for _ in 0..lanes {
+            totals.lanes.push(LaneTotal {
+                documents: take.u64()?,
+                bytes: take.u64()?,
+            });
+        }
+        Some(Self {
+            first,
+            time_ms,
+            totals,
+        })
+    }
+}
+
+// === impl Footer ===
+
+impl Footer {
+    /// Bytes of a footer.
+    pub(crate) fn bytes(lanes: u32, places: usize) -> u64 {
+        u64::from(lanes) * LANE_BYTES as u64 + (places * PLACE_BYTES) as u64 + TRAILER_BYTES as u64
+    }
+
+    pub(crate) fn encode(first: u64, index: &Index, totals: &Totals, key: Key) -> Vec<u8> {
+        let bytes = Self::bytes(index.lanes.len() as u32, index.places);
+        let mut places = Vec::with_capacity(bytes as usize);
+        let mut out = Vec::with_capacity(bytes as usize);
+        let mut before = 0;
+        for (lane, total) in index.lanes.iter().zip(&totals.lanes) {
+            let start = places.len();
+            for place in lane {
+                for number in [place.record, place.group, place.stored, place.documents] {
+                    put_u32(&mut places, number);
+                }
+            }
+            for number in [before, lane.len() as u32, key.of(&places[start..]), 0] {
+                put_u32(&mut out, number);
+            }
+            put_u64(&mut out, total.documents);
+            put_u64(&mut out, total.bytes);
+            before += lane.len() as u32;
+        }
+        let table = out.len();
+        let mut trailer = Vec::new();
+        put_magic(&mut trailer, b"TGEND");
+        put_u32(&mut trailer, 0);
+        for number in [index.lanes.len() as u32, index.places as u32, bytes as u32] {
+            put_u32(&mut trailer, number);
+        }
+        for number in [first, totals.records, totals.documents] {
+            put_u64(&mut trailer, number);
+        }
+        out.extend_from_slice(&trailer[12..]);
+        let crc = key.of(&out);
+        set_u32(&mut trailer, 8, crc);
+        out.truncate(table);
+        out.extend_from_slice(&places);
+        out.extend_from_slice(&trailer);
+        out
+    }
+
+    /// The footer at the end of a file; none if there is none that checks.
+    pub(crate) fn read(file: &dyn File, first: u64, lanes: u32, key: Key) -> io::Result<Option<Self>> {
+        let end = file.bytes()?;
+        let Some(trailer_at) = end.checked_sub(TRAILER_BYTES as u64) else {
+            return Ok(None);
+        };
+        let mut trailer = [0; TRAILER_BYTES];
+        if file.read_at(&mut trailer, trailer_at)? < TRAILER_BYTES {
+            return Ok(None);
+        }
+        let Some((bytes, crc)) = Self::parse_trailer(&trailer, first, lanes) else {
+            return Ok(None);
+        };
+        let Some(at) = end.checked_sub(bytes).filter(|at| *at >= Header::bytes(lanes)) else {
+            return Ok(None);
+        };
+        let mut table = vec![0; lanes as usize * LANE_BYTES];
+        if file.read_at(&mut table, at)? < table.len() {
+            return Ok(None);
+        }
+        let places_at = at + table.len() as u64;
+        table.extend_from_slice(&trailer[12..]);
+        if key.of(&table) != crc {
+            return Ok(None);
+        }
+        Ok(Self::parse_table(&table, lanes, at, places_at))
+    }
+
+    /// The footer's length and checksum.
+    fn parse_trailer(trailer: &[u8], first: u64, lanes: u32) -> Option<(u64, u32)> {
+        let mut take = Take(trailer);
+        take.magic(b"TGEND")?;
+        let crc = take.u32()?;
+        let (lanes_here, places, bytes) = (take.u32()?, take.u32()?, take.u32()?);
+        let sound = lanes_here == lanes
+            && u64::from(bytes) == Self::bytes(lanes, places as usize)
+            && take.u64()? == first;
+        sound.then_some((u64::from(bytes), crc))
+    }
+
+    fn parse_table(table: &[u8], lanes: u32, at: u64, places_at: u64) -> Option<Self> {
+        let mut take = Take(table);
+        let mut footer = Self {
+            totals: Totals::new(lanes),
+            lanes: Vec::with_capacity(lanes as usize),
+            places_at,
+            at,
+        };
+        for total in &mut footer.totals.lanes {
+            footer.lanes.push(LanePlaces {
+                first: take.u32()?,
+                count: take.u32()?,
+                crc: take.u32()?,
+            });
+            take.u32()?;
+            total.documents = take.u64()?;
+            total.bytes = take.u64()?;
+        }
+        take.bytes(20)?;
+        footer.totals.records = take.u64()?;
+        footer.totals.documents = take.u64()?;
+        Some(footer)
+    }
+
+    /// A lane's places; none if they do not check.
+    pub(crate) fn places(&self, file: &dyn File, lane: u32, key: Key) -> io::Result<Option<Vec<Place>>> {
+        let of_lane = self.lanes[lane as usize];
+        let mut bytes = vec![0; of_lane.count as usize * PLACE_BYTES];
+        let at = self.places_at + u64::from(of_lane.first) * PLACE_BYTES as u64;
+        if file.read_at(&mut bytes, at)? < bytes.len() || key.of(&bytes) != of_lane.crc {
+            return Ok(None);
+        }
+        let (mut take, mut places) = (Take(&bytes), Vec::with_capacity(of_lane.count as usize));
+        while let (Some(record), Some(group), Some(stored), Some(documents)) =
+            (take.u32(), take.u32(), take.u32(), take.u32())
+        {
+            places.push(Place {
+                record,
+                group,
+                stored,
+                documents,
+            });
+        }
+        Ok(Some(places))
+    }
+}
+
+const SUFFIX: &str = ".segment";
+/// Bytes of a header before its lanes.
+const FIXED_BYTES: usize = 64;
+/// Bytes of a lane in a footer.
+const LANE_BYTES: usize = 32;
+/// Bytes of a place in a footer.
+const PLACE_BYTES: usize = 16;
+/// Bytes of a footer's end.
+const TRAILER_BYTES: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk as _, RealDisk};
+
+    #[test]
+    fn names_are_sorted_as_positions_are_and_nothing_else_is_a_segment() {
+        assert_eq!(name(256), "00000000000000000256.segment");
+        assert_eq!(first_of(&name(u64::MAX)), Some(u64::MAX));
+        for other in [
+            "256.segment",
+            "0000000000000000025x.segment",
+            "00000000000000000256.segment.new",
+            "LOG",
+        ] {
+            assert_eq!(first_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn header_and_footer_are_read_as_they_were_written_and_no_flipped_bit_goes_unseen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RealDisk::default().create(&folder.path().join("x")).unwrap();
+        let (key, mut totals, mut index) = (Key::new(3), Totals::new(3), Index::new(3));
+        totals.add([(0, 2, 100), (2, 1, 50)].into_iter());
+        let header = Header {
+            first: 512,
+            time_ms: 77,
+            totals: totals.clone(),
+        };
+        header.write(&*file, key).unwrap();
+        index.push(0, 112, 200, 50, 2);
+        index.push(2, 112, 250, 50, 1);
+        let encoded = Footer::encode(512, &index, &totals, key);
+        let at = Header::bytes(3) + 304;
+        file.write_at(&mut [IoSlice::new(&encoded)], at).unwrap();
+
+        assert_eq!(Header::read(&*file, 512, 3, key).unwrap(), Some(header));
+        let footer = Footer::read(&*file, 512, 3, key).unwrap().unwrap();
+        assert_eq!((footer.at, &footer.totals), (at, &totals));
+        let places = |lane| footer.places(&*file, lane, key).unwrap();
+        assert_eq!(places(2), Some(index.lanes[2].clone()));
+        assert_eq!(places(1), Some(Vec::new()));
+
+        for bit in 0..encoded.len() * 8 {
+            let mut flipped = encoded.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            file.write_at(&mut [IoSlice::new(&flipped)], at).unwrap();
+            let seen = Footer::read(&*file, 512, 3, key)
+                .unwrap()
+                .is_none_or(|footer| (0..3).any(|lane| footer.places(&*file, lane, key).unwrap().is_none()));
+            assert!(seen, "bit {bit}");
+        }
+        for byte in 0..Header::bytes(3) {
+            let mut one = [0];
+            file.read_at(&mut one, byte).unwrap();
+            file.write_at(&mut [IoSlice::new(&[one[0] ^ 4])], byte).unwrap();
+            assert_eq!(Header::read(&*file, 512, 3, key).unwrap(), None, "byte {byte}");
+            file.write_at(&mut [IoSlice::new(&one)], byte).unwrap();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the threads of a log share. Locks are taken in this order: writer, state, consumers, cursors.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::cursor::Cursors;
+use crate::disk::Lock;
+use crate::folder::Folder;
+use crate::index::Index;
+use crate::lock::lock;
+use crate::pool::Pool;
+use crate::quarantine::Quarantine;
+use crate::queue::Queue;
+use crate::segment::{Footer, Header};
+use crate::state::State;
+use crate::writer::Writer;
+use crate::{AppendError, Event, Options};
+
+/// An open log.
+pub(crate) struct Shared {
+    pub(crate) folder: Folder,
+    pub(crate) options: Options,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) queue: Queue,
+    pub(crate) state: Mutex<State>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) consumers: Mutex<BTreeMap<String, Arc<Cursors>>>,
+    pub(crate) quarantine: Quarantine,
+    /// The index that was rebuilt last, for the other lanes' readers.
+    pub(crate) rebuilt: Mutex<Option<(u64, Arc<Index>)>>,
+    /// Wakes the threads; the flags say what for.
+    pub(crate) bell: Condvar,
+    pub(crate) calls: Mutex<Calls>,
+    /// Until the log is closed.
+    pub(crate) lock: Mutex<Option<Lock>>,
+}
+
+/// What the threads are called for.
+#[derive(Default)]
+pub(crate) struct Calls {
+    pub(crate) records: bool,
+    pub(crate) closing: bool,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn tell(&self, event: &Event) {
+        (self.options.on_event)(event);
+    }
+
+    /// Wakes the writer for records that were pushed.
+    pub(crate) fn ring(&self) {
+        let mut calls = lock(&self.calls);
+        if !calls.records {
+            calls.records = true;
+            self.bell.notify_all();
+        }
+    }
+
+    /// Refuses everything from now on.
+    pub(crate) fn poison(&self, why: &str) {
+        self.queue.refuse(AppendError::Poisoned(why.to_owned()));
+        self.tell(&Event::Poisoned { why: why.to_owned() });
+    }
+
+    /// Tells the queue how much is used and free.
+    pub(crate) fn measure(&self, state: &State) {
+        let sealing = match state.active {
+            Some(_) => Footer::bytes(self.folder.lanes, state.index.places),
+            None => 0,
+        };
+        let used = state.bytes() + sealing + Header::bytes(self.folder.lanes);
+        self.queue.used.store(used, Ordering::Relaxed);
+    }
+
+    pub(crate) fn measure_free(&self) {
+        // A disk that cannot say is asked again; what it said before still counts.
+        if let Ok(free) = self.folder.disk.free_bytes(&self.folder.path) {
+            self.queue.free.store(free, Ordering::Relaxed);
+        }
+    }
+
+    /// The consumers as they are now.
+    pub(crate) fn cursors(&self) -> Vec<Arc<Cursors>> {
+        lock(&self.consumers).values().cloned().collect()
+    }
+}

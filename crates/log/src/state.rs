@@ -1,0 +1,43 @@
+//! What readers may see.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use crate::index::{Index, Totals};
+
+/// What readers may see of the log: durable records only, unless [`crate::Fsync`] says otherwise.
+pub(crate) struct State {
+    /// By position of the first byte; the length of each file, as far as readers may see it.
+    pub(crate) segments: BTreeMap<u64, u64>,
+    /// The segment that is being written, if there is one, which is then the last.
+    pub(crate) active: Option<u64>,
+    /// Of the active segment.
+    pub(crate) index: Index,
+    pub(crate) end: u64,
+    pub(crate) totals: Totals,
+    pub(crate) syncs: u64,
+    /// Who waits for something in a lane.
+    pub(crate) wakers: Vec<Vec<Waker>>,
+}
+
+// === impl State ===
+
+impl State {
+    /// The segment that a position is in, or else the next one.
+    pub(crate) fn segment_at(&self, position: u64) -> Option<u64> {
+        let at_or_before = self.segments.range(..=position).next_back();
+        let holds = at_or_before
+            .filter(|(first, bytes)| position < **first + **bytes || self.active == Some(**first));
+        holds
+            .or_else(|| self.segments.range(position..).next())
+            .map(|(first, _)| *first)
+    }
+
+    pub(crate) fn start(&self) -> u64 {
+        self.segments.keys().next().copied().unwrap_or(self.end)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.values().sum()
+    }
+}

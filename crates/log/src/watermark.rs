@@ -1,0 +1,90 @@
+//! `MARK`: how far the log is known to be durable.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::bytes::{Take, put_u64};
+use crate::disk::File;
+use crate::folder::{Folder, MARK};
+use crate::slots::Slots;
+
+/// How far the log was durable, and what was before that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watermark {
+    pub(crate) synced: u64,
+    pub(crate) records: u64,
+    pub(crate) documents: u64,
+}
+
+/// Its file.
+pub(crate) struct WatermarkFile {
+    file: Arc<dyn File>,
+    slots: Slots,
+    sequence: u64,
+}
+
+// === impl Watermark ===
+
+impl Watermark {
+    /// As the file has it; the beginning, if there is none that checks.
+    pub(crate) fn read(folder: &Folder) -> io::Result<(Self, u64)> {
+        let file = match folder.disk.open(&folder.path.join(MARK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Self::default(), 0)),
+            file => file?,
+        };
+        let Some((sequence, body)) = slots(folder).read(&*file)? else {
+            return Ok((Self::default(), 0));
+        };
+        let mut take = Take(&body);
+        let mut next = || take.u64().unwrap_or(0);
+        let mark = Self {
+            synced: next(),
+            records: next(),
+            documents: next(),
+        };
+        Ok((mark, sequence))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(BODY_BYTES);
+        for number in [self.synced, self.records, self.documents] {
+            put_u64(&mut body, number);
+        }
+        body
+    }
+}
+
+// === impl WatermarkFile ===
+
+impl WatermarkFile {
+    /// A new file with this mark in both slots: later ones need no room on the disk.
+    pub(crate) fn create(folder: &Folder, mark: &Watermark, sequence: u64) -> io::Result<Self> {
+        let slots = slots(folder);
+        let file = folder.replace(MARK, |file| {
+            slots.write(file, sequence + 1, &mark.encode())?;
+            slots.write(file, sequence + 2, &mark.encode())
+        })?;
+        Ok(Self {
+            file,
+            slots,
+            sequence: sequence + 2,
+        })
+    }
+
+    /// Moves the mark. That it may be lost is no harm: the one before was true too, so nothing depends on success.
+    pub(crate) fn write(&mut self, mark: &Watermark) {
+        self.sequence += 1;
+        let _ = self.slots.write(&*self.file, self.sequence, &mark.encode());
+    }
+
+    /// Makes it durable, when the log is closed.
+    pub(crate) fn sync(&self) {
+        let _ = self.file.sync();
+    }
+}
+
+fn slots(folder: &Folder) -> Slots {
+    Slots::new(b"TGMRK", folder.key, BODY_BYTES)
+}
+
+const BODY_BYTES: usize = 24;

@@ -1,0 +1,435 @@
+//! Group commit: what has gathered is written in one go, synced once, then acknowledged.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::disk::File;
+use crate::folder::Folder;
+use crate::head::Head;
+use crate::index::{Index, Totals};
+use crate::lock::lock;
+use crate::queue::Job;
+use crate::segment::{Footer, Header};
+use crate::shared::Shared;
+use crate::watermark::{Watermark, WatermarkFile};
+use crate::{AppendError, Fsync, Full, Receipt};
+
+/// The one who writes records.
+pub(crate) struct Writer {
+    active: Option<Active>,
+    /// Where the log goes on.
+    end: u64,
+    /// Of all that is written.
+    totals: Totals,
+    /// Up to where it is synced.
+    durable: u64,
+    mark: WatermarkFile,
+    /// When the oldest write that is not synced was made, ms since 1970.
+    unsynced_since: Option<u64>,
+    syncs: u64,
+}
+
+struct Active {
+    first: u64,
+    file: Arc<dyn File>,
+    places: usize,
+}
+
+/// Records that go into a segment in one write.
+#[derive(Default)]
+struct Stretch {
+    jobs: Vec<Placed>,
+    bytes: u64,
+    places: usize,
+    documents: u64,
+}
+
+struct Placed {
+    job: Job,
+    receipt: Receipt,
+}
+
+/// Why a turn cannot go on.
+enum Trouble {
+    /// These records are refused; nothing of them is left.
+    Refuse(AppendError),
+    /// Nobody knows what is on disk.
+    Poison(String),
+}
+
+// === impl Writer ===
+
+impl Writer {
+    pub(crate) fn new(
+        active: Option<(u64, Arc<dyn File>, usize)>,
+        end: u64,
+        totals: Totals,
+        mark: WatermarkFile,
+    ) -> Self {
+        Self {
+            active: active.map(|(first, file, places)| Active { first, file, places }),
+            end,
+            totals,
+            durable: end,
+            mark,
+            unsynced_since: None,
+            syncs: 0,
+        }
+    }
+
+    /// Writes what waits; how many records that were.
+    pub(crate) fn turn(&mut self, shared: &Shared) -> usize {
+        let jobs = shared.queue.take();
+        let count = jobs.len();
+        if count > 0 {
+            shared.measure_free();
+        }
+        let mut stretch = Stretch::default();
+        for job in jobs {
+            if let Some(refusal @ AppendError::Poisoned(_)) = shared.queue.refusal() {
+                settle(shared, job, Err(refusal));
+            } else if let Err(trouble) =
+                self.place(&mut stretch, job.bytes, job.record.directory.len(), shared)
+            {
+                let error = self.explain(trouble, shared);
+                settle(shared, job, Err(error));
+            } else {
+                stretch.push(job, self.end);
+            }
+        }
+        self.finish(&mut stretch, false, shared);
+        self.sync_if_due(shared);
+        count
+    }
+
+    /// Makes room in a segment for a record, a new one if need be.
+    fn place(
+        &mut self,
+        stretch: &mut Stretch,
+        bytes: u64,
+        groups: usize,
+        shared: &Shared,
+    ) -> Result<(), Trouble> {
+        if let Some(active) = &self.active {
+            let held = self.end + stretch.bytes - active.first;
+            let places = active.places + stretch.places + groups;
+            let whole = held + bytes + Footer::bytes(shared.folder.lanes, places);
+            let begun = held > Header::bytes(shared.folder.lanes);
+            if begun && (whole > shared.options.segment_bytes || places > PLACES_MAX) {
+                self.finish(stretch, true, shared);
+                self.seal(shared)?;
+            }
+        }
+        if self.active.is_none() {
+            self.create(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a stretch, syncs it as the log is to be synced (`now` in any case), shows it to readers and acknowledges it.
+    fn finish(&mut self, stretch: &mut Stretch, now: bool, shared: &Shared) {
+        let stretch = std::mem::take(stretch);
+        let outcome = self.write(&stretch, shared).and_then(|stretch_end| {
+            if !stretch.jobs.is_empty() {
+                self.unsynced_since
+                    .get_or_insert_with(|| shared.folder.disk.now_ms());
+            }
+            if now || shared.options.fsync == Fsync::Always {
+                self.sync(stretch_end, &stretch)?;
+            }
+            Ok(stretch_end)
+        });
+        match outcome {
+            Ok(end) => self.publish(stretch, end, shared),
+            Err(trouble) => {
+                let error = self.explain(trouble, shared);
+                for placed in stretch.jobs {
+                    settle(shared, placed.job, Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Writes a stretch behind what is there; where it ends.
+    fn write(&self, stretch: &Stretch, shared: &Shared) -> Result<u64, Trouble> {
+        let Some(active) = self.active.as_ref().filter(|_| !stretch.jobs.is_empty()) else {
+            return Ok(self.end);
+        };
+        let now = shared.folder.disk.now_ms();
+        let mut heads = Vec::with_capacity(stretch.jobs.len());
+        let mut documents_before = self.totals.documents;
+        for (placed, number) in stretch.jobs.iter().zip(self.totals.records..) {
+            let record = &placed.job.record;
+            let head = Head {
+                position: placed.receipt.position,
+                synced: self.durable,
+                time_ms: now,
+                number,
+                documents_before,
+                payload: record.payload.len() as u32,
+                documents: placed.receipt.documents,
+                params: (record.head.len() - crate::record::HEAD_BYTES) as u16,
+                groups: record.directory.len() as u16,
+                kind: record.kind,
+                codec: record.codec,
+            };
+            documents_before += u64::from(placed.receipt.documents);
+            let mut bytes = shared.pool.take();
+            bytes.extend_from_slice(&record.head);
+            head.write(&mut bytes, &record.directory, shared.folder.key);
+            heads.push(bytes);
+        }
+        let mut slices = Vec::with_capacity(heads.len() * 3);
+        for (placed, head) in stretch.jobs.iter().zip(&heads) {
+            let payload = &placed.job.record.payload;
+            let padding = placed.job.bytes as usize - head.len() - payload.len();
+            slices.extend([head, payload, &ZEROS[..padding]].map(IoSlice::new));
+        }
+        let at = self.end - active.first;
+        let written = active.file.write_at(&mut slices, at);
+        drop(slices);
+        heads.into_iter().for_each(|head| shared.pool.give(head));
+        match written {
+            Ok(()) => Ok(self.end + stretch.bytes),
+            Err(error) => Err(undo(&*active.file, at, &error)),
+        }
+    }
+
+    fn sync(&mut self, end: u64, stretch: &Stretch) -> Result<(), Trouble> {
+        let Some(active) = &self.active else { return Ok(()) };
+        if self.unsynced_since.is_some() {
+            active
+                .file
+                .sync()
+                .map_err(|error| Trouble::Poison(format!("sync of segment {}: {error}", active.first)))?;
+            self.syncs += 1;
+            self.unsynced_since = None;
+        }
+        self.durable = end;
+        self.mark.write(&Watermark {
+            synced: end,
+            records: self.totals.records + stretch.jobs.len() as u64,
+            documents: self.totals.documents + stretch.documents,
+        });
+        Ok(())
+    }
+
+    /// Shows records to readers and tells those who wait for them.
+    fn publish(&mut self, stretch: Stretch, end: u64, shared: &Shared) {
+        let Some(active) = self.active.as_mut().filter(|_| !stretch.jobs.is_empty()) else {
+            return;
+        };
+        let mut wakers: Vec<Waker> = Vec::new();
+        let mut state = lock(&shared.state);
+        for placed in &stretch.jobs {
+            let record = &placed.job.record;
+            let at = (placed.receipt.position - active.first) as u32;
+            let head = record.head.len() + record.directory.len() * crate::record::ENTRY_BYTES;
+            let mut group_at = at + head as u32;
+            for entry in &record.directory {
+                state
+                    .index
+                    .push(entry.lane, at, group_at, entry.stored, entry.documents);
+                group_at += entry.stored;
+                wakers.append(&mut state.wakers[entry.lane as usize]);
+            }
+            self.totals.add(
+                record
+                    .directory
+                    .iter()
+                    .map(|entry| (entry.lane, entry.documents, entry.raw)),
+            );
+        }
+        active.places = state.index.places;
+        self.end = end;
+        state.end = end;
+        state.segments.insert(active.first, end - active.first);
+        state.totals.clone_from(&self.totals);
+        state.syncs = self.syncs;
+        shared.measure(&state);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        for placed in stretch.jobs {
+            settle(shared, placed.job, Ok(placed.receipt));
+        }
+    }
+
+    /// Ends the active segment with its index. All of it is published by now.
+    fn seal(&mut self, shared: &Shared) -> Result<(), Trouble> {
+        let Some(active) = &self.active else { return Ok(()) };
+        let footer = Footer::encode(
+            active.first,
+            &lock(&shared.state).index,
+            &self.totals,
+            shared.folder.key,
+        );
+        let at = self.end - active.first;
+        let written = active.file.write_at(&mut [IoSlice::new(&footer)], at);
+        written.map_err(|error| undo(&*active.file, at, &error))?;
+        let synced = active.file.sync();
+        synced.map_err(|error| Trouble::Poison(format!("sync of segment {}: {error}", active.first)))?;
+        self.syncs += 1;
+        self.unsynced_since = None;
+        self.end += footer.len() as u64;
+        self.durable = self.end;
+        let mut state = lock(&shared.state);
+        state.segments.insert(active.first, self.end - active.first);
+        state.active = None;
+        state.end = self.end;
+        state.index = Index::new(shared.folder.lanes);
+        self.active = None;
+        shared.measure(&state);
+        Ok(())
+    }
+
+    /// Begins a segment. Its header and its name are durable when this returns.
+    fn create(&mut self, shared: &Shared) -> Result<(), Trouble> {
+        let folder = &shared.folder;
+        let (first, path) = (self.end, folder.segment(self.end));
+        let header = Header {
+            first,
+            time_ms: folder.disk.now_ms(),
+            totals: self.totals.clone(),
+        };
+        let made = folder.disk.create(&path).and_then(|file| {
+            header.write(&*file, folder.key)?;
+            Ok(file)
+        });
+        let file = made.map_err(|error| {
+            // An empty file would be in nobody's way: it is made again, or removed when the log is opened.
+            let _ = folder.disk.remove(&path);
+            Trouble::Refuse(refusal(&error))
+        })?;
+        let synced = file.sync().and_then(|()| folder.disk.sync_folder(&folder.path));
+        synced.map_err(|error| Trouble::Poison(format!("sync of the new segment {first}: {error}")))?;
+        self.syncs += 1;
+        self.active = Some(Active {
+            first,
+            file: Arc::from(file),
+            places: 0,
+        });
+        self.end = first + Header::bytes(folder.lanes);
+        self.durable = self.end;
+        let mut state = lock(&shared.state);
+        state.segments.insert(first, self.end - first);
+        state.active = Some(first);
+        state.end = self.end;
+        state.index = Index::new(folder.lanes);
+        shared.measure(&state);
+        Ok(())
+    }
+
+    /// Ends a segment that everybody has read, so that it can go. Does nothing to an empty one.
+    pub(crate) fn roll(&mut self, shared: &Shared) {
+        let header = Header::bytes(shared.folder.lanes);
+        if self
+            .active
+            .as_ref()
+            .is_some_and(|active| self.end > active.first + header)
+            && shared.queue.refusal().is_none()
+        {
+            self.finish(&mut Stretch::default(), true, shared);
+            let rolled = self.seal(shared).and_then(|()| self.create(shared));
+            if let Err(Trouble::Poison(why)) = rolled {
+                shared.poison(&why);
+            }
+        }
+    }
+
+    /// [`Fsync::Interval`]: syncs what was written that long ago.
+    pub(crate) fn sync_if_due(&mut self, shared: &Shared) {
+        let Fsync::Interval(interval) = shared.options.fsync else {
+            return;
+        };
+        let due =
+            |since: u64| shared.folder.disk.now_ms().saturating_sub(since) >= interval.as_millis() as u64;
+        if self.unsynced_since.is_some_and(due) {
+            self.sync_all(shared);
+        }
+    }
+
+    /// Syncs what is written.
+    pub(crate) fn sync_all(&mut self, shared: &Shared) {
+        if !matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)))
+            && let Err(trouble) = self.sync(self.end, &Stretch::default())
+        {
+            self.explain(trouble, shared);
+        }
+        lock(&shared.state).syncs = self.syncs;
+    }
+
+    /// The last words of a log that is closed.
+    pub(crate) fn close(&mut self, shared: &Shared) {
+        self.sync_all(shared);
+        self.mark.sync();
+    }
+
+    /// When [`Writer::sync_if_due`] is next due, in ms from now.
+    pub(crate) fn sync_due_ms(&self, folder: &Folder, fsync: Fsync) -> Option<u64> {
+        let Fsync::Interval(interval) = fsync else {
+            return None;
+        };
+        let since = self.unsynced_since?;
+        Some((since + interval.as_millis() as u64).saturating_sub(folder.disk.now_ms()))
+    }
+
+    fn explain(&self, trouble: Trouble, shared: &Shared) -> AppendError {
+        match trouble {
+            Trouble::Refuse(error) => error,
+            Trouble::Poison(why) => {
+                shared.poison(&why);
+                AppendError::Poisoned(why)
+            }
+        }
+    }
+}
+
+// === impl Stretch ===
+
+impl Stretch {
+    fn push(&mut self, job: Job, end: u64) {
+        let documents = u32::try_from(job.record.documents()).expect("checked when it was handed over");
+        let receipt = Receipt {
+            position: end + self.bytes,
+            bytes: job.bytes,
+            documents,
+        };
+        self.bytes += job.bytes;
+        self.places += job.record.directory.len();
+        self.documents += u64::from(documents);
+        self.jobs.push(Placed { job, receipt });
+    }
+}
+
+fn settle(shared: &Shared, job: Job, result: Result<Receipt, AppendError>) {
+    shared.queue.settled(job.bytes);
+    drop(job.record);
+    (job.done)(result);
+}
+
+/// Cuts a write off that failed half-way. It must be gone for good before anybody hears that it was refused.
+fn undo(file: &dyn File, at: u64, error: &io::Error) -> Trouble {
+    let full = refusal(error);
+    if !matches!(full, AppendError::Full(_)) {
+        return Trouble::Poison(format!("write: {error}"));
+    }
+    match file.set_len(at).and_then(|()| file.sync()) {
+        Ok(()) => Trouble::Refuse(full),
+        Err(error) => Trouble::Poison(format!("cutting off what did not fit on the disk: {error}")),
+    }
+}
+
+fn refusal(error: &io::Error) -> AppendError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            AppendError::Full(Full::Disk)
+        }
+        _ => AppendError::Io(error.to_string()),
+    }
+}
+
+/// Groups of one segment: its index is in memory while it is written, 16 bytes each.
+const PLACES_MAX: usize = 1 << 18;
+/// What records are padded with.
+const ZEROS: [u8; 8] = [0; 8];
