@@ -18,6 +18,8 @@ pub(crate) struct Receiver {
     left: Left,
     /// The peer has closed its side.
     pub(crate) ended: bool,
+    /// It did so without ending the TLS session first: anybody on the way could have done that.
+    cut: bool,
     /// Body bytes of the present message that came so far.
     pub(crate) received: u64,
     /// Whether bodies of unknown length may grow past the budget: answers, which tell of what has been done.
@@ -56,6 +58,7 @@ impl Receiver {
             buffer: None,
             left: Left::Nothing,
             ended: false,
+            cut: false,
             received: 0,
             grows_always: false,
         }
@@ -125,7 +128,7 @@ impl Receiver {
             larger.extend_from_slice(buffer);
             *buffer = larger;
         }
-        let got = stream.poll_read(cx, buffer.tail(), usize::MAX);
+        let got = end_of_connection(stream.poll_read(cx, buffer.tail(), usize::MAX), &mut self.cut);
         match &got {
             Poll::Ready(Ok(0)) => self.ended = true,
             Poll::Pending => self.hold_little(),
@@ -288,7 +291,8 @@ impl Receiver {
         left: u64,
     ) -> Poll<Result<usize, ReceiveFault>> {
         let max = left.min(usize::MAX as u64) as usize;
-        let count = ready!(stream.poll_read(cx, into.tail(), max)).map_err(ReceiveFault::Io)?;
+        let read = end_of_connection(stream.poll_read(cx, into.tail(), max), &mut self.cut);
+        let count = ready!(read).map_err(ReceiveFault::Io)?;
         if count == 0 {
             self.ended = true;
             return Poll::Ready(Err(ReceiveFault::Cut));
@@ -307,7 +311,7 @@ impl Receiver {
     fn poll_more(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), ReceiveFault>> {
         if ready!(self.poll_fill(stream, cx)).map_err(ReceiveFault::Io)? == 0 {
             match self.left {
-                Left::UntilClose => self.left = Left::Nothing,
+                Left::UntilClose if !self.cut => self.left = Left::Nothing,
                 _ => return Poll::Ready(Err(ReceiveFault::Cut)),
             }
         }
@@ -330,6 +334,18 @@ impl Receiver {
             *buffer = larger;
         }
         Ok(())
+    }
+}
+
+/// Many peers close without ending the TLS session. That is an end like another where lengths and chunks tell what is
+/// missing; `cut` remembers it for where nothing else does.
+fn end_of_connection(read: Poll<io::Result<usize>>, cut: &mut bool) -> Poll<io::Result<usize>> {
+    match read {
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            *cut = true;
+            Poll::Ready(Ok(0))
+        }
+        read => read,
     }
 }
 

@@ -21,7 +21,8 @@ pub(crate) enum Stream {
 // === impl Stream ===
 
 impl Stream {
-    /// Appends what there is to `into`, at most its spare room and `max`. 0 is the end of the stream.
+    /// Appends what there is to `into`, at most its spare room and `max`. 0 is the end of the stream; an end of the connection
+    /// before that of the TLS session is `UnexpectedEof`.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,11 +105,7 @@ where
         match pin!(tls.read_buf(&mut into.limit((room - sum).min(TLS_READ_BYTES)))).poll(cx) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Ok(sum)),
             Poll::Ready(Ok(count)) => sum += count,
-            Poll::Ready(Err(error)) if sum == 0 => {
-                // Many peers close without close_notify; lengths and chunk ends protect against truncation.
-                let cut = error.kind() == io::ErrorKind::UnexpectedEof;
-                return Poll::Ready(if cut { Ok(0) } else { Err(error) });
-            }
+            Poll::Ready(Err(error)) if sum == 0 => return Poll::Ready(Err(error)),
             Poll::Pending if sum == 0 => return Poll::Pending,
             Poll::Ready(Err(_)) | Poll::Pending => break,
         }
