@@ -57,6 +57,7 @@
 //! ```
 
 mod action;
+mod ask;
 mod dialect;
 mod explain;
 mod failed;
@@ -77,6 +78,7 @@ mod walk;
 mod why;
 
 pub use action::Op;
+pub use ask::{Ask, Level, NullId};
 pub use dialect::{Dialect, Flavour, Version};
 pub use explain::{DecidedBy, Explain, Explained, explain};
 pub use failed::RawError;
@@ -85,8 +87,8 @@ pub use ids::{ID_LENGTH, IdMint};
 pub use items::{ItemFacts, MergeError, Reply};
 pub use merge::{Merge, merge};
 pub use murmur::hash;
-pub use plan::{Ask, Destination, Level, NullId, Part, Pass, Plan, Scratch, Verdict, plan};
+pub use plan::{Destination, Part, Plan, Scratch, Verdict, plan};
 pub use repeat::Repeat;
 pub use route::{Formula, IndexRoute, NodeIx};
 pub use table::{RouteTable, RouteTableBuilder, Target};
-pub use why::Why;
+pub use why::{Pass, Why};

@@ -2,47 +2,7 @@
 
 use crate::action::Form;
 use crate::walk::{Aim, Doc, Walk};
-use crate::{ID_LENGTH, IdMint, NodeIx, RouteTable, Why};
-
-/// How finely a body is split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Level {
-    /// Not at all: one part for any node.
-    Cluster,
-    /// One part for each node that holds a primary of a document.
-    #[default]
-    Node,
-    /// One part for each node and index.
-    Index,
-    /// One part for each shard.
-    Shard,
-}
-
-/// What becomes of documents that have neither id nor routing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum NullId {
-    /// They keep having none, and go together to any node: the cluster's append-only path, which needs no look-up
-    /// of the id, stays in use.
-    #[default]
-    Keep,
-    /// They get an id from [`IdMint`] and are routed by it. Retries become safe; each write now looks its id up.
-    Mint,
-}
-
-/// What the URL and the configuration say about a body.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ask<'a> {
-    /// The index in the URL, percent-decoded.
-    pub default_index: Option<&'a str>,
-    /// The URL parameter `routing`, decoded.
-    pub url_routing: Option<&'a str>,
-    /// The URL parameter `pipeline`, decoded.
-    pub url_pipeline: Option<&'a str>,
-    /// How finely to split.
-    pub level: Level,
-    /// What to do with documents that have no id.
-    pub null_id: NullId,
-}
+use crate::{Ask, ID_LENGTH, IdMint, Level, NodeIx, Pass, RouteTable, Why};
 
 /// What is to be done with a body.
 #[derive(Debug)]
@@ -51,15 +11,6 @@ pub enum Verdict {
     Plan(Plan),
     /// Send the untouched request to one node.
     Pass(Pass),
-}
-
-/// Why a body is not split, and where that was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pass {
-    /// The reason.
-    pub why: Why,
-    /// The line of the body that it was seen on, from 1, if it was on one.
-    pub line: Option<u32>,
 }
 
 /// A body's parts and the order that their items have in the reply.

@@ -4,10 +4,9 @@
 use memchr::memchr;
 
 use crate::action::{Action, Op};
-use crate::plan::{Ask, NullId, Pass};
 use crate::slow::SlowAction;
 use crate::table::Entry;
-use crate::{IndexRoute, RouteTable, Target, Why, murmur, scan, slow, update};
+use crate::{Ask, IndexRoute, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update};
 
 /// One operation and where it goes.
 pub(crate) struct Doc<'s, 't> {

@@ -13,7 +13,16 @@ macro_rules! whys {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        impl Why {
+        /// Why a body is not split, and where that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The reason.
+    pub why: Why,
+    /// The line of the body that it was seen on, from 1, if it was on one.
+    pub line: Option<u32>,
+}
+
+impl Why {
             /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
             pub const ALL: [Why; [$($label),+].len()] = [$(Why::$name),+];
 
