@@ -1,59 +1,31 @@
 //! The handle that the gateway holds: snapshots, picks, reports, hints, samples.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::ask::{Asker, REPLY_BYTES_MAX};
 use crate::chooser::{Chooser, Choosers};
 use crate::config::{BadConfig, ClusterConfig, NodeChoice};
-use crate::health::{Outcome, Turn as HealthTurn};
+use crate::health::Outcome;
 use crate::node::Node;
+use crate::probe::probe;
 use crate::routes;
+use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use crate::status::{Polls, RoutesStatus, Status, WatchState};
+use crate::status::{Status, Watched};
 use crate::topology::Roster;
-use crate::verify::{Sample, Score};
-use crate::watch::{Watch, probe};
+use crate::verify::Sample;
+use crate::watch::Watch;
 
 /// A cluster that is being watched. The watch has a thread of its own and ends when the handle is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     shared: Arc<Shared>,
-}
-
-/// What the handle and the watch's thread share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: ClusterConfig,
-    pub(crate) snapshot: ArcSwap<Snapshot>,
-    pub(crate) generation: watch::Sender<u64>,
-    choosers: Choosers,
-    /// A hint came, or the handle was dropped.
-    pub(crate) wake: Notify,
-    /// A node left the rotation, or the handle was dropped.
-    pub(crate) probe_wake: Notify,
-    pub(crate) stopping: AtomicBool,
-    samples: mpsc::Sender<Sample>,
-    started: Instant,
-    /// Milliseconds since `started` at which the next sample is wanted.
-    next_sample_ms: AtomicU64,
-    watched: Mutex<Watched>,
-}
-
-/// What the watch tells the status. Locked for moments, never on a request's path.
-#[derive(Debug)]
-pub(crate) struct Watched {
-    pub(crate) state: WatchState,
-    pub(crate) polled_at: Option<tokio::time::Instant>,
-    pub(crate) polls: Polls,
-    pub(crate) last_error: Option<String>,
-    pub(crate) routes: RoutesStatus,
-    pub(crate) score: Score,
 }
 
 // === impl Cluster ===
@@ -184,58 +156,6 @@ impl Drop for Cluster {
         self.shared.stopping.store(true, Relaxed);
         self.shared.wake.notify_one();
         self.shared.probe_wake.notify_one();
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    pub(crate) fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
-        match node.health.report(outcome, latency, &self.config.health) {
-            HealthTurn::Same => {}
-            HealthTurn::Down => {
-                warn!(
-                    cluster = self.config.name,
-                    node = node.name,
-                    ?outcome,
-                    "node leaves the rotation"
-                );
-                self.probe_wake.notify_one();
-                self.wake.notify_one();
-            }
-            HealthTurn::Up => {
-                info!(
-                    cluster = self.config.name,
-                    node = node.name,
-                    "node is back in the rotation"
-                );
-                self.wake.notify_one();
-            }
-        }
-    }
-
-    pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {
-        // Plain numbers and strings: whatever a panic left is still worth showing.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Watched ===
-
-impl Watched {
-    fn new(discovery: bool) -> Self {
-        Self {
-            state: if discovery {
-                WatchState::Starting
-            } else {
-                WatchState::Off
-            },
-            polled_at: None,
-            polls: Polls::default(),
-            last_error: None,
-            routes: RoutesStatus::default(),
-            score: Score::default(),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use wire::{ClientTls, ClientTlsConfig, Roots};
 
 use crate::address::Address;
-use crate::node::Role;
+use crate::role::Role;
 use crate::secret::Secret;
 
 /// Everything that [`Cluster::start`](crate::Cluster::start) needs to know.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::flavour::{flavour_of, parse_version, show_version};
-use crate::node::Role;
+use crate::role::Role;
 
 /// What is asked. `GET /` plays no part: trimmed builds of Elasticsearch answer it with 405.
 pub(crate) const NODES: &str = "/_nodes/http,settings?filter_path=cluster_name,nodes.*.name,nodes.*.version,\

@@ -43,8 +43,11 @@ mod health;
 mod node;
 mod pick;
 mod pipelines;
+mod probe;
+mod role;
 mod routes;
 mod secret;
+mod shared;
 mod snapshot;
 mod state;
 mod status;
@@ -61,10 +64,11 @@ pub use config::{
     BadConfig, ClusterConfig, Credentials, HealthRules, NodeChoice, NodeFilter, Terms, TlsFiles, Verify,
 };
 pub use health::{Health, HealthStatus, Outcome};
-pub use node::{Node, Role};
+pub use node::Node;
 pub use pick::PickReason;
+pub use role::Role;
+pub use routes::RoutesStatus;
 pub use secret::Secret;
 pub use snapshot::Snapshot;
-pub use status::{
-    ChoiceStatus, IndexPredictions, NodeStatus, Polls, PredictionsStatus, RoutesStatus, Status, WatchState,
-};
+pub use status::{ChoiceStatus, NodeStatus, Polls, Status, WatchState};
+pub use verify::{IndexPredictions, PredictionsStatus};

@@ -1,15 +1,14 @@
 //! One node: what it says about itself, and how it has been doing.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
 use wire::Origin;
 
 use crate::address::Address;
 use crate::config::{NodeChoice, NodeFilter};
 use crate::health::Health;
+use crate::role::Role;
 
 /// A node of the cluster. Shared between snapshots, so its health outlives a change of the topology.
 #[derive(Debug)]
@@ -32,21 +31,6 @@ pub struct Node {
     pub health: Arc<Health>,
 }
 
-/// A role, normalised: OpenSearch's `cluster_manager` and Elasticsearch's `master` are one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
-    /// May be elected (`master`, `cluster_manager`).
-    Master,
-    /// Holds shards (`data`).
-    Data,
-    /// Holds shards of a tier: `hot`, `warm`, `cold`, `frozen`, `content`.
-    DataTier(String),
-    /// Runs ingest pipelines.
-    Ingest,
-    /// Any other, by its own name.
-    Other(String),
-}
-
 impl Node {
     /// Whether the node can hold shards. A node whose roles are unknown might.
     pub fn holds_data(&self) -> bool {
@@ -64,44 +48,6 @@ impl Node {
             || (!text.is_empty() && text == self.id)
             || text == self.address.host
             || text == self.address.authority()
-    }
-}
-
-impl Role {
-    /// Reads the name that a node reports or a user writes.
-    pub fn parse(name: &str) -> Self {
-        match name {
-            "master" | "cluster_manager" => Self::Master,
-            "data" => Self::Data,
-            "ingest" => Self::Ingest,
-            _ => match name.strip_prefix("data_") {
-                Some(tier) => Self::DataTier(tier.to_owned()),
-                None => Self::Other(name.to_owned()),
-            },
-        }
-    }
-
-    /// Whether it means shards.
-    pub fn is_data(&self) -> bool {
-        matches!(self, Self::Data | Self::DataTier(_))
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Master => f.write_str("master"),
-            Self::Data => f.write_str("data"),
-            Self::DataTier(tier) => write!(f, "data_{tier}"),
-            Self::Ingest => f.write_str("ingest"),
-            Self::Other(name) => f.write_str(name),
-        }
-    }
-}
-
-impl Serialize for Role {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

@@ -4,10 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bulk::{Dialect, Flavour, Formula, IndexRoute, NodeIx, RouteTable, Target, Why};
+use serde::Serialize;
 
 use crate::node::Node;
 use crate::state::{AliasMember, IndexMetadata, IndexSettings, Placement, Topology};
-use crate::status::RoutesStatus;
+
+/// The route table in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoutesStatus {
+    /// Indices that bulks are split for.
+    pub indices_split: usize,
+    /// Indices that pass through, by reason.
+    pub indices_passed: BTreeMap<String, usize>,
+    /// Aliases.
+    pub aliases: usize,
+    /// Data streams.
+    pub data_streams: usize,
+    /// Primaries without a node.
+    pub primaries_missing: usize,
+}
 
 /// One reading of the cluster state.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 use serde::Serialize;
 
 use crate::address::Address;
-use crate::cluster::Watched;
 use crate::flavour::{show_flavour, show_version};
 use crate::health::HealthStatus;
-use crate::node::Role;
+use crate::role::Role;
+use crate::routes::RoutesStatus;
 use crate::snapshot::Snapshot;
+use crate::verify::{PredictionsStatus, Score};
 
 /// A cluster as it is seen now; serialisable, without secrets.
 #[derive(Clone, Debug, Serialize)]
@@ -97,44 +98,18 @@ pub struct ChoiceStatus {
     pub ignored: bool,
 }
 
-/// The route table in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RoutesStatus {
-    /// Indices that bulks are split for.
-    pub indices_split: usize,
-    /// Indices that pass through, by reason.
-    pub indices_passed: std::collections::BTreeMap<String, usize>,
-    /// Aliases.
-    pub aliases: usize,
-    /// Data streams.
-    pub data_streams: usize,
-    /// Primaries without a node.
-    pub primaries_missing: usize,
+/// What the watch tells the status. Locked for moments, never on a request's path.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) state: WatchState,
+    pub(crate) polled_at: Option<tokio::time::Instant>,
+    pub(crate) polls: Polls,
+    pub(crate) last_error: Option<String>,
+    pub(crate) routes: RoutesStatus,
+    pub(crate) score: Score,
 }
 
-/// The check of predictions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct PredictionsStatus {
-    /// Predictions compared with the cluster's own answer since the cluster was (re)learnt.
-    pub checked: u64,
-    /// Those that agreed.
-    pub right: u64,
-    /// `right / checked`; `null` before the first.
-    pub hit_rate: Option<f64>,
-    /// Indices whose predictions were checked.
-    pub indices: std::collections::BTreeMap<String, IndexPredictions>,
-}
-
-/// The check of one index.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct IndexPredictions {
-    /// Compared.
-    pub checked: u64,
-    /// Agreed.
-    pub right: u64,
-    /// A prediction failed: the index passes through until its metadata changes.
-    pub failed: bool,
-}
+// === impl Status ===
 
 impl Status {
     pub(crate) fn of(name: &str, snapshot: &Snapshot, choices: Vec<ChoiceStatus>, watched: &Watched) -> Self {
@@ -176,6 +151,25 @@ impl Status {
             routes: watched.routes.clone(),
             predictions: watched.score.status(),
             warnings,
+        }
+    }
+}
+
+// === impl Watched ===
+
+impl Watched {
+    pub(crate) fn new(discovery: bool) -> Self {
+        Self {
+            state: if discovery {
+                WatchState::Starting
+            } else {
+                WatchState::Off
+            },
+            polled_at: None,
+            polls: Polls::default(),
+            last_error: None,
+            routes: RoutesStatus::default(),
+            score: Score::default(),
         }
     }
 }

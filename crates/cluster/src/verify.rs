@@ -3,10 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bulk::IndexRoute;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::state::path_segment;
-use crate::status::{IndexPredictions, PredictionsStatus};
+
+/// The check of predictions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PredictionsStatus {
+    /// Predictions compared with the cluster's own answer since the cluster was (re)learnt.
+    pub checked: u64,
+    /// Those that agreed.
+    pub right: u64,
+    /// `right / checked`; `null` before the first.
+    pub hit_rate: Option<f64>,
+    /// Indices whose predictions were checked.
+    pub indices: BTreeMap<String, IndexPredictions>,
+}
+
+/// The check of one index.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexPredictions {
+    /// Compared.
+    pub checked: u64,
+    /// Agreed.
+    pub right: u64,
+    /// A prediction failed: the index passes through until its metadata changes.
+    pub failed: bool,
+}
 
 /// A prediction from the live traffic.
 #[derive(Debug)]

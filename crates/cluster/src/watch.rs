@@ -1,6 +1,6 @@
 //! The loop that keeps the snapshot current: poll the version, read what changed, check, publish.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use bulk::{Formula, IndexRoute};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::ask::{AskError, Asker};
-use crate::cluster::Shared;
 use crate::discover::{Discovered, NODES};
 use crate::node::Node;
 use crate::pipelines::harmless_pipelines;
-use crate::routes::{self, Reading, Routes, Trust};
+use crate::routes::{self, Reading, Routes, RoutesStatus, Trust};
+use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::state::{self, IndexMetadata, StateVersion, Topology};
-use crate::status::{RoutesStatus, WatchState};
+use crate::status::WatchState;
 use crate::topology::Roster;
 use crate::verify::{Challenge, Sample, Score, SearchShards, shards_of};
 
@@ -485,50 +485,6 @@ impl Watch {
     }
 }
 
-/// Asks nodes that are out of the rotation, with growing pauses, until they answer.
-pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
-    let rules = shared.config.health.clone();
-    let mut waiting: HashMap<crate::Address, (Instant, crate::topology::Backoff)> = HashMap::new();
-    while !shared.stopping.load(Relaxed) {
-        let now = Instant::now();
-        let nodes = shared.snapshot.load_full().nodes.clone();
-        let down: BTreeSet<_> = nodes
-            .iter()
-            .filter(|n| !n.health.is_up())
-            .map(|n| n.address.clone())
-            .collect();
-        waiting.retain(|address, _| down.contains(address));
-        for node in nodes.iter().filter(|node| !node.health.is_up()) {
-            let (due, backoff) = waiting.entry(node.address.clone()).or_insert_with(|| {
-                let mut backoff = crate::topology::Backoff::new(&rules);
-                (now + backoff.next(&rules), backoff)
-            });
-            if *due > now {
-                continue;
-            }
-            *due = now + backoff.next(&rules);
-            let (shared, asker, node) = (shared.clone(), asker.clone(), node.clone());
-            tokio::task::spawn_local(async move {
-                let begun = Instant::now();
-                if crate::topology::who(&asker, &node.origin).await.is_ok() {
-                    shared.report(&node, crate::Outcome::Answered, begun.elapsed());
-                }
-            });
-        }
-        let next = waiting
-            .values()
-            .map(|(due, _)| *due)
-            .min()
-            .unwrap_or(now + PROBE_LOOK)
-            .min(now + PROBE_LOOK);
-        let _ = timeout(
-            next.saturating_duration_since(Instant::now()),
-            shared.probe_wake.notified(),
-        )
-        .await;
-    }
-}
-
 /// A refusal (no such API in this build, no right to it) is an empty answer; everything else stays an error.
 async fn optional<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<Option<T>, AskError> {
     match asked.await {
@@ -563,5 +519,3 @@ const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(2);
 const UNAUTHORIZED_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Publish addresses that could not be reached are tried again this often.
 const REPROBE: Duration = Duration::from_secs(15);
-/// The prober looks around this often even when nobody tells it of a failure.
-const PROBE_LOOK: Duration = Duration::from_millis(250);

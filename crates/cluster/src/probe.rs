@@ -1,0 +1,61 @@
+//! Nodes that left the rotation are asked until they answer.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::address::Address;
+use crate::ask::Asker;
+use crate::health::Outcome;
+use crate::shared::Shared;
+use crate::topology::{Backoff, who};
+
+/// Asks nodes that are out of the rotation, with growing pauses, until they answer.
+pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
+    let rules = shared.config.health.clone();
+    let mut waiting: HashMap<Address, (Instant, Backoff)> = HashMap::new();
+    while !shared.stopping.load(Relaxed) {
+        let now = Instant::now();
+        let nodes = shared.snapshot.load_full().nodes.clone();
+        let down: BTreeSet<_> = nodes
+            .iter()
+            .filter(|n| !n.health.is_up())
+            .map(|n| n.address.clone())
+            .collect();
+        waiting.retain(|address, _| down.contains(address));
+        for node in nodes.iter().filter(|node| !node.health.is_up()) {
+            let (due, backoff) = waiting.entry(node.address.clone()).or_insert_with(|| {
+                let mut backoff = Backoff::new(&rules);
+                (now + backoff.next(&rules), backoff)
+            });
+            if *due > now {
+                continue;
+            }
+            *due = now + backoff.next(&rules);
+            let (shared, asker, node) = (shared.clone(), asker.clone(), node.clone());
+            tokio::task::spawn_local(async move {
+                let begun = Instant::now();
+                if who(&asker, &node.origin).await.is_ok() {
+                    shared.report(&node, Outcome::Answered, begun.elapsed());
+                }
+            });
+        }
+        let next = waiting
+            .values()
+            .map(|(due, _)| *due)
+            .min()
+            .unwrap_or(now + PROBE_LOOK)
+            .min(now + PROBE_LOOK);
+        let _ = timeout(
+            next.saturating_duration_since(Instant::now()),
+            shared.probe_wake.notified(),
+        )
+        .await;
+    }
+}
+
+/// The prober looks around this often even when nobody tells it of a failure.
+const PROBE_LOOK: Duration = Duration::from_millis(250);

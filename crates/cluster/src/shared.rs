@@ -1,0 +1,69 @@
+//! What the handle and the watch's thread share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::{info, warn};
+
+use crate::chooser::Choosers;
+use crate::config::ClusterConfig;
+use crate::health::{Outcome, Turn as HealthTurn};
+use crate::node::Node;
+use crate::snapshot::Snapshot;
+use crate::status::Watched;
+use crate::verify::Sample;
+
+/// One for each cluster; lives as long as the longer-lived of the two.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: ClusterConfig,
+    pub(crate) snapshot: ArcSwap<Snapshot>,
+    pub(crate) generation: watch::Sender<u64>,
+    pub(crate) choosers: Choosers,
+    /// A hint came, or the handle was dropped.
+    pub(crate) wake: Notify,
+    /// A node left the rotation, or the handle was dropped.
+    pub(crate) probe_wake: Notify,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) samples: mpsc::Sender<Sample>,
+    pub(crate) started: Instant,
+    /// Milliseconds since `started` at which the next sample is wanted.
+    pub(crate) next_sample_ms: AtomicU64,
+    pub(crate) watched: Mutex<Watched>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
+        match node.health.report(outcome, latency, &self.config.health) {
+            HealthTurn::Same => {}
+            HealthTurn::Down => {
+                warn!(
+                    cluster = self.config.name,
+                    node = node.name,
+                    ?outcome,
+                    "node leaves the rotation"
+                );
+                self.probe_wake.notify_one();
+                self.wake.notify_one();
+            }
+            HealthTurn::Up => {
+                info!(
+                    cluster = self.config.name,
+                    node = node.name,
+                    "node is back in the rotation"
+                );
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {
+        // Plain numbers and strings: whatever a panic left is still worth showing.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
