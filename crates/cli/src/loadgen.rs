@@ -3,12 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadgen::{Load, Options, Progress, Report, Stop, WarmUp};
+use loadgen::{Load, Options, Progress, Report, Schedule, Stop, WarmUp};
 
 /// Load a cluster or a gateway with the requests of a file
 ///
@@ -37,6 +37,18 @@ pub(crate) struct Arguments {
     /// Requests in all
     #[arg(short, value_name = "REQUESTS", allow_negative_numbers = true)]
     l: Option<i64>,
+    /// Requests a second, sent on schedule whether answers come or not, as far as users are free; latency counts from
+    /// the moment at which a request was to be sent
+    #[arg(
+        short,
+        value_name = "RATE",
+        allow_negative_numbers = true,
+        conflicts_with = "stages"
+    )]
+    r: Option<f64>,
+    /// A schedule of several rates: RATE/TIME or FROM..TO/TIME, as in 0..1000/30s,1000/1m,5000/5s
+    #[arg(long, value_name = "STAGES", value_parser = Schedule::parse)]
+    stages: Option<Schedule>,
     /// Rounds over the file's requests, by all users together
     #[arg(long, value_name = "ROUNDS")]
     total_rounds: Option<u64>,
@@ -72,6 +84,12 @@ pub(crate) struct Arguments {
     /// Print the report as one JSON object, and nothing else, to standard output
     #[arg(long)]
     json: bool,
+    /// Write the run second by second to this file, as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a report with charts to this file, for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Least level of log lines
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     log: String,
@@ -132,16 +150,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
     let stop = Stop::default();
     stop_at_interrupt(&stop);
-    let mut last = Progress::default();
-    let report = loadgen::run(&load, &options, &stop, |now| {
-        note(&progress(&now, &last));
-        last = now;
-    });
+    let report = loadgen::run(&load, &options, &stop, |now| note(&progress(now)));
     match report {
-        Ok(report) => {
-            print(arguments, &report);
-            exit_status(&load, &report)
-        }
+        Ok(report) => match print(arguments, &report) {
+            Ok(()) => exit_status(&load, &report),
+            Err(error) => fail(&error.to_string()),
+        },
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -150,7 +164,12 @@ fn options(arguments: &Arguments, load: &Load) -> Options {
     let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
     let requests_max = arguments.l.and_then(|limit| u64::try_from(limit).ok());
     let rounds_max = arguments.total_rounds.or(load.runner().total_rounds);
-    let limited = requests_max.is_some() || rounds_max.is_some();
+    let constant = || arguments.r.and_then(Schedule::constant);
+    let schedule = arguments.stages.clone().or_else(constant);
+    let ends = schedule
+        .as_ref()
+        .is_some_and(|schedule| schedule.duration().is_some());
+    let limited = ends || requests_max.is_some() || rounds_max.is_some();
     Options {
         users: arguments.c as usize,
         duration: match arguments.d {
@@ -160,6 +179,7 @@ fn options(arguments: &Arguments, load: &Load) -> Options {
         },
         requests_max,
         rounds_max,
+        schedule,
         gzip: arguments.compress.then_some(arguments.compress_level),
         timeout: Duration::from_secs(arguments.timeout.max(1)),
         read_timeout: seconds(arguments.read_timeout),
@@ -216,21 +236,22 @@ fn see(warm_up: &WarmUp) -> ControlFlow<()> {
     }
 }
 
-fn progress(now: &Progress, last: &Progress) -> String {
-    let span = (now.elapsed - last.elapsed).as_secs_f64().max(1e-9);
-    let rate = |now: u64, last: u64| ((now - last) as f64 / span).round();
+fn progress(now: &Progress) -> String {
     let mut line = format!(
-        "{:>4} s  {:>9} requests/s",
-        now.elapsed.as_secs(),
-        rate(now.answers, last.answers)
+        "{:>5.0} s  {:>9.0} requests/s",
+        now.at_s,
+        now.rate(now.last.answers)
     );
-    if now.documents > 0 {
-        line += &format!("  {:>9} documents/s", rate(now.documents, last.documents));
+    if now.total.documents > 0 {
+        line += &format!("  {:>9.0} documents/s", now.rate(now.last.documents));
+    }
+    if let Some(latency) = &now.latency_ms {
+        line += &format!("  p50 {:.2} ms  p99 {:.2} ms", latency.p50, latency.p99);
     }
     for (count, what) in [
-        (now.errors, "errors"),
-        (now.invalid, "invalid"),
-        (now.failed_documents, "documents failed"),
+        (now.total.errors, "errors"),
+        (now.total.invalid, "invalid"),
+        (now.total.failed_documents, "documents failed"),
     ] {
         if count > 0 {
             line += &format!("  {count} {what}");
@@ -239,7 +260,15 @@ fn progress(now: &Progress, last: &Progress) -> String {
     line
 }
 
-fn print(arguments: &Arguments, report: &Report) {
+/// Prints and writes the report wherever it was asked for.
+fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
+    if let Some(file) = &arguments.csv {
+        write_file(file, |out| report.write_csv(out))?;
+    }
+    if let Some(file) = &arguments.html {
+        let title = format!("Load of {}", arguments.config.display());
+        write_file(file, |out| report.write_html(&title, out))?;
+    }
     // Output that can't be written (a closed pipe) is nobody's error.
     let _ = if arguments.json {
         serde_json::to_writer(io::stdout(), report)
@@ -248,6 +277,13 @@ fn print(arguments: &Arguments, report: &Report) {
     } else {
         write!(io::stdout(), "\n{report}")
     };
+    Ok(())
+}
+
+fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+    let mut out = io::BufWriter::new(std::fs::File::create(file).map_err(named)?);
+    write(&mut out).and_then(|()| out.flush()).map_err(named)
 }
 
 fn exit_status(load: &Load, report: &Report) -> ExitCode {

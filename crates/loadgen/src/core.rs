@@ -13,8 +13,10 @@ use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use wire::{Client, ClientConfig, ClientTls, Origin, Worker};
 
 pub(crate) use self::exchange::Seen;
-use crate::engine::{Options, Progress};
+use crate::engine::Options;
 use crate::file::Load;
+use crate::pace::Pace;
+use crate::progress::Interval;
 use crate::request::{Request, Server};
 use crate::tally::Tally;
 use crate::variable::Draws;
@@ -28,17 +30,8 @@ pub(crate) struct Shared {
     pub(crate) tickets: AtomicU64,
     /// Rounds begun, where they are limited.
     pub(crate) rounds: AtomicU64,
-    pub(crate) live: Live,
-}
-
-/// What has happened so far, for whoever watches.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    pub(crate) answers: AtomicU64,
-    pub(crate) errors: AtomicU64,
-    pub(crate) invalid: AtomicU64,
-    pub(crate) documents: AtomicU64,
-    pub(crate) failed_documents: AtomicU64,
+    /// Requests taken from the schedule.
+    pub(crate) scheduled: AtomicU64,
 }
 
 /// One core's part of a run.
@@ -56,6 +49,22 @@ pub(crate) struct Core {
     /// By request: the room that its body will want.
     room: Vec<Cell<usize>>,
     tallies: RefCell<Vec<Tally>>,
+    /// What schedules count from.
+    begun: Instant,
+    interval: Arc<Interval>,
+}
+
+/// What a core is given for its part.
+pub(crate) struct Part {
+    pub(crate) load: Arc<Load>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tls: ClientTls,
+    /// Users of this core.
+    pub(crate) users: usize,
+    /// What schedules count from.
+    pub(crate) begun: Instant,
+    pub(crate) interval: Arc<Interval>,
 }
 
 /// What a user remembers from one request to the next.
@@ -76,32 +85,19 @@ impl User {
     }
 }
 
-// === impl Live ===
-
-impl Live {
-    pub(crate) fn progress(&self, elapsed: Duration) -> Progress {
-        Progress {
-            elapsed,
-            answers: self.answers.load(Ordering::Relaxed),
-            errors: self.errors.load(Ordering::Relaxed),
-            invalid: self.invalid.load(Ordering::Relaxed),
-            documents: self.documents.load(Ordering::Relaxed),
-            failed_documents: self.failed_documents.load(Ordering::Relaxed),
-        }
-    }
-}
-
 // === impl Core ===
 
 impl Core {
-    pub(crate) fn new(
-        worker: &Worker,
-        load: Arc<Load>,
-        options: Arc<Options>,
-        shared: Arc<Shared>,
-        tls: ClientTls,
-        users: usize,
-    ) -> Core {
+    pub(crate) fn new(worker: &Worker, part: Part) -> Core {
+        let Part {
+            load,
+            options,
+            shared,
+            tls,
+            users,
+            begun,
+            interval,
+        } = part;
         let config = ClientConfig {
             connections_per_origin_max: users.max(1),
             connect_timeout: options.dial_timeout,
@@ -129,6 +125,8 @@ impl Core {
             load,
             options,
             shared,
+            begun,
+            interval,
         }
     }
 
@@ -143,6 +141,7 @@ impl Core {
         let mut now = Instant::now();
         let mut patience = PAUSE_MIN;
         let runner = &self.load.runner;
+        let pace = self.options.schedule.as_ref().and_then(|_| Pace::new().ok());
         loop {
             if let Some(rounds_max) = self.options.rounds_max
                 && self.shared.rounds.fetch_add(1, Ordering::Relaxed) >= rounds_max
@@ -157,9 +156,12 @@ impl Core {
                     if !self.may_go_on(now, until) {
                         return;
                     }
-                    let exchanged = self.exchange(at, &mut user, None).await;
+                    let Some(intended) = self.turn(pace.as_ref(), until).await else {
+                        return;
+                    };
+                    let exchanged = self.exchange(at, &mut user, intended, None).await;
                     now = exchanged.ended;
-                    if exchanged.outcome.is_ok() {
+                    if exchanged.outcome.is_ok() || intended.is_some() {
                         patience = PAUSE_MIN;
                     } else {
                         // A server that refuses connections is asked again, but not in a tight loop.
@@ -177,6 +179,34 @@ impl Core {
                         now = self.sleep(pause, until).await;
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits for the next request's turn on the schedule and gives the moment at which it was to be sent, if there is
+    /// a schedule; `None` when the run has ended.
+    async fn turn(&self, pace: Option<&Pace>, until: Option<Instant>) -> Option<Option<Instant>> {
+        let Some(schedule) = &self.options.schedule else {
+            return Some(None);
+        };
+        let number = self.shared.scheduled.fetch_add(1, Ordering::Relaxed);
+        let intended = self.begun + schedule.at(number)?;
+        if until.is_some_and(|until| intended >= until) {
+            return None;
+        }
+        loop {
+            let now = Instant::now();
+            if self.shared.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if now >= intended {
+                return Some(Some(intended));
+            }
+            let step = (intended - now).min(STOP_LOOK);
+            match pace {
+                Some(pace) => pace.wait(step).await.ok()?,
+                // Out of file descriptors: milliseconds are better than nothing.
+                None => tokio::time::sleep(step).await,
             }
         }
     }

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use wire::{ClientTls, ClientTlsConfig, Roots, TlsError, Workers, WorkersConfig};
 
-use crate::core::{Core, Shared};
+use crate::core::{Core, Part, Shared};
 use crate::file::Load;
+use crate::progress::{Progress, Timeline};
 use crate::report::Report;
+use crate::schedule::Schedule;
 use crate::tally::Tally;
 
 /// How a load is run.
@@ -23,6 +25,11 @@ pub struct Options {
     pub requests_max: Option<u64>,
     /// Rounds over all requests, by all users together.
     pub rounds_max: Option<u64>,
+    /// When requests are to be sent; none: as soon as a user is free.
+    ///
+    /// With a schedule latency counts from the moment at which a request was to be sent, so that a server which stalls
+    /// can't hide the requests that it kept from being sent.
+    pub schedule: Option<Schedule>,
     /// Bodies are sent gzipped, at this level (1 to 9).
     pub gzip: Option<u32>,
     /// From a request's begin to the end of its answer.
@@ -53,23 +60,6 @@ pub enum RunError {
     CoreEnded,
 }
 
-/// What has happened so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Since the begin.
-    pub elapsed: Duration,
-    /// Requests answered.
-    pub answers: u64,
-    /// Requests without an answer.
-    pub errors: u64,
-    /// Answers that were not as they should be.
-    pub invalid: u64,
-    /// Documents accepted, by their items.
-    pub documents: u64,
-    /// Documents that failed, by their items.
-    pub failed_documents: u64,
-}
-
 /// Ends a run before its time: no further request is begun, those under way are finished.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
@@ -86,6 +76,7 @@ impl Default for Options {
             duration: Some(Duration::from_secs(5)),
             requests_max: None,
             rounds_max: None,
+            schedule: None,
             gzip: None,
             timeout: Duration::from_secs(60),
             read_timeout: None,
@@ -130,7 +121,7 @@ pub fn run(
     load: &Arc<Load>,
     options: &Options,
     stop: &Stop,
-    mut watch: impl FnMut(Progress),
+    mut watch: impl FnMut(&Progress),
 ) -> Result<Report, RunError> {
     let tls = options.tls()?;
     let users = options.users.max(1);
@@ -147,18 +138,23 @@ pub fn run(
     let shared = Arc::clone(&stop.shared);
     let options = Arc::new(options.clone());
     let begun = Instant::now();
-    let until = options.duration.map(|duration| begun + duration);
+    let scheduled = options.schedule.as_ref().and_then(Schedule::duration);
+    let until = options.duration.or(scheduled).map(|duration| begun + duration);
+    let mut timeline = Timeline::new(begun, workers.count());
     let mut parts = Vec::new();
-    for at in 0..workers.count() {
-        let users = (at..users).step_by(workers.count()).count();
-        let (load, options, shared, tls) = (
-            Arc::clone(load),
-            Arc::clone(&options),
-            Arc::clone(&shared),
-            tls.clone(),
-        );
+    for (at, interval) in timeline.intervals.iter().enumerate() {
+        let part = Part {
+            load: Arc::clone(load),
+            options: Arc::clone(&options),
+            shared: Arc::clone(&shared),
+            tls: tls.clone(),
+            users: (at..users).step_by(workers.count()).count(),
+            begun,
+            interval: Arc::clone(interval),
+        };
         parts.push(workers.ask(at, move |worker| async move {
-            let core = std::rc::Rc::new(Core::new(&worker, load, options, shared, tls, users));
+            let users = part.users;
+            let core = std::rc::Rc::new(Core::new(&worker, part));
             let tasks: Vec<_> = (0..users)
                 .map(|_| tokio::task::spawn_local(std::rc::Rc::clone(&core).user(until)))
                 .collect();
@@ -169,16 +165,23 @@ pub fn run(
             (core.into_tallies(), Instant::now())
         }));
     }
-    let ended = wait(parts, || watch(stop.shared.live.progress(begun.elapsed())))?;
+    let ended = wait(parts, || watch(timeline.look()))?;
+    timeline.look();
     let last = ended.iter().map(|(_, ended)| *ended).max().unwrap_or(begun);
     let tallies = ended.into_iter().map(|(tallies, _)| tallies);
-    Ok(Report::new(load, &sum(tallies), last - begun, users))
+    Ok(Report::new(
+        load,
+        &sum(tallies),
+        last - begun,
+        users,
+        timeline.seconds,
+    ))
 }
 
-type Part = tokio::sync::oneshot::Receiver<(Vec<Tally>, Instant)>;
+type Counted = tokio::sync::oneshot::Receiver<(Vec<Tally>, Instant)>;
 
 /// Waits for all cores, and looks in about once a second.
-fn wait(parts: Vec<Part>, mut look: impl FnMut()) -> Result<Vec<(Vec<Tally>, Instant)>, RunError> {
+fn wait(parts: Vec<Counted>, mut look: impl FnMut()) -> Result<Vec<(Vec<Tally>, Instant)>, RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()?;

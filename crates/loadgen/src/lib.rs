@@ -39,16 +39,23 @@
 mod answer;
 mod condition;
 mod core;
+mod csv;
 mod engine;
 mod file;
+mod html;
+mod pace;
+mod progress;
 mod report;
 mod request;
+mod schedule;
 mod tally;
 mod template;
 mod variable;
 mod warm_up;
 
-pub use engine::{Options, Progress, RunError, Stop, run};
+pub use engine::{Options, RunError, Stop, run};
 pub use file::{Load, Loaded, Runner};
+pub use progress::{Counts, Progress};
 pub use report::{Documents, Figures, Report, Spread};
+pub use schedule::Schedule;
 pub use warm_up::{WarmUp, warm_up};

@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::file::Load;
+use crate::progress::Progress;
 use crate::tally::Tally;
 
 /// What came of a run.
@@ -22,6 +23,8 @@ pub struct Report {
     pub total: Figures,
     /// Each request of the file, in its order.
     pub by_request: Vec<(String, Figures)>,
+    /// What happened in each second.
+    pub timeline: Vec<Progress>,
 }
 
 /// Figures of one request of the file, or of all.
@@ -48,8 +51,13 @@ pub struct Figures {
     pub statuses: BTreeMap<u16, u64>,
     /// What became of the documents in bulk requests; none without such requests.
     pub documents: Option<Documents>,
-    /// From the first byte sent to the last byte read; none without an answer.
+    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read; none without an
+    /// answer.
     pub latency_ms: Option<Spread>,
+    /// On a schedule: from the first byte sent.
+    pub service_ms: Option<Spread>,
+    /// On a schedule: how much later than intended requests were sent.
+    pub behind_ms: Option<Spread>,
     /// What the servers say that bulk requests took; none when they don't.
     pub took_ms: Option<Spread>,
 }
@@ -93,7 +101,13 @@ pub struct Spread {
 // === impl Report ===
 
 impl Report {
-    pub(crate) fn new(load: &Load, tallies: &[Tally], took: Duration, users: usize) -> Report {
+    pub(crate) fn new(
+        load: &Load,
+        tallies: &[Tally],
+        took: Duration,
+        users: usize,
+        timeline: Vec<Progress>,
+    ) -> Report {
         let seconds = took.as_secs_f64();
         let mut total = Tally::new();
         tallies.iter().for_each(|tally| total.add(tally));
@@ -107,6 +121,7 @@ impl Report {
             users,
             total: Figures::new(&total, seconds),
             by_request,
+            timeline,
         }
     }
 }
@@ -138,6 +153,8 @@ impl Figures {
             statuses: tally.statuses.clone(),
             documents: any.then_some(documents),
             latency_ms: Spread::of(&tally.latency_ns, 1e6),
+            service_ms: Spread::of(&tally.service_ns, 1e6),
+            behind_ms: Spread::of(&tally.behind_ns, 1e6),
             took_ms: Spread::of(&tally.took_ms, 1.0),
         }
     }
@@ -146,7 +163,7 @@ impl Figures {
 // === impl Spread ===
 
 impl Spread {
-    fn of(values: &Histogram<u64>, per_ms: f64) -> Option<Spread> {
+    pub(crate) fn of(values: &Histogram<u64>, per_ms: f64) -> Option<Spread> {
         let at = |quantile: f64| values.value_at_quantile(quantile) as f64 / per_ms;
         (!values.is_empty()).then(|| Spread {
             count: values.len(),
@@ -257,6 +274,19 @@ fn write_spreads(out: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
             .took_ms
             .as_ref()
             .map(|spread| ("took (by servers)", spread)),
+    );
+    let total = &report.total;
+    rows.extend(
+        total
+            .service_ms
+            .as_ref()
+            .map(|spread| ("from its sending only", spread)),
+    );
+    rows.extend(
+        total
+            .behind_ms
+            .as_ref()
+            .map(|spread| ("sent behind schedule", spread)),
     );
     let Some(width) = rows
         .iter()

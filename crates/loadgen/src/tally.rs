@@ -23,8 +23,12 @@ pub(crate) struct Tally {
     /// Bytes of bodies received.
     pub(crate) received_bytes: u64,
     pub(crate) items: Items,
-    /// From the first byte sent to the last byte read, nanoseconds.
+    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read, nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
+    /// On a schedule: from the first byte sent.
+    pub(crate) service_ns: Histogram<u64>,
+    /// On a schedule: how much later than intended requests were sent.
+    pub(crate) behind_ns: Histogram<u64>,
     /// What the servers say that they took, milliseconds.
     pub(crate) took_ms: Histogram<u64>,
 }
@@ -41,15 +45,24 @@ impl Tally {
             sent_bytes: 0,
             received_bytes: 0,
             items: Items::default(),
-            latency_ns: Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, 3)
-                .expect("the bounds are in order"),
+            latency_ns: latencies(),
+            service_ns: latencies(),
+            behind_ns: latencies(),
             took_ms: Histogram::new_with_bounds(1, 24 * 3_600_000, 2).expect("the bounds are in order"),
         }
     }
 
-    pub(crate) fn latency(&mut self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.latency_ns.saturating_record(nanos);
+    /// Records a latency; on a schedule also that from the first byte sent.
+    pub(crate) fn latency(&mut self, took: Duration, service: Option<Duration>) {
+        self.latency_ns.saturating_record(nanos(took));
+        if let Some(service) = service {
+            self.service_ns.saturating_record(nanos(service));
+        }
+    }
+
+    /// Records how much later than intended a request was sent.
+    pub(crate) fn behind(&mut self, late: Duration) {
+        self.behind_ns.saturating_record(nanos(late));
     }
 
     /// Counts an answer that was not as it should be.
@@ -86,8 +99,19 @@ impl Tally {
         add_all(&mut self.items.errors, &other.items.errors);
         let same = "all tallies have the same bounds";
         self.latency_ns.add(&other.latency_ns).expect(same);
+        self.service_ns.add(&other.service_ns).expect(same);
+        self.behind_ns.add(&other.behind_ns).expect(same);
         self.took_ms.add(&other.took_ms).expect(same);
     }
+}
+
+/// A histogram of nanoseconds.
+pub(crate) fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, 3).expect("the bounds are in order")
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::core::{Core, Seen, Shared, User};
+use crate::core::{Core, Part, Seen, Shared, User};
 use crate::engine::{Options, RunError};
 use crate::file::Load;
 
@@ -43,19 +43,20 @@ pub fn warm_up(
 ) -> Result<ControlFlow<()>, RunError> {
     let tls = options.tls()?;
     let flow = wire::run_local(WARM_UP_BYTES, async |worker| {
-        let shared = Arc::new(Shared::default());
-        let core = Rc::new(Core::new(
-            &worker,
-            Arc::clone(load),
-            Arc::new(options.clone()),
-            shared,
+        let part = Part {
+            load: Arc::clone(load),
+            options: Arc::new(options.clone()),
+            shared: Arc::new(Shared::default()),
             tls,
-            1,
-        ));
+            users: 1,
+            begun: Instant::now(),
+            interval: Arc::default(),
+        };
+        let core = Rc::new(Core::new(&worker, part));
         let mut user = User::of(load);
         for (at, request) in load.requests.iter().enumerate() {
             let mut seen = Seen::default();
-            let exchanged = core.exchange(at, &mut user, Some(&mut seen)).await;
+            let exchanged = core.exchange(at, &mut user, None, Some(&mut seen)).await;
             let allowed = |status: &u16| load.runner.valid_status_codes_during_warmup.contains(status);
             let doubtful = match &exchanged.outcome {
                 Ok(status) => exchanged.complaint.is_some() && !allowed(status),

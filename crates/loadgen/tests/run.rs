@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use loadgen::{Load, Options, Report, Stop};
+use loadgen::{Load, Options, Report, Schedule, Stop};
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 fn run(file: &str, options: &Options) -> Result<Report> {
@@ -304,5 +304,75 @@ requests:
     assert!(complaint.ends_with("not `299`"), "{complaint}");
     let went_on = run(&file(true), &options)?;
     assert_eq!((went_on.total.answers, went_on.total.invalid), (8, 2));
+    Ok(())
+}
+
+#[test]
+fn a_server_that_stalls_for_two_seconds_shows_in_the_percentiles_of_an_open_loop() -> Result<()> {
+    let stalled = |schedule: Option<Schedule>| -> Result<Report> {
+        let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+        cluster.cue(Cue::bulk(Fault::Delay(Duration::from_secs(2))).times(2));
+        let options = Options {
+            users: 2,
+            duration: Some(Duration::from_secs(3)),
+            schedule,
+            ..Options::default()
+        };
+        run(&bulk(&cluster, 10), &options)
+    };
+    let closed = std::thread::spawn(move || stalled(None));
+    let open = stalled(Schedule::constant(100.0))?;
+    let closed = closed.join().expect("it does not panic")?;
+    // In the closed loop the users wait out the stall with two requests: it all but vanishes.
+    let latency = closed.total.latency_ms.expect("there were answers");
+    assert!(latency.p99 < 1_000.0 && latency.max > 1_900.0, "{latency:?}");
+    // On the schedule 200 of 300 requests were to be sent while the server stalled, and they waited.
+    let latency = open.total.latency_ms.expect("there were answers");
+    assert!(
+        (295..=300).contains(&open.total.answers),
+        "{}",
+        open.total.answers
+    );
+    assert!(latency.p50 > 300.0 && latency.p90 > 1_300.0, "{latency:?}");
+    let service = open.total.service_ms.expect("on a schedule");
+    assert!(service.p90 < 1_000.0, "{service:?}");
+    Ok(())
+}
+
+#[test]
+fn a_schedule_sends_what_it_says_and_ends() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let options = Options {
+        users: 3,
+        duration: None,
+        schedule: Some(Schedule::parse("0..400/500ms,200/250ms").expect("it is one")),
+        ..Options::default()
+    };
+    let report = run(&bulk(&cluster, 1), &options)?;
+    assert_eq!(report.total.answers, 150);
+    assert!(report.seconds > 0.7, "{}", report.seconds);
+    Ok(())
+}
+
+#[test]
+fn the_report_comes_as_json_csv_and_html_that_agree() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    let report = run(&bulk(&cluster, 10), &limit(20, 2))?;
+    let json: serde_json::Value = serde_json::to_value(&report)?;
+    assert_eq!(json["answers"], 20);
+    assert_eq!(json["documents"]["accepted"], 200);
+    let mut csv = Vec::new();
+    report.write_csv(&mut csv)?;
+    let csv = String::from_utf8(csv)?;
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(columns.len() >= 2 && columns.iter().all(|count| *count == 14), "{csv}");
+    let seconds = json["timeline"].as_array().expect("a list");
+    let answers: u64 = seconds.iter().filter_map(|second| second["last"]["answers"].as_u64()).sum();
+    assert_eq!(answers, 20);
+    let mut html = Vec::new();
+    report.write_html("a <title>", &mut html)?;
+    let html = String::from_utf8(html)?;
+    assert!(html.contains("a &lt;title&gt;") && html.contains("<td>Documents accepted<td>200"), "{html}");
+    assert!(!html.contains("http://") && !html.contains("https://"), "it loads nothing");
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io::{Read as _, Write as _};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -16,6 +15,7 @@ use wire::{Buffer, Chunk, Deadlines, Origin, Outgoing, RequestHead, SendError};
 use super::{Core, User};
 use crate::answer;
 use crate::condition::{Answer, text_of};
+use crate::progress::Counts;
 use crate::request::{Request, Server, Url, escape_target, is_bulk, is_plain_target};
 use crate::tally::Tally;
 use crate::variable::Draws;
@@ -61,15 +61,22 @@ struct Rendered<'c> {
 
 impl Core {
     /// Sends a request, reads and judges its answer, and counts it.
-    pub(crate) async fn exchange(&self, at: usize, user: &mut User, seen: Option<&mut Seen>) -> Exchanged {
+    /// `intended` is the moment at which the schedule wanted it to be sent.
+    pub(crate) async fn exchange(
+        &self,
+        at: usize,
+        user: &mut User,
+        intended: Option<Instant>,
+        seen: Option<&mut Seen>,
+    ) -> Exchanged {
         let runner = &self.load.runner;
         let logs = runner.log_requests || !runner.log_status_codes.is_empty();
         if !logs {
-            return self.exchange_seen(at, user, seen).await;
+            return self.exchange_seen(at, user, intended, seen).await;
         }
         let mut own = Seen::default();
         let seen = seen.unwrap_or(&mut own);
-        let exchanged = self.exchange_seen(at, user, Some(seen)).await;
+        let exchanged = self.exchange_seen(at, user, intended, Some(seen)).await;
         let status = exchanged.outcome.as_ref().map_or(0, |status| *status);
         if runner.log_requests || runner.log_status_codes.contains(&status) {
             tracing::info!(
@@ -87,7 +94,13 @@ impl Core {
         exchanged
     }
 
-    async fn exchange_seen(&self, at: usize, user: &mut User, mut seen: Option<&mut Seen>) -> Exchanged {
+    async fn exchange_seen(
+        &self,
+        at: usize,
+        user: &mut User,
+        intended: Option<Instant>,
+        mut seen: Option<&mut Seen>,
+    ) -> Exchanged {
         let request = &self.load.requests[at];
         let rendered = self.draws.borrow_mut().with(&mut user.registered, |draws| {
             self.render(at, request, draws, seen.as_deref_mut())
@@ -101,9 +114,14 @@ impl Core {
             seen.sent_bytes = sent_bytes;
         }
         let begun = Instant::now();
-        match self.send(request, rendered).await {
+        let outcome = self.send(request, rendered).await;
+        let ended = Instant::now();
+        if let Some(intended) = intended {
+            let tally = &mut self.tallies.borrow_mut()[at];
+            tally.behind(begun.saturating_duration_since(intended));
+        }
+        match outcome {
             Ok((head, body)) => {
-                let ended = Instant::now();
                 let body = unpacked(&head, &body);
                 if let Some(seen) = seen {
                     seen.received_bytes = body.len() as u64;
@@ -115,7 +133,16 @@ impl Core {
                     user.registered[usize::from(*name)] = value.into_bytes();
                 }
                 let broken = self.judge(request, &answer, user);
-                self.answered(at, &answer, broken, sent_bytes, operations, ended)
+                let latency = ended.saturating_duration_since(intended.unwrap_or(begun));
+                self.tallies.borrow_mut()[at].latency(latency, intended.map(|_| answer.elapsed));
+                let complaint = self.answered(at, &answer, broken, latency, (sent_bytes, operations));
+                Exchanged {
+                    outcome: Ok(answer.status),
+                    complaint,
+                    asserted: request.assertion.is_some(),
+                    took: answer.elapsed,
+                    ended,
+                }
             }
             Err(error) => self.unanswered(at, error.kind.to_string(), sent_bytes, operations, begun),
         }
@@ -259,20 +286,19 @@ impl Core {
         Ok((head, body.collect(ANSWER_BYTES_MAX).await?))
     }
 
-    /// Counts an answer. `broken` is what its assertions found; without assertions an answer has to have a status below
+    /// Counts an answer and says what is wrong with it. `broken` is what its assertions found; without assertions an answer has to have a status below
     /// 400, and no document that failed.
     fn answered(
         &self,
         at: usize,
         answer: &Answer<'_>,
         broken: Option<String>,
-        sent_bytes: u64,
-        operations: Option<u64>,
-        ended: Instant,
-    ) -> Exchanged {
+        latency: Duration,
+        (sent_bytes, operations): (u64, Option<u64>),
+    ) -> Option<String> {
         let mut tallies = self.tallies.borrow_mut();
         let tally = &mut tallies[at];
-        tally.latency(answer.elapsed);
+        let before = (tally.items.succeeded, tally.items.failed);
         *tally.statuses.entry(answer.status).or_default() += 1;
         tally.sent_bytes += sent_bytes;
         tally.received_bytes += answer.body.len() as u64;
@@ -286,29 +312,32 @@ impl Core {
         };
         let asserted = self.load.requests[at].assertion.is_some();
         let complaint = if asserted { broken } else { flaw };
-        let live = &self.shared.live;
-        live.answers.fetch_add(1, Ordering::Relaxed);
         if let Some(complaint) = &complaint {
             tally.complain(complaint);
-            live.invalid.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(
                 request = self.load.requests[at].name,
                 "invalid answer: {complaint}"
             );
         }
-        Exchanged {
-            outcome: Ok(answer.status),
-            complaint,
-            asserted,
-            took: answer.elapsed,
-            ended,
-        }
+        self.interval.add(
+            latency,
+            &Counts {
+                answers: 1,
+                invalid: u64::from(complaint.is_some()),
+                documents: tally.items.succeeded - before.0,
+                failed_documents: tally.items.failed - before.1,
+                sent_bytes,
+                received_bytes: answer.body.len() as u64,
+                ..Counts::default()
+            },
+        );
+        complaint
     }
 
     /// What became of the operations of a bulk.
     fn look(&self, tally: &mut Tally, body: &[u8], operations: u64) -> Option<String> {
-        let (succeeded, failed) = (tally.items.succeeded, tally.items.failed);
-        let complaint = match answer::look(body, operations, &mut tally.items) {
+        let failed = tally.items.failed;
+        match answer::look(body, operations, &mut tally.items) {
             Ok(took_ms) => {
                 if let Some(took_ms) = took_ms {
                     tally.took_ms.saturating_record(took_ms);
@@ -320,12 +349,7 @@ impl Core {
                 tally.items.unknown += operations;
                 Some(why)
             }
-        };
-        let live = &self.shared.live;
-        let (succeeded, failed) = (tally.items.succeeded - succeeded, tally.items.failed - failed);
-        live.documents.fetch_add(succeeded, Ordering::Relaxed);
-        live.failed_documents.fetch_add(failed, Ordering::Relaxed);
-        complaint
+        }
     }
 
     fn unanswered(
@@ -342,7 +366,12 @@ impl Core {
         *tally.errors.entry(why.clone()).or_default() += 1;
         tally.sent_bytes += sent_bytes;
         tally.items.unknown += operations.unwrap_or(0);
-        self.shared.live.errors.fetch_add(1, Ordering::Relaxed);
+        let counts = Counts {
+            errors: 1,
+            sent_bytes,
+            ..Counts::default()
+        };
+        self.interval.count(&counts);
         Exchanged {
             outcome: Err(why),
             complaint: None,

@@ -1,5 +1,6 @@
 //! The section `variables`: where values come from.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use settings::problem::{Problems, nearest};
@@ -10,7 +11,7 @@ use super::section::Section;
 use crate::variable::{Array, Kind, Layout, Moment, Replacements, Sequence, Variable, Words};
 
 /// Most values of one variable, bytes in all.
-const VALUES_BYTES_MAX: usize = 1 << 30;
+const VALUES_BYTES_MAX: u64 = 1 << 30;
 /// Most values of an array.
 const ARRAY_SIZE_MAX: u32 = 1_000_000;
 
@@ -198,12 +199,14 @@ fn read_lines(path: &str, folder: &Path) -> std::io::Result<String> {
     } else {
         &beside
     };
-    if std::fs::metadata(path)?.len() > VALUES_BYTES_MAX as u64 {
+    let mut text = String::new();
+    let mut file = std::fs::File::open(path)?.take(VALUES_BYTES_MAX + 1);
+    if file.read_to_string(&mut text)? as u64 > VALUES_BYTES_MAX {
         return Err(std::io::Error::other(format!(
             "it is larger than {VALUES_BYTES_MAX} bytes"
         )));
     }
-    std::fs::read_to_string(path)
+    Ok(text)
 }
 
 /// `replace`: each occurrence of a key becomes its value.
