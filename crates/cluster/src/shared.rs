@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{info, warn};
 
 use crate::chooser::Choosers;
 use crate::config::ClusterConfig;
@@ -42,7 +41,8 @@ impl Shared {
         match node.health.report(outcome, latency, &self.config.health) {
             HealthTurn::Same => {}
             HealthTurn::Down => {
-                warn!(
+                wire::rationed!(
+                    tracing::warn,
                     cluster = self.config.name,
                     node = node.name,
                     ?outcome,
@@ -52,7 +52,8 @@ impl Shared {
                 self.wake.notify_one();
             }
             HealthTurn::Up => {
-                info!(
+                wire::rationed!(
+                    tracing::info,
                     cluster = self.config.name,
                     node = node.name,
                     "node is back in the rotation"

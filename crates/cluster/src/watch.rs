@@ -367,7 +367,8 @@ impl Watch {
         let index = &*route.name;
         if !right {
             let cluster = &self.shared.config.name;
-            warn!(
+            wire::rationed!(
+                tracing::warn,
                 cluster,
                 index,
                 "the cluster keeps documents elsewhere than predicted: the index passes through unsplit"
@@ -474,9 +475,11 @@ impl Watch {
         if changed {
             let cluster = &self.shared.config.name;
             match &error {
-                Some(error) => warn!(
+                Some(error) => wire::rationed!(
+                    tracing::warn,
                     cluster,
-                    error, "the cluster cannot be watched: requests pass through unsplit"
+                    error,
+                    "the cluster cannot be watched: requests pass through unsplit"
                 ),
                 None => info!(cluster, "the cluster is being watched"),
             }

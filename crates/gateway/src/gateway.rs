@@ -43,6 +43,8 @@ struct Watched {
     cert_file: PathBuf,
     key_file: PathBuf,
     loaded: Mutex<(Vec<u8>, Vec<u8>)>,
+    /// What was wrong with the files when they were last looked at.
+    complaint: Mutex<String>,
 }
 
 /// Why a gateway cannot start, or a new configuration cannot be put in force. Always something that the operator can
@@ -217,7 +219,10 @@ impl Gateway {
             match watched.reload() {
                 Ok(false) => {}
                 Ok(true) => changed.push(entry.name.to_string()),
-                Err(error) => tracing::error!(entry = &*entry.name, %error, "certificate not reloaded"),
+                Err(error) if watched.is_news(&error.to_string()) => {
+                    tracing::error!(entry = &*entry.name, %error, "certificate not reloaded");
+                }
+                Err(_) => {}
             }
         }
         changed
@@ -349,6 +354,7 @@ fn entry_tls(entry: &Arc<str>, settings: &EntryTls) -> Result<(ServerTls, Option
             cert_file: cert_file.clone(),
             key_file: key_file.clone(),
             loaded: Mutex::new((certificate_pem, key_pem)),
+            complaint: Mutex::default(),
         }),
         _ => None,
     };
@@ -374,11 +380,21 @@ impl Watched {
         let now = (std::fs::read(&self.cert_file)?, std::fs::read(&self.key_file)?);
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if *loaded == now {
+            self.is_news("");
             return Ok(false);
         }
         self.tls.reload(&now.0, &now.1)?;
         *loaded = now;
+        self.is_news("");
         Ok(true)
+    }
+
+    /// Whether this is another complaint than the last one: the files are looked at every second.
+    fn is_news(&self, complaint: &str) -> bool {
+        let mut last = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = *last != complaint;
+        complaint.clone_into(&mut last);
+        news
     }
 }
 

@@ -11,6 +11,7 @@ mod failures;
 mod gateway;
 mod hardening;
 mod loadgen;
+mod logs;
 mod passing;
 mod raw_node;
 mod replies;

@@ -63,6 +63,9 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
     std::thread::sleep(Duration::from_millis(1500));
     let again = Client::trusting(&origin, &old_ca).unwrap();
     again.get("/_cluster/health").unwrap().ok().unwrap();
+    std::thread::sleep(Duration::from_millis(1000));
+    let complaints = gateway.log().matches("certificate not reloaded").count();
+    assert_eq!(complaints, 1, "said once, not each time that it looks");
     std::fs::write(&certificate, other.ca_pem().unwrap()).unwrap();
     let began = Instant::now();
     while !trusts_new() {
