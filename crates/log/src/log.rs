@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use crate::append::Append;
 use crate::consumer::{self, Consumer, StartAt};
 use crate::cursor::Cursors;
-use crate::folder::{CURSOR, Folder, LOCK, NEW, QUARANTINE, open_error, read_error};
+use crate::folder::{CURSOR, Folder, LOCK, NEW, open_error, read_error};
 use crate::index::{Index, LaneTotal};
 use crate::lock::lock;
 use crate::pool::Pool;
@@ -333,10 +333,6 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
             consumers.insert(name.to_owned(), Arc::new(cursors));
         }
     }
-    folder
-        .disk
-        .create_folder(&folder.path.join(QUARANTINE))
-        .map_err(failed("cannot make a folder in"))?;
     let (mark, sequence) = Watermark::read(&folder).map_err(failed("cannot read MARK in"))?;
     let quarantine = Quarantine::default();
     let recovery = Recovery {
@@ -361,7 +357,7 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         records: recovered.totals.records,
         documents: recovered.totals.documents,
     };
-    let mark = WatermarkFile::create(&folder, &now, sequence).map_err(failed("cannot write MARK in"))?;
+    let mark = WatermarkFile::open(&folder, &now, sequence).map_err(failed("cannot open MARK in"))?;
     let active = recovered.active.as_ref();
     let writer = Writer::new(
         active.map(|active| (active.first, Arc::clone(&active.file), active.index.places)),

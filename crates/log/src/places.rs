@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::consumer::scan_of;
 use crate::disk::File;
 use crate::folder::read_error;
-use crate::index::{Index, Place};
+use crate::index::{Index, LaneTotal, Place};
 use crate::lock::lock;
 use crate::scan::Found;
 use crate::segment::{Footer, Header};
@@ -49,6 +49,27 @@ pub(crate) fn more(shared: &Shared, first: u64, lane: u32, known: usize) -> Opti
             .unwrap_or_default()
             .to_vec()
     })
+}
+
+/// What a lane should have had by now, for a reader that has come to the end of the log: of this segment, of which it
+/// knows so many places; none if there is more to read, or was never any segment.
+pub(crate) fn total_at_end(
+    shared: &Shared,
+    view: Option<(u64, usize)>,
+    lane: u32,
+) -> Option<(u64, LaneTotal)> {
+    let state = lock(&shared.state);
+    let at_end = match view {
+        Some((first, known)) => {
+            let last = state
+                .segments
+                .last_key_value()
+                .is_some_and(|(last, _)| *last <= first);
+            last && (state.active != Some(first) || state.index.lanes[lane as usize].len() == known)
+        }
+        None => state.segments.is_empty(),
+    };
+    at_end.then(|| (state.end, state.totals.lanes[lane as usize]))
 }
 
 /// All groups of a lane in a segment.

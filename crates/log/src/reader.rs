@@ -1,6 +1,7 @@
 //! One lane, group by group.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +10,7 @@ use crate::checksum;
 use crate::disk::File;
 use crate::folder::read_error;
 use crate::head::Head;
-use crate::index::Place;
+use crate::index::{LaneTotal, Place};
 use crate::lock::lock;
 use crate::places::{self, Places};
 use crate::record::{Entry, HEAD_BYTES};
@@ -160,12 +161,14 @@ impl LaneReader {
                 Some(view) if view.at < view.places.len() => return Ok(None),
                 Some(view) if view.live => match self.refresh()? {
                     true => continue,
-                    false => return Ok(None),
+                    false => return Ok(self.at_end()),
                 },
                 Some(view) => places::next_segment(&self.shared, view.first),
                 None => places::segment_at(&self.shared, self.mark.position),
             };
-            let Some(first) = first else { return Ok(None) };
+            let Some(first) = first else {
+                return Ok(self.at_end());
+            };
             match self.enter(first) {
                 Ok(None) => {}
                 Ok(Some(lost)) => return Ok(Some(lost)),
@@ -202,16 +205,11 @@ impl LaneReader {
         if self.mark.position <= first || self.view.is_some() {
             // A header that does not check tells nothing; the next one does.
             if let Some(header) = shared.folder.header(&*file, first)? {
-                let before = header.totals.lanes[lane as usize];
-                let missing = before.documents.saturating_sub(self.mark.documents);
-                let from = self.mark.position.min(first);
+                lost = Some((
+                    header.totals.lanes[lane as usize],
+                    self.mark.position.min(first)..first,
+                ));
                 self.mark.position = self.mark.position.max(first);
-                if missing > 0 {
-                    lost = Some((from..first, missing));
-                    self.mark.lost += missing;
-                    self.mark.documents = before.documents;
-                    self.mark.bytes = before.bytes;
-                }
             }
         }
         let Places { places, live } = places::of(shared, &file, first, lane)?;
@@ -223,14 +221,32 @@ impl LaneReader {
             at,
             live,
         });
-        Ok(lost.map(|(range, documents)| {
-            self.tell(Lost {
-                range,
-                lane: Some(lane),
-                documents: Some(documents),
-                why: WhyLost::Missing,
-                quarantined: None,
-            })
+        Ok(lost.and_then(|(total, range)| self.fall_behind(total, range)))
+    }
+
+    /// At the end of the log no document of the lane may be missing.
+    fn at_end(&mut self) -> Option<Next> {
+        let view = self.view.as_ref().map(|view| (view.first, view.places.len()));
+        let (end, total) = places::total_at_end(&self.shared, view, self.mark.lane)?;
+        let range = self.mark.position.min(end)..end;
+        self.fall_behind(total, range)
+    }
+
+    /// Takes a running total over; tells of documents that should have come by then and did not.
+    fn fall_behind(&mut self, total: LaneTotal, range: Range<u64>) -> Option<Next> {
+        let missing = total
+            .documents
+            .checked_sub(self.mark.documents)
+            .filter(|missing| *missing > 0)?;
+        self.mark.position = self.mark.position.max(range.end);
+        self.mark.lost += missing;
+        (self.mark.documents, self.mark.bytes) = (total.documents, total.bytes);
+        Some(self.tell(Lost {
+            range,
+            lane: Some(self.mark.lane),
+            documents: Some(missing),
+            why: WhyLost::Missing,
+            quarantined: None,
         }))
     }
 

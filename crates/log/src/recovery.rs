@@ -45,6 +45,9 @@ pub(crate) struct Recovery<'a> {
 impl Recovery<'_> {
     /// Looks at the last segment, and at the others' names and lengths.
     pub(crate) fn run(&self, mut segments: BTreeMap<u64, u64>) -> Result<Recovered, OpenError> {
+        // A process that was killed may have left names that are not yet on disk.
+        let synced = self.folder.disk.sync_folder(&self.folder.path);
+        synced.map_err(|source| open_error("cannot sync", &self.folder.path, source))?;
         self.report_gaps(&segments);
         let mut removed = None;
         let mut recovered = loop {
@@ -63,6 +66,7 @@ impl Recovery<'_> {
             break self.last(segments, first, header, file)?;
         };
         self.report_missing_end(&mut recovered);
+        recovered.totals.attribute(&self.done);
         Ok(recovered)
     }
 

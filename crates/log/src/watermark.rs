@@ -57,13 +57,18 @@ impl Watermark {
 // === impl WatermarkFile ===
 
 impl WatermarkFile {
-    /// A new file with this mark in both slots: later ones need no room on the disk.
-    pub(crate) fn create(folder: &Folder, mark: &Watermark, sequence: u64) -> io::Result<Self> {
+    /// The file, to go on with; a new one only where there is none, since the disk may be full.
+    pub(crate) fn open(folder: &Folder, mark: &Watermark, sequence: u64) -> io::Result<Self> {
         let slots = slots(folder);
-        let file = folder.replace(MARK, |file| {
-            slots.write(file, sequence + 1, &mark.encode())?;
-            slots.write(file, sequence + 2, &mark.encode())
-        })?;
+        let file = match folder.disk.open_to_write(&folder.path.join(MARK)) {
+            Ok(file) => Arc::from(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => folder.replace(MARK, |file| {
+                // Both slots: later ones need no room on the disk.
+                slots.write(file, sequence + 1, &mark.encode())?;
+                slots.write(file, sequence + 2, &mark.encode())
+            })?,
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             file,
             slots,

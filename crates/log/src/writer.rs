@@ -257,6 +257,7 @@ impl Writer {
 
     /// Ends the active segment with its index. All of it is published by now.
     fn seal(&mut self, shared: &Shared) -> Result<(), Trouble> {
+        still_sound(shared)?;
         let Some(active) = &self.active else { return Ok(()) };
         let footer = Footer::encode(
             active.first,
@@ -285,6 +286,7 @@ impl Writer {
 
     /// Begins a segment. Its header and its name are durable when this returns.
     fn create(&mut self, shared: &Shared) -> Result<(), Trouble> {
+        still_sound(shared)?;
         let folder = &shared.folder;
         let (first, path) = (self.end, folder.segment(self.end));
         let header = Header {
@@ -406,6 +408,14 @@ fn settle(shared: &Shared, job: Job, result: Result<Receipt, AppendError>) {
     shared.queue.settled(job.bytes);
     drop(job.record);
     (job.done)(result);
+}
+
+/// After a failed write or sync nothing is written any more, not even by what was already on its way.
+fn still_sound(shared: &Shared) -> Result<(), Trouble> {
+    match shared.queue.refusal() {
+        Some(poisoned @ AppendError::Poisoned(_)) => Err(Trouble::Refuse(poisoned)),
+        _ => Ok(()),
+    }
 }
 
 /// Cuts a write off that failed half-way. It must be gone for good before anybody hears that it was refused.
