@@ -1,5 +1,6 @@
 //! Compression of a record's groups, each by itself so that a lane's reader unpacks only its own.
 
+use std::cell::RefCell;
 use std::io;
 
 /// How groups are compressed.
@@ -43,7 +44,7 @@ impl Codec {
             }
             Self::Zstd => {
                 out.resize(start + zstd::zstd_safe::compress_bound(raw.len()), 0);
-                let packed = zstd::bulk::compress_to_buffer(raw, &mut out[start..], ZSTD_LEVEL);
+                let packed = with_zstd(|zstd| zstd.compress_to_buffer(raw, &mut out[start..]));
                 out.truncate(start + packed.expect("room for the worst case"));
             }
         }
@@ -63,7 +64,13 @@ impl Codec {
             }
             Self::Zstd => {
                 out.resize(start + raw_bytes, 0);
-                zstd::bulk::decompress_to_buffer(stored, &mut out[start..])
+                UNPACKER.with_borrow_mut(|zstd| {
+                    let zstd = match zstd {
+                        Some(zstd) => zstd,
+                        None => zstd.insert(zstd::bulk::Decompressor::new()?),
+                    };
+                    zstd.decompress_to_buffer(stored, &mut out[start..])
+                })
             }
         };
         let checked = match unpacked {
@@ -76,6 +83,19 @@ impl Codec {
         }
         checked
     }
+}
+
+fn with_zstd<T>(pack: impl FnOnce(&mut zstd::bulk::Compressor<'static>) -> io::Result<T>) -> io::Result<T> {
+    PACKER.with_borrow_mut(|zstd| match zstd {
+        Some(zstd) => pack(zstd),
+        None => pack(zstd.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL)?)),
+    })
+}
+
+// A context is some hundred KiB to set up, so each thread keeps its own.
+thread_local! {
+    static PACKER: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 /// Higher levels cost several times as much for a tenth less.

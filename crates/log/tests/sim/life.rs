@@ -235,7 +235,8 @@ impl Life {
                 bytes.resize(rng.usize(8..64) & !7, b' ');
                 bytes.extend_from_slice(b"TGR1");
             }
-            bytes.extend(std::iter::repeat_with(|| rng.u8(b'a'..b'e')).take(length));
+            let from = rng.usize(0..TEXT.len() - length);
+            bytes.extend_from_slice(&TEXT[from..from + length]);
             groups.push((rng.u32(0..log.lanes()), rng.u32(1..9), bytes));
         }
         let params = vec![b'p'; rng.usize(0..40)];
@@ -326,3 +327,14 @@ impl Life {
         assert!(left <= 2 || keeps_broken, "{left} segments are left");
     }
 }
+
+/// What payloads are cut from: compresses somewhat, and no two cuts are alike.
+static TEXT: [u8; 20_000] = {
+    let (mut text, mut at, mut state) = ([0; 20_000], 0, 1u32);
+    while at < text.len() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        text[at] = b'a' + (state >> 30) as u8;
+        at += 1;
+    }
+    text
+};
