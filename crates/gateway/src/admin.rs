@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use wire::{Budget, ServerCounts};
 
 use crate::config::Secret;
-use crate::gateway::Listening;
+use crate::listening::Listening;
 use crate::live::Shared;
 
 /// The running admin port. Dropping it closes it.

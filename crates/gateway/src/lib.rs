@@ -32,6 +32,7 @@ mod credentials;
 mod error;
 mod flow;
 mod gateway;
+mod listening;
 mod live;
 mod metrics;
 mod outbound;
@@ -39,7 +40,9 @@ mod part;
 mod proxy;
 mod relay;
 mod request_id;
+mod start_error;
 mod sync;
 
-pub use gateway::{Gateway, Reloaded, StartError};
+pub use gateway::{Gateway, Reloaded};
 pub use live::watch;
+pub use start_error::StartError;

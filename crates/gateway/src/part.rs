@@ -8,8 +8,8 @@ use cluster::{Node, PickReason, Snapshot};
 use http::{StatusCode, response};
 use wire::{Buffer, CHUNK_BYTES, Fate, Outgoing, Pool, SendError, Shared};
 
-use crate::outbound::Message;
-use crate::sync::Reshuffle;
+use crate::metrics::Counters;
+use crate::outbound::{Message, Outbound};
 
 /// A body and how it is split; shared by the parts while they are sent.
 pub(crate) struct Load {
@@ -25,6 +25,14 @@ pub(crate) struct Split<'a> {
     pub(crate) snapshot: &'a Arc<Snapshot>,
     pub(crate) message: Message<'a>,
     pub(crate) deadline: tokio::time::Instant,
+}
+
+/// How parts leave this core.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    pub(crate) outbound: &'a Outbound,
+    pub(crate) pool: &'a Pool,
+    pub(crate) counters: &'a Counters,
 }
 
 /// What a part came to.
@@ -62,9 +70,11 @@ pub(crate) struct ItemError {
 /// (`TransportReplicationAction`).
 const UNAVAILABLE: &str = "unavailable_shards_exception";
 
-impl Reshuffle {
+// === impl Sender ===
+
+impl Sender<'_> {
     /// Sends one part until a node answers it, or nobody may try again.
-    pub(crate) async fn deliver(&self, part: usize, split: Split<'_>) -> Answer {
+    pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
         let cluster = self.outbound.cluster();
         let nodes = &split.snapshot.nodes;
         let retries_max = self.outbound.retry_count_max().max(nodes.len() as u32 - 1);
@@ -131,7 +141,7 @@ impl Reshuffle {
     ) -> Result<(response::Parts, Buffer), SendError> {
         self.counters.parts.add(1);
         let began = tokio::time::Instant::now();
-        let body = part_body(split.load, part, &self.pool);
+        let body = part_body(split.load, part, self.pool);
         let reply = self
             .outbound
             .exchange(node, split.message, body, split.deadline)

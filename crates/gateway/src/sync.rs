@@ -19,7 +19,7 @@ use crate::credentials::Fallback;
 use crate::error::Fault;
 use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
-use crate::part::{Answer, ItemError, Load, Split};
+use crate::part::{Answer, ItemError, Load, Sender, Split};
 use crate::proxy::Body;
 use crate::request_id::RequestId;
 
@@ -172,10 +172,15 @@ impl Reshuffle {
 
     async fn send(&self, split: Split<'_>) -> Response<Outgoing> {
         let began = Instant::now();
+        let sender = Sender {
+            outbound: &self.outbound,
+            pool: &self.pool,
+            counters: &self.counters,
+        };
         let parts = 0..split.load.plan.parts.len();
         let mut answers = match parts.len() {
-            1 => vec![self.deliver(0, split).await],
-            _ => join_all(parts.map(|part| self.deliver(part, split))).await,
+            1 => vec![sender.deliver(0, split).await],
+            _ => join_all(parts.map(|part| sender.deliver(part, split))).await,
         };
         let replies: Vec<_> = answers
             .iter()

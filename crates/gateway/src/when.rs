@@ -124,7 +124,7 @@ impl Field {
                 if let Some(argument) = request.strip_prefix("query_args.") {
                     return Ok(Self::Query(argument.to_owned()));
                 }
-                return Err(match crate::config::nearest_field(name, NAMES) {
+                return Err(match settings::problem::nearest(name, NAMES.iter().copied()) {
                     Some(near) => format!("`{name}` is no field of a request; did you mean `{near}`?"),
                     None => format!(
                         "`{name}` is no field of a request; there are {}",

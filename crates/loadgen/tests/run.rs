@@ -365,14 +365,26 @@ fn the_report_comes_as_json_csv_and_html_that_agree() -> Result<()> {
     report.write_csv(&mut csv)?;
     let csv = String::from_utf8(csv)?;
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
-    assert!(columns.len() >= 2 && columns.iter().all(|count| *count == 14), "{csv}");
+    assert!(
+        columns.len() >= 2 && columns.iter().all(|count| *count == 14),
+        "{csv}"
+    );
     let seconds = json["timeline"].as_array().expect("a list");
-    let answers: u64 = seconds.iter().filter_map(|second| second["last"]["answers"].as_u64()).sum();
+    let answers: u64 = seconds
+        .iter()
+        .filter_map(|second| second["last"]["answers"].as_u64())
+        .sum();
     assert_eq!(answers, 20);
     let mut html = Vec::new();
     report.write_html("a <title>", &mut html)?;
     let html = String::from_utf8(html)?;
-    assert!(html.contains("a &lt;title&gt;") && html.contains("<td>Documents accepted<td>200"), "{html}");
-    assert!(!html.contains("http://") && !html.contains("https://"), "it loads nothing");
+    assert!(
+        html.contains("a &lt;title&gt;") && html.contains("<td>Documents accepted<td>200"),
+        "{html}"
+    );
+    assert!(
+        !html.contains("http://") && !html.contains("https://"),
+        "it loads nothing"
+    );
     Ok(())
 }

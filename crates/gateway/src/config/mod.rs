@@ -251,10 +251,5 @@ fn for_options(mut problem: Problem) -> Problem {
     problem
 }
 
-/// The one of `known` that is nearest to `written`, if it is near enough to be a slip.
-pub(crate) fn nearest_field<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
-    problem::nearest(written, known.iter().copied())
-}
-
 /// The name of the quick start's cluster.
 const CLUSTER: &str = "cluster";

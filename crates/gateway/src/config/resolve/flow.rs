@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use settings::problem::nearest;
+
 use super::Resolver;
 use crate::config::file::*;
 use crate::config::runtime::*;
-use crate::config::{nearest_field, vocabulary};
+use crate::config::vocabulary;
 use crate::router::compile_regex;
 use crate::when::{Field, Test, When};
 
@@ -164,7 +166,7 @@ impl Resolver<'_> {
             ("exclude", &filter.roles.exclude),
         ] {
             for role in &roles.0 {
-                if let Some(near) = nearest_field(role, ROLES).filter(|near| near != role) {
+                if let Some(near) = nearest(role, ROLES.iter().copied()).filter(|near| near != role) {
                     let message = format!("`{role}` is no role that is known; did you mean `{near}`?");
                     self.warning(&format!("{path}.filter.roles.{list}"), message);
                 }
