@@ -43,7 +43,7 @@ pub(crate) struct Discovered {
 pub(crate) struct DiscoveredNode {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// `None` for a node whose HTTP is off.
+    /// `None` for a node whose HTTP is off, or not up yet: nodes join the cluster first.
     pub(crate) publish_address: Option<String>,
     pub(crate) roles: Vec<Role>,
     pub(crate) attributes: BTreeMap<String, String>,
@@ -78,6 +78,12 @@ struct HttpReply {
 }
 
 impl Discovered {
+    /// Whether a node has told where it can be reached.
+    pub(crate) fn knows(&self, id: &str) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| node.id == id && node.publish_address.is_some())
+    }
+
     /// Reads the reply to [`NODES`].
     pub(crate) fn parse(body: &[u8]) -> Result<Self, serde_json::Error> {
         let reply: Reply = serde_json::from_slice(body)?;

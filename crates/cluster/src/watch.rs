@@ -34,6 +34,8 @@ pub(crate) struct Watch {
     node_warnings: Vec<String>,
     /// Publish addresses that could not be reached are tried again then.
     reprobe_at: Option<Instant>,
+    /// The last pause before nodes that are silent were asked again.
+    silence_pause: Duration,
     discovered: Option<Discovered>,
     /// The node set that `discovered` describes: ids, with what changes when a node restarts.
     discovered_for: BTreeMap<String, Value>,
@@ -61,6 +63,7 @@ impl Watch {
             nodes,
             node_warnings: Vec::new(),
             reprobe_at: None,
+            silence_pause: SILENCE_PAUSE_MIN,
             discovered: None,
             discovered_for: BTreeMap::new(),
             at: None,
@@ -296,17 +299,31 @@ impl Watch {
             }
         }
         let cluster = &self.shared.config.name;
-        if let Some(first) = reached
-            .warnings
-            .first()
-            .filter(|_| reached.warnings != self.node_warnings)
-        {
-            warn!(cluster, nodes = reached.warnings.len(), "{first}");
+        let mut warnings = reached.warnings;
+        let silent = topology.nodes.keys().filter(|id| !discovered.knows(id)).count();
+        if silent > 0 {
+            warnings.push(format!(
+                "{silent} of {} nodes did not tell where they can be reached",
+                topology.nodes.len()
+            ));
+        }
+        if let Some(first) = warnings.first().filter(|_| warnings != self.node_warnings) {
+            warn!(cluster, nodes = warnings.len(), "{first}");
         }
         info!(cluster, nodes = reached.nodes.len(), "nodes discovered");
-        self.reprobe_at = reached.incomplete.then(|| Instant::now() + REPROBE);
+        self.silence_pause = match silent {
+            0 => SILENCE_PAUSE_MIN,
+            _ => (self.silence_pause * 2).min(SILENCE_PAUSE_MAX),
+        };
+        let reprobe = match (silent, reached.incomplete) {
+            (0, false) => None,
+            (0, true) => Some(REPROBE),
+            // One that has just joined opens its HTTP port in a moment.
+            _ => Some(self.silence_pause),
+        };
+        self.reprobe_at = reprobe.map(|pause| Instant::now() + pause);
         self.nodes = reached.nodes;
-        self.node_warnings = reached.warnings;
+        self.node_warnings = warnings;
         self.discovered = Some(discovered);
         self.discovered_for.clone_from(&topology.nodes);
         Ok(())
@@ -521,4 +538,9 @@ const FAILURE_PAUSE_MIN: Duration = Duration::from_millis(250);
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(2);
 const UNAUTHORIZED_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Publish addresses that could not be reached are tried again this often.
+/// Nodes of the cluster state that did not tell where they can be reached are asked again after twice this, then after
+/// twice as long, and so on.
+const SILENCE_PAUSE_MIN: Duration = Duration::from_millis(150);
+/// There may be nodes whose HTTP is off for good.
+const SILENCE_PAUSE_MAX: Duration = Duration::from_secs(60);
 const REPROBE: Duration = Duration::from_secs(15);

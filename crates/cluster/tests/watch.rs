@@ -9,7 +9,7 @@ use bulk::{NodeIx, Target, Why};
 use cluster::{
     Cluster, ClusterConfig, Credentials, NodeChoice, Outcome, PickReason, Snapshot, Status, WatchState,
 };
-use fake::Fake;
+use fake::{Fake, FakeNode};
 use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -287,6 +287,35 @@ fn refused_credentials_are_said_clearly_and_requests_still_find_a_node() {
         ..config(&fake)
     });
     wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+}
+
+#[test]
+fn a_node_that_joins_and_cannot_be_reached_yet_is_asked_again() {
+    for at_first in [
+        |n: &mut FakeNode| n.silent = true,
+        |n: &mut FakeNode| n.http = false,
+    ] {
+        let fake = Fake::start(3);
+        fake.change(|s| {
+            s.index("logs", "u1", &[0, 1, 2]);
+            at_first(&mut s.nodes[2]);
+        });
+        let cluster = start(config(&fake));
+        wait_for(&cluster, 5 * SECOND, "two nodes are known", |s| {
+            s.nodes.len() == 2
+        });
+        let warnings = cluster.status().warnings;
+        assert!(warnings[0].contains("1 of 3 nodes"), "{warnings:?}");
+        // The cluster state does not change when the node's port opens.
+        fake.lock().nodes[2].silent = false;
+        fake.lock().nodes[2].http = true;
+        let snapshot = wait_for(&cluster, 3 * SECOND, "three nodes are known", |s| {
+            s.nodes.len() == 3
+        });
+        assert_eq!(homes(&snapshot, "logs").unwrap(), ["node-0", "node-1", "node-2"]);
+        let warnings = cluster.status().warnings;
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub(crate) struct FakeNode {
     pub(crate) publish: String,
     /// Answers at all; a dead one closes connections unanswered.
     pub(crate) alive: bool,
+    /// In the cluster state, but missing when all nodes are asked about themselves.
+    pub(crate) silent: bool,
+    /// Whether it tells of an HTTP port: one that has just joined does not yet.
+    pub(crate) http: bool,
 }
 
 pub(crate) struct FakeIndex {
@@ -60,6 +64,8 @@ impl Fake {
                 port,
                 publish,
                 alive: true,
+                silent: false,
+                http: true,
             });
             let fake = fake.clone();
             std::thread::spawn(move || {
@@ -146,10 +152,12 @@ impl Script {
             "state_uuid": format!("{}-{}", self.cluster_uuid, self.version), "master_node": "id-0",
         });
         let body = match path {
-            "/_nodes/http,settings" => json!({"cluster_name": "fake", "nodes": self.each_node(|n| json!({
-                "name": n.id.replace("id", "node"), "version": "3.8.0", "roles": ["cluster_manager", "data", "ingest"],
-                "http": {"publish_address": n.publish, "max_content_length_in_bytes": 104_857_600},
-            }))}),
+            "/_nodes/http,settings" => {
+                json!({"cluster_name": "fake", "nodes": self.each_node(|n| !n.silent, |n| json!({
+                    "name": n.id.replace("id", "node"), "version": "3.8.0", "roles": ["cluster_manager", "data", "ingest"],
+                    "http": n.http.then(|| json!({"publish_address": n.publish, "max_content_length_in_bytes": 104_857_600})),
+                }))})
+            }
             "/_nodes/_local/http" => {
                 let id = &self.nodes[node].id;
                 json!({"nodes": {id.as_str(): {"name": id}}})
@@ -157,7 +165,7 @@ impl Script {
             "/_cluster/state/version,master_node" => version,
             "/_cluster/state/version,master_node,nodes,blocks,routing_table" => {
                 let mut body = version;
-                body["nodes"] = self.each_node(|n| json!({"ephemeral_id": format!("{}-e", n.id)}));
+                body["nodes"] = self.each_node(|_| true, |n| json!({"ephemeral_id": format!("{}-e", n.id)}));
                 body["routing_table"] = json!({"indices": self.each_index(|index| {
                     let shard = |(n, node): (usize, &usize)| {
                         (n.to_string(), json!([{"primary": true, "state": "STARTED", "node": self.nodes[*node].id}]))
@@ -206,8 +214,9 @@ impl Script {
         json!({"shards": shards.iter().map(|shard| json!([{"shard": shard}])).collect::<Vec<_>>()})
     }
 
-    fn each_node(&self, describe: impl Fn(&FakeNode) -> Value) -> Value {
-        Value::Object(self.nodes.iter().map(|n| (n.id.clone(), describe(n))).collect())
+    fn each_node(&self, wanted: impl Fn(&FakeNode) -> bool, describe: impl Fn(&FakeNode) -> Value) -> Value {
+        let wanted = self.nodes.iter().filter(|n| wanted(n));
+        Value::Object(wanted.map(|n| (n.id.clone(), describe(n))).collect())
     }
 
     fn each_index(&self, describe: impl Fn(&FakeIndex) -> Value) -> Value {
