@@ -28,6 +28,8 @@ const SEEN_WITHIN: Duration = Duration::from_secs(1);
 struct Told {
     /// Id → number in the document that was acknowledged last.
     acknowledged: HashMap<String, u64>,
+    /// Ids whose deletion was acknowledged last.
+    gone: Vec<String>,
     /// Ids of which an operation failed or got no answer: their content is open.
     open: HashMap<String, Vec<u64>>,
     bulks: u32,
@@ -35,21 +37,33 @@ struct Told {
     requests_failed: u32,
 }
 
-/// Writes bulks through the gateway until told to stop; each id is written again and again, by one writer.
+/// Writes bulks through the gateway until told to stop, by turns: documents that are written again and again, new ones
+/// that are created, and the deletion of those. Each id is one writer's, so a conflict, or a document that is not found,
+/// could only be the work of a second try.
 fn load(origin: &Origin, index: &str, writer: u32, stop: &AtomicBool) -> Told {
     let mut http = Http::with_patience(origin, Duration::from_secs(120));
     let mut told = Told::default();
-    let mut number = 0;
+    let (mut number, mut created) = (0, Vec::new());
     while !stop.load(Ordering::Relaxed) {
-        let mut body = String::new();
-        let mut sent: Vec<(String, u64)> = Vec::new();
-        for _ in 0..200 {
+        let mut sent: Vec<(&str, String, u64)> = Vec::new();
+        for id in std::mem::take(&mut created) {
+            sent.push(("delete", id, 0));
+        }
+        while sent.len() < 200 {
             number += 1;
-            let id = format!("w{writer}-{}", number % 1700);
+            sent.push(match told.bulks % 3 {
+                0 => ("create", format!("c{writer}-{number}"), number),
+                _ => ("index", format!("w{writer}-{}", number % 1700), number),
+            });
+        }
+        let mut body = String::new();
+        for (op, id, number) in &sent {
             body.push_str(&format!(
-                "{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{{\"number\":{number}}}\n"
+                "{{\"{op}\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n"
             ));
-            sent.push((id, number));
+            if *op != "delete" {
+                body.push_str(&format!("{{\"number\":{number}}}\n"));
+            }
         }
         told.bulks += 1;
         let answer = http.send(&Request::new("POST", "/_bulk").ndjson(body.into_bytes()));
@@ -62,15 +76,29 @@ fn load(origin: &Origin, index: &str, writer: u32, stop: &AtomicBool) -> Told {
                 Value::Null
             }
         };
-        for (at, (id, number)) in sent.into_iter().enumerate() {
-            let item = &items[at]["index"];
-            if item["status"].as_u64().is_some_and(|status| status < 300) {
+        for (at, (op, id, number)) in sent.into_iter().enumerate() {
+            let item = &items[at][op];
+            let status = item["status"].as_u64().unwrap_or(0);
+            assert!(status != 409 && status != 404, "nobody else writes {id}: {item}");
+            if (200..300).contains(&status) {
                 assert_eq!(item["_id"], id, "an item of another document");
+                if op == "delete" {
+                    told.acknowledged.remove(&id);
+                    told.gone.push(id);
+                    continue;
+                }
+                if op == "create" && number % 20 > 0 {
+                    created.push(id.clone());
+                }
                 told.acknowledged.insert(id.clone(), number);
                 told.open.remove(&id);
             } else {
                 told.items_failed += u32::from(!item.is_null());
-                told.open.entry(id).or_default().push(number);
+                if op == "delete" {
+                    told.acknowledged.remove(&id);
+                } else {
+                    told.open.entry(id).or_default().push(number);
+                }
             }
         }
     }
@@ -82,11 +110,13 @@ fn compare(http: &mut Http, index: &str, told: &Told) -> Result<()> {
     http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
     let answer = http.get(&format!("/{index}/_search?size=10000&version=true"))?;
     let hits = answer["hits"]["hits"].as_array().context("hits")?;
+    ensure!(hits.len() < 10_000, "more documents than one search shows");
     let held: HashMap<&str, u64> = hits
         .iter()
         .filter_map(|hit| Some((hit["_id"].as_str()?, hit["_source"]["number"].as_u64()?)))
         .collect();
-    let mut wrong = Vec::new();
+    let there = told.gone.iter().filter(|id| held.contains_key(id.as_str()));
+    let mut wrong: Vec<String> = there.map(|id| format!("{id}: deleted, and there")).collect();
     for (id, number) in &told.acknowledged {
         let is = held.get(id.as_str()).copied();
         let open = told.open.get(id);
