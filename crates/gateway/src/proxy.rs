@@ -47,8 +47,7 @@ impl Proxy {
             .path_and_query()
             .map_or("/", |target| target.as_str())
             .to_owned();
-        wire::strip_hop_by_hop(&mut head.headers);
-        head.headers.remove(HOST);
+        wire::strip_hop_by_hop(&mut head.headers, &[HOST]);
         self.fallback.fill(&mut head.headers);
         self.counters.forwarded.add(1);
         let mut body = match self.settle(body).await {
@@ -127,7 +126,7 @@ impl Proxy {
         request_id: RequestId,
     ) -> Response<Outgoing> {
         let (mut head, body) = reply.into_parts();
-        wire::strip_hop_by_hop(&mut head.headers);
+        wire::strip_hop_by_hop(&mut head.headers, &[]);
         if let (Some(limit), Some(length)) = (self.response_bytes_max, body.length())
             && length > limit
         {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scratch, Verdict};
 use futures_util::future::join_all;
-use http::header::{CONTENT_ENCODING, HOST, WARNING};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, Response, response};
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool};
@@ -102,11 +102,7 @@ impl Reshuffle {
             }
             Verdict::Plan(plan) => {
                 let load = Rc::new(Load { body, plan });
-                head.headers.remove(CONTENT_ENCODING);
-                wire::strip_hop_by_hop(&mut head.headers);
-                head.headers.remove(HOST);
-                // Items are read and merged here: nodes must not pack them. Every client takes plain bodies too.
-                head.headers.remove(http::header::ACCEPT_ENCODING);
+                strip_for_parts(&mut head.headers);
                 self.fallback.fill(&mut head.headers);
                 let request_id = RequestId::of(&head.extensions);
                 let split = Split {
@@ -320,10 +316,15 @@ fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
     }
 }
 
+/// Leaves what of a request's headers goes for its parts as well: they are sent decoded, and their answers are read here.
+fn strip_for_parts(headers: &mut HeaderMap) {
+    // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
+    wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
+}
+
 /// An answer with a node's head: its headers, and the warnings of the other nodes that it lacks.
 fn with_head(mut head: response::Parts, others: &[&response::Parts], body: Outgoing) -> Response<Outgoing> {
-    wire::strip_hop_by_hop(&mut head.headers);
-    head.headers.remove(http::header::CONTENT_LENGTH);
+    wire::strip_hop_by_hop(&mut head.headers, &[CONTENT_LENGTH]);
     for other in others {
         add_warnings(&mut head.headers, &other.headers);
     }
@@ -349,3 +350,33 @@ fn json_response(body: Outgoing) -> Response<Outgoing> {
 
 /// Samples are taken from a bulk's first documents: reading on costs time.
 const SAMPLED_FROM: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_sent_plain_and_ask_for_plain_answers_and_keep_all_other_headers() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("host", "gateway:8000"),
+            ("accept", "application/json"),
+            ("accept-encoding", "gzip, deflate"),
+            ("authorization", "Basic dTpw"),
+            ("connection", "keep-alive, x-hop"),
+            ("content-encoding", "gzip"),
+            ("content-type", "application/x-ndjson"),
+            ("x-hop", "1"),
+            ("x-opaque-id", "7"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        strip_for_parts(&mut headers);
+        let left: Vec<_> = headers.keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(
+            left,
+            ["accept", "authorization", "content-type", "x-opaque-id"],
+            "in their order"
+        );
+    }
+}

@@ -74,11 +74,12 @@ pub use server::{Server, ServerConfig, ServerCounts, Service};
 pub use tls::{ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError};
 
 /// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection` names included.
-/// Call it on heads that are passed on.
+/// Call it on heads that are passed on; `and` names what else must not go further. The rest keeps its order, which
+/// [`http::HeaderMap::remove`] would not.
 ///
 /// `Upgrade` goes as well, and `HTTP2-Settings` with it, named by `Connection` or not: a gateway that does not speak the other
 /// protocol ignores the wish (RFC 9110, section 7.8), and a node that heard of it could switch and take what follows on the
 /// connection, the next clients' requests, for that protocol.
-pub fn strip_hop_by_hop(headers: &mut http::HeaderMap) {
-    codec::strip_hop_by_hop(headers);
+pub fn strip_hop_by_hop(headers: &mut http::HeaderMap, and: &[http::HeaderName]) {
+    codec::strip_hop_by_hop(headers, and);
 }

@@ -106,6 +106,24 @@ fn a_wish_for_another_protocol_is_ignored_and_no_node_hears_of_it() {
 }
 
 #[test]
+fn what_passes_keeps_its_accept_encoding_and_the_packed_answer_comes_as_it_is() {
+    let node = RawNode::start();
+    let gateway = node.gateway("", "");
+    node.answer("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz");
+    let request = "GET /t HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept-Encoding: gzip, br\r\nA: 1\r\nB: 2\r\n\r\n";
+    let answer = exchange(&gateway, request.as_bytes());
+    assert!(
+        answer.contains("content-encoding: gzip\r\n") && answer.ends_with("zzzz"),
+        "{answer}"
+    );
+    let head = node.heads().pop().unwrap();
+    assert!(
+        head.ends_with("\r\naccept-encoding: gzip, br\r\na: 1\r\nb: 2"),
+        "{head}"
+    );
+}
+
+#[test]
 fn an_absolute_target_is_passed_on_in_origin_form() {
     let node = RawNode::start();
     let gateway = node.gateway("", "");

@@ -97,14 +97,16 @@ pub(super) fn is_ours(name: &HeaderName) -> bool {
         || name.as_str() == "proxy-connection"
 }
 
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap, and: &[HeaderName]) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
         .collect();
-    let stays = |name: &HeaderName| !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name);
+    let stays = |name: &HeaderName| {
+        !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(name) && !and.contains(name)
+    };
     if headers.keys().all(stays) {
         return;
     }
@@ -154,6 +156,7 @@ mod tests {
     fn hop_by_hop_headers_go_with_those_that_connection_names() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
+            ("host", "a"),
             ("connection", "close, X-Secret"),
             ("x-secret", "1"),
             ("te", "trailers"),
@@ -161,13 +164,15 @@ mod tests {
             ("upgrade", "h2c"),
             ("http2-settings", "AAMAAABk"),
             ("accept", "*/*"),
+            ("x-first", "1"),
+            ("x-last", "2"),
         ] {
             headers.append(name, value.parse().expect("value"));
         }
-        strip_hop_by_hop(&mut headers);
+        strip_hop_by_hop(&mut headers, &[header::HOST]);
         assert_eq!(
             headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
-            ["accept"]
+            ["accept", "x-first", "x-last"]
         );
     }
 }
