@@ -491,13 +491,13 @@ impl Watch {
         }
         if changed {
             let cluster = &self.shared.config.name;
+            let means = match state {
+                WatchState::Unauthorized => "the cluster refuses our account: bulks pass through unsplit",
+                _ if self.reading.is_some() => "the cluster does not answer: bulks go by the last topology",
+                _ => "the cluster cannot be read: bulks pass through unsplit",
+            };
             match &error {
-                Some(error) => wire::rationed!(
-                    tracing::warn,
-                    cluster,
-                    error,
-                    "the cluster cannot be watched: requests pass through unsplit"
-                ),
+                Some(error) => wire::rationed!(tracing::warn, cluster, error, "{means}"),
                 None => info!(cluster, "the cluster is being watched"),
             }
         }
