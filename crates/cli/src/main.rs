@@ -6,6 +6,7 @@ mod config;
 mod explain;
 mod gateway;
 mod loadgen;
+mod log;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ enum Command {
     Check(check::Arguments),
     Config(config::Arguments),
     Loadgen(Box<loadgen::Arguments>),
+    Log(log::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -38,5 +40,6 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Loadgen(arguments) => loadgen::run(&arguments),
+        Command::Log(arguments) => log::run(&arguments),
     }
 }

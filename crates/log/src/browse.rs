@@ -1,11 +1,14 @@
 //! Records as they lie in the log, all lanes, for people.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::checksum;
 use crate::consumer::{records_end, scan_of};
+use crate::disk::File;
 use crate::folder::read_error;
+use crate::head::Parsed;
 use crate::lock::lock;
 use crate::places;
 use crate::scan::Found;
@@ -59,53 +62,25 @@ impl Browse {
                 .saturating_sub(first)
                 .max(Header::bytes(self.shared.folder.lanes));
             let mut record = None;
-            let scanned = scan_of(&self.shared, &*file, first).run(from..end, |found| {
-                let Found::Record { at, parsed, .. } = found else {
-                    return ControlFlow::Continue(());
-                };
-                let groups: Vec<_> = parsed
-                    .groups()
-                    .map(|(range, entry)| (at + range.start as u64, entry))
-                    .collect();
-                record = Some((parsed.head, parsed.params.to_vec(), groups));
-                ControlFlow::Break(())
+            let scanned = scan_of(&self.shared, &*file, first).run(from..end, |found| match found {
+                Found::Record { at, parsed, .. } => {
+                    record = Some(whole(&*file, at, &parsed));
+                    ControlFlow::Break(())
+                }
+                Found::Bad(_) => ControlFlow::Continue(()),
             });
-            let failed = |source| read_error("cannot read", &self.shared.folder.segment(first), source);
-            scanned.map_err(failed)?;
-            let Some((head, params, groups)) = record else {
-                // Nothing more in this segment.
-                let Some(next) = places::next_segment(&self.shared, first) else {
-                    return Ok(None);
-                };
-                self.at = next;
-                continue;
-            };
-            self.at = head.range().end;
-            let mut browsed = Browsed {
-                receipt: Receipt {
-                    position: head.position,
-                    bytes: head.record_bytes(),
-                    documents: head.documents,
-                },
-                time_ms: head.time_ms,
-                kind: head.kind,
-                params,
-                groups: Vec::with_capacity(groups.len()),
-            };
-            for (at, entry) in groups {
-                let mut stored = vec![0; entry.stored as usize];
-                let read = file.read_at(&mut stored, at).map_err(failed)?;
-                let mut raw = Vec::new();
-                let right = read == stored.len()
-                    && checksum::of(&stored) == entry.crc
-                    && head.codec.unpack(&stored, entry.raw as usize, &mut raw).is_ok();
-                browsed.groups.push(BrowsedGroup {
-                    lane: entry.lane,
-                    documents: entry.documents,
-                    bytes: right.then_some(raw),
-                });
+            let record = scanned.and(record.transpose());
+            let record = record
+                .map_err(|source| read_error("cannot read", &self.shared.folder.segment(first), source));
+            if let Some(browsed) = record? {
+                self.at = browsed.receipt.position + browsed.receipt.bytes;
+                return Ok(Some(browsed));
             }
-            return Ok(Some(browsed));
+            // Nothing more in this segment.
+            let Some(next) = places::next_segment(&self.shared, first) else {
+                return Ok(None);
+            };
+            self.at = next;
         }
         Ok(None)
     }
@@ -114,4 +89,33 @@ impl Browse {
         let state = lock(&self.shared.state);
         state.segment_at(self.at).filter(|_| self.at < state.end)
     }
+}
+
+/// A record that starts at a place of a file, with its groups.
+pub(crate) fn whole(file: &dyn File, at: u64, parsed: &Parsed<'_>) -> io::Result<Browsed> {
+    let head = &parsed.head;
+    let mut browsed = Browsed {
+        receipt: Receipt {
+            position: head.position,
+            bytes: head.record_bytes(),
+            documents: head.documents,
+        },
+        time_ms: head.time_ms,
+        kind: head.kind,
+        params: parsed.params.to_vec(),
+        groups: Vec::with_capacity(parsed.directory.len()),
+    };
+    for (range, entry) in parsed.groups() {
+        let (mut stored, mut raw) = (vec![0; entry.stored as usize], Vec::new());
+        let read = file.read_at(&mut stored, at + range.start as u64)?;
+        let right = read == stored.len()
+            && checksum::of(&stored) == entry.crc
+            && head.codec.unpack(&stored, entry.raw as usize, &mut raw).is_ok();
+        browsed.groups.push(BrowsedGroup {
+            lane: entry.lane,
+            documents: entry.documents,
+            bytes: right.then_some(raw),
+        });
+    }
+    Ok(browsed)
 }

@@ -93,6 +93,13 @@ impl Cursor {
         }
     }
 
+    pub(crate) fn total(&self) -> LaneTotal {
+        LaneTotal {
+            documents: self.documents,
+            bytes: self.bytes,
+        }
+    }
+
     pub(crate) fn status(&self, accepted: LaneTotal) -> LaneStatus {
         LaneStatus {
             position: self.position,
@@ -140,6 +147,9 @@ impl Cursors {
     pub(crate) fn read(name: &str, folder: &Folder) -> io::Result<Option<Self>> {
         let path = folder.path.join(format!("{name}{CURSOR}"));
         let file: Arc<dyn File> = Arc::from(folder.disk.open_to_write(&path)?);
+        // What a failed sync left in the page cache only is no commit.
+        file.sync()?;
+        file.drop_cached();
         let Some((sequence, body)) = slots(folder).read(&*file)? else {
             return Ok(None);
         };

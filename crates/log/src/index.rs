@@ -92,7 +92,7 @@ impl Totals {
     }
 
     /// Counts lost documents to the lanes that are known to have had them, since a consumer is done with so many.
-    pub(crate) fn attribute(&mut self, done: &[LaneTotal]) {
+    pub(crate) fn attribute(&mut self, done: impl Iterator<Item = LaneTotal>) {
         let mut lost = self.lost();
         for (lane, done) in self.lanes.iter_mut().zip(done) {
             let known = done.documents.saturating_sub(lane.documents).min(lost);

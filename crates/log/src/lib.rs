@@ -139,6 +139,7 @@
 mod append;
 mod browse;
 mod bytes;
+mod check;
 mod checksum;
 mod codec;
 mod consumer;
@@ -160,6 +161,7 @@ mod reader;
 mod real_disk;
 mod record;
 mod recovery;
+mod repair;
 mod retention;
 mod scan;
 mod segment;
@@ -173,6 +175,7 @@ mod writer;
 
 pub use append::Append;
 pub use browse::{Browse, Browsed, BrowsedGroup};
+pub use check::{CursorReport, Damage, Report, SegmentReport, check, dump};
 pub use codec::Codec;
 pub use consumer::{Consumer, StartAt};
 pub use cursor::{Commit, Mark};
@@ -184,6 +187,7 @@ pub use options::{Discard, Drive, Fsync, Options, Retention};
 pub use reader::{Group, LaneReader, Next};
 pub use real_disk::RealDisk;
 pub use record::{GROUPS_MAX, PARAMS_MAX, PAYLOAD_MAX, Receipt, Record};
+pub use repair::{Repaired, repair};
 pub use status::{ConsumerStatus, LaneStatus, Status};
 
 /// The most lanes that a log can have.

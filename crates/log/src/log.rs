@@ -8,9 +8,9 @@ use std::thread::{self, JoinHandle};
 
 use crate::append::Append;
 use crate::consumer::{self, Consumer, StartAt};
-use crate::cursor::Cursors;
+use crate::cursor::{Cursor, Cursors};
 use crate::folder::{CURSOR, Folder, LOCK, NEW, open_error, read_error};
-use crate::index::{Index, LaneTotal};
+use crate::index::Index;
 use crate::lock::lock;
 use crate::pool::Pool;
 use crate::quarantine::Quarantine;
@@ -238,7 +238,7 @@ impl Log {
         retention::turn(self.shared());
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 }
@@ -394,13 +394,14 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
     Ok(shared)
 }
 
-/// The most that any consumer has done in each lane.
-fn most_done(consumers: &BTreeMap<String, Arc<Cursors>>, lanes: u32) -> Vec<LaneTotal> {
-    let mut most = vec![LaneTotal::default(); lanes as usize];
+/// How far the furthest consumer is in each lane.
+fn most_done(consumers: &BTreeMap<String, Arc<Cursors>>, lanes: u32) -> Vec<Cursor> {
+    let mut most = vec![Cursor::default(); lanes as usize];
     for cursors in consumers.values() {
         for (most, cursor) in most.iter_mut().zip(cursors.now()) {
-            most.documents = most.documents.max(cursor.documents);
-            most.bytes = most.bytes.max(cursor.bytes);
+            if cursor.documents > most.documents {
+                *most = cursor;
+            }
         }
     }
     most

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use crate::cursor::Cursor;
 use crate::disk::File;
 use crate::folder::{Folder, open_error};
-use crate::index::{Index, LaneTotal, Totals};
+use crate::index::{Index, Totals};
 use crate::quarantine::Quarantine;
 use crate::scan::{Found, Scan};
 use crate::segment::{Footer, Header};
@@ -36,8 +37,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) quarantine: &'a Quarantine,
     /// How far the log is known to be durable.
     pub(crate) mark: Watermark,
-    /// The most that any consumer has done, lane by lane: what totals must be at least.
-    pub(crate) done: Vec<LaneTotal>,
+    /// How far the furthest consumer is in each lane: what totals must be at least.
+    pub(crate) done: Vec<Cursor>,
 }
 
 // === impl Recovery ===
@@ -66,7 +67,7 @@ impl Recovery<'_> {
             break self.last(segments, first, header, file)?;
         };
         self.report_missing_end(&mut recovered);
-        recovered.totals.attribute(&self.done);
+        recovered.totals.attribute(self.done.iter().map(Cursor::total));
         Ok(recovered)
     }
 
@@ -84,7 +85,7 @@ impl Recovery<'_> {
     /// A log without segments: a new one, or one whose segments are all gone.
     fn nothing(&self, end: u64) -> Recovered {
         let mut totals = Totals::new(self.folder.lanes);
-        totals.lanes.clone_from(&self.done);
+        totals.lanes = self.done.iter().map(Cursor::total).collect();
         totals.documents = totals.lanes.iter().map(|lane| lane.documents).sum();
         Recovered {
             segments: BTreeMap::new(),
@@ -115,11 +116,16 @@ impl Recovery<'_> {
         }
         let records_at = Header::bytes(self.folder.lanes);
         let end = self.cut(first, &file, records_at..bytes)?;
-        let totals = match header {
-            Some(header) => header.totals,
+        let before = match header {
+            Some(header) => Some(header.totals),
             None => self.totals_before(&segments, first)?,
         };
-        let (index, totals) = self.read(first, &file, records_at..end, totals)?;
+        let known = before.is_some();
+        let before = before.unwrap_or_else(|| Totals::new(self.folder.lanes));
+        let (index, mut totals) = self.read(first, &file, records_at..end, before)?;
+        if !known {
+            self.reckon(first, &index, &mut totals);
+        }
         // A damaged end may have any length; records start at multiples of 8.
         let bytes = end.next_multiple_of(crate::record::ALIGN);
         segments.insert(first, bytes);
@@ -198,18 +204,36 @@ impl Recovery<'_> {
         Ok((index, totals))
     }
 
-    /// Totals for a segment whose header is damaged: those at the end of the one before it.
-    fn totals_before(&self, segments: &BTreeMap<u64, u64>, first: u64) -> Result<Totals, OpenError> {
-        if let Some((&before, _)) = segments.range(..first).next_back() {
-            let file = self.folder.open_segment(before).map_err(as_open)?;
-            let footer = Footer::read(&*file, before, self.folder.lanes, self.folder.key);
-            let footer =
-                footer.map_err(|source| open_error("cannot read", &self.folder.segment(before), source))?;
-            if let Some(footer) = footer {
-                return Ok(footer.totals);
-            }
+    /// Totals for a segment whose header is damaged: those at the end of the one before it; none if that is gone too.
+    fn totals_before(&self, segments: &BTreeMap<u64, u64>, first: u64) -> Result<Option<Totals>, OpenError> {
+        if first == 0 {
+            return Ok(Some(Totals::new(self.folder.lanes)));
         }
-        Ok(self.nothing(0).totals)
+        let Some((&before, _)) = segments.range(..first).next_back() else {
+            return Ok(None);
+        };
+        let file = self.folder.open_segment(before).map_err(as_open)?;
+        let footer = Footer::read(&*file, before, self.folder.lanes, self.folder.key);
+        let footer =
+            footer.map_err(|source| open_error("cannot read", &self.folder.segment(before), source))?;
+        Ok(footer.map(|footer| footer.totals))
+    }
+
+    /// Without any total to start from: consumers know how many documents of a lane were before their positions.
+    fn reckon(&self, first: u64, index: &Index, totals: &mut Totals) {
+        for ((total, cursor), places) in totals.lanes.iter_mut().zip(&self.done).zip(&index.lanes) {
+            let behind = places
+                .iter()
+                .take_while(|place| first + u64::from(place.group) < cursor.position);
+            let (documents, bytes) = behind.fold((0, 0), |(documents, bytes), place| {
+                (
+                    documents + u64::from(place.documents),
+                    bytes + u64::from(place.stored),
+                )
+            });
+            total.documents += cursor.documents.saturating_sub(documents);
+            total.bytes += cursor.bytes.saturating_sub(bytes);
+        }
     }
 
     fn has_records(&self, file: &dyn File, first: u64) -> Result<bool, OpenError> {

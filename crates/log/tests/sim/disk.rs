@@ -125,6 +125,9 @@ impl SimDisk {
         };
         let inode = &mut world.files[inode];
         let (at, bit) = (world.rng.usize(0..inode.live.len()), 1u8 << world.rng.u8(0..8));
+        if std::env::var_os("SEED").is_some() {
+            println!("bit flipped at {at} of {} in a {ending}", inode.live.len());
+        }
         inode.live[at] ^= bit;
         if let Some(byte) = inode.durable.get_mut(at) {
             *byte ^= bit;

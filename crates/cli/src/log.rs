@@ -1,0 +1,383 @@
+//! `tidegate log`: what is in a durable log, what is broken, what can be put right.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::log::{Browsed, Event, RealDisk, Repaired, Report};
+use anyhow::{Context as _, Result};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// Look into a durable log: check it, print its records, repair it
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Check(Check),
+    Dump(Dump),
+    Repair(Repair),
+}
+
+/// Read every byte of a log and tell what is broken
+///
+/// Changes nothing, and may be run while a gateway writes to the log: a record
+/// that is being written then shows as torn.
+///
+/// Exit status: 0 all that was acknowledged can be read, 1 some of it can't, 2
+/// wrong usage, 3 there is no log or it can't be read at all.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Check {
+    /// The log's folder
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the records of a log
+///
+/// A line a record, or with --json one JSON object a line with its parameters
+/// and the groups' text. Changes nothing; may be run while a gateway writes.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Dump {
+    /// The log's folder
+    dir: PathBuf,
+    /// Begin with the first record at or after this position
+    #[arg(long, value_name = "POSITION", default_value_t = 0)]
+    from: u64,
+    /// End after so many records
+    #[arg(long, value_name = "RECORDS", default_value_t = u64::MAX, hide_default_value = true)]
+    limit: u64,
+    /// Print the groups' text too
+    #[arg(long)]
+    text: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Put right what can be put right without losing more
+///
+/// Cuts a torn end off, copies damage to quarantine/, writes damaged indexes
+/// anew, sets cursors aside that can't be read (their consumer groups begin anew).
+/// Damaged records stay in place: deliveries go past them and count them as lost.
+/// Stop the gateway before.
+///
+/// Exit status: 0 all that was acknowledged can be read now, 1 some of it never
+/// will, 2 wrong usage, 3 there is no log, or a gateway has it.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Repair {
+    /// The log's folder
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let done = match &arguments.verb {
+        Verb::Check(check) => run_check(check),
+        Verb::Dump(dump) => run_dump(dump),
+        Verb::Repair(repair) => run_repair(repair),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever closed the pipe has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn run_check(arguments: &Check) -> Result<bool> {
+    let report = ::log::check(&arguments.dir, RealDisk::default())?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{:#}", report_json(&report))?;
+    } else {
+        write_report(&mut out, &report)?;
+    }
+    Ok(report.is_sound())
+}
+
+fn run_dump(arguments: &Dump) -> Result<bool> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let (mut left, mut sound, mut written) = (arguments.limit, true, Ok(()));
+    ::log::dump(&arguments.dir, RealDisk::default(), arguments.from, |record| {
+        if left == 0 {
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        sound &= record.groups.iter().all(|group| group.bytes.is_some());
+        written = write_record(&mut out, &record, arguments);
+        if written.is_err() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    written.and_then(|()| out.flush())?;
+    Ok(sound)
+}
+
+fn run_repair(arguments: &Repair) -> Result<bool> {
+    let repaired = ::log::repair(&arguments.dir, RealDisk::default())?;
+    let report = ::log::check(&arguments.dir, RealDisk::default()).context("after the repair")?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        let done = json!({
+            "indexes_written": repaired.indexes,
+            "cursors_set_aside": repaired.cursors,
+            "found": repaired.events.iter().map(told).collect::<Vec<_>>(),
+            "now": report_json(&report),
+        });
+        writeln!(out, "{done:#}")?;
+    } else {
+        write_repaired(&mut out, &repaired)?;
+        write_report(&mut out, &report)?;
+    }
+    Ok(report.is_sound())
+}
+
+fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:>20} {:>12} {:>9} {:>11}  {:19}  state",
+        "segment", "bytes", "records", "documents", "made"
+    )?;
+    for segment in &report.segments {
+        let mut state = Vec::new();
+        if !segment.header {
+            state.push("header damaged".to_owned());
+        }
+        match segment.index {
+            Some(true) => {}
+            Some(false) => state.push("index damaged".to_owned()),
+            None => state.push("being written".to_owned()),
+        }
+        if !segment.damaged.is_empty() {
+            state.push(format!("{} damaged", segment.damaged.len()));
+        }
+        let state = if state.is_empty() {
+            "full".to_owned()
+        } else {
+            state.join(", ")
+        };
+        writeln!(
+            out,
+            "{:>20} {:>12} {:>9} {:>11}  {:19}  {state}",
+            segment.first,
+            segment.bytes,
+            segment.records,
+            segment.documents,
+            time(segment.made_ms)
+        )?;
+    }
+    if !report.cursors.is_empty() {
+        writeln!(
+            out,
+            "\n{:>20} {:>20} {:>20} {:>12} {:>8} {:>8}",
+            "consumer", "from", "to", "done", "dead", "lost"
+        )?;
+    }
+    for cursor in &report.cursors {
+        if cursor.readable {
+            let (least, most) = cursor.positions;
+            let (done, dead, lost) = (cursor.done, cursor.dead, cursor.lost);
+            writeln!(
+                out,
+                "{:>20} {least:>20} {most:>20} {done:>12} {dead:>8} {lost:>8}",
+                cursor.name
+            )?;
+        } else {
+            writeln!(out, "{:>20} cannot be read", cursor.name)?;
+        }
+    }
+    writeln!(out)?;
+    for segment in &report.segments {
+        for damage in &segment.damaged {
+            let (start, end) = (damage.range.start, damage.range.end);
+            match damage.documents {
+                Some(documents) => writeln!(
+                    out,
+                    "damaged: {start} to {end}, in a record of {documents} documents"
+                )?,
+                None => writeln!(out, "damaged: {start} to {end}")?,
+            }
+        }
+    }
+    for gap in &report.gaps {
+        writeln!(out, "missing: {} to {}", gap.start, gap.end)?;
+    }
+    for copy in &report.quarantined {
+        writeln!(out, "quarantined: {}, {} bytes", copy.name, copy.bytes)?;
+    }
+    if let Some(torn) = &report.torn {
+        writeln!(
+            out,
+            "torn: {} to {}, not acknowledged; cut off when the log is opened",
+            torn.start, torn.end
+        )?;
+    }
+    let sound = if report.is_sound() { "sound" } else { "not sound" };
+    writeln!(
+        out,
+        "{sound}: {} lanes, durable up to {}",
+        report.lanes, report.synced
+    )
+}
+
+fn write_repaired(out: &mut impl Write, repaired: &Repaired) -> io::Result<()> {
+    for event in &repaired.events {
+        writeln!(out, "{}", told(event))?;
+    }
+    for segment in &repaired.indexes {
+        writeln!(out, "index of segment {segment} written anew")?;
+    }
+    for cursor in &repaired.cursors {
+        writeln!(out, "cursors of {cursor} set aside: it begins anew")?;
+    }
+    Ok(())
+}
+
+fn write_record(out: &mut impl Write, record: &Browsed, arguments: &Dump) -> io::Result<()> {
+    if arguments.json {
+        return writeln!(out, "{}", record_json(record, arguments.text));
+    }
+    let lanes: Vec<String> = record.groups.iter().map(|group| group.lane.to_string()).collect();
+    writeln!(
+        out,
+        "{:>20} {:>10} bytes {:>7} documents  {}  kind {}  lanes {}  {}",
+        record.receipt.position,
+        record.receipt.bytes,
+        record.receipt.documents,
+        time(record.time_ms),
+        record.kind,
+        lanes.join(","),
+        record.params.escape_ascii()
+    )?;
+    for group in record.groups.iter().filter(|_| arguments.text) {
+        match &group.bytes {
+            Some(bytes) => out.write_all(bytes)?,
+            None => writeln!(out, "(damaged)")?,
+        }
+    }
+    Ok(())
+}
+
+fn record_json(record: &Browsed, text: bool) -> Value {
+    let groups = record.groups.iter().map(|group| {
+        let mut shown = json!({
+            "lane": group.lane,
+            "documents": group.documents,
+            "damaged": group.bytes.is_none(),
+        });
+        if text && let Some(bytes) = &group.bytes {
+            shown["text"] = String::from_utf8_lossy(bytes).into();
+        }
+        shown
+    });
+    json!({
+        "position": record.receipt.position,
+        "bytes": record.receipt.bytes,
+        "documents": record.receipt.documents,
+        "time_ms": record.time_ms,
+        "kind": record.kind,
+        "params": String::from_utf8_lossy(&record.params),
+        "groups": groups.collect::<Vec<_>>(),
+    })
+}
+
+fn report_json(report: &Report) -> Value {
+    let range = |range: &std::ops::Range<u64>| json!({"from": range.start, "to": range.end});
+    let segments = report.segments.iter().map(|segment| {
+        let damaged = segment.damaged.iter();
+        let damaged = damaged.map(|one| json!({"range": range(&one.range), "documents": one.documents}));
+        json!({
+            "position": segment.first,
+            "bytes": segment.bytes,
+            "made_ms": segment.made_ms,
+            "header": segment.header,
+            "index": segment.index,
+            "records": segment.records,
+            "documents": segment.documents,
+            "damaged": damaged.collect::<Vec<_>>(),
+        })
+    });
+    let consumers = report.cursors.iter().map(|cursor| {
+        json!({
+            "name": cursor.name,
+            "readable": cursor.readable,
+            "from": cursor.positions.0,
+            "to": cursor.positions.1,
+            "done": cursor.done,
+            "dead": cursor.dead,
+            "lost": cursor.lost,
+        })
+    });
+    let quarantined = report
+        .quarantined
+        .iter()
+        .map(|copy| json!({"name": copy.name, "bytes": copy.bytes}));
+    json!({
+        "sound": report.is_sound(),
+        "lanes": report.lanes,
+        "synced": report.synced,
+        "segments": segments.collect::<Vec<_>>(),
+        "missing": report.gaps.iter().map(range).collect::<Vec<_>>(),
+        "torn": report.torn.as_ref().map(range),
+        "consumers": consumers.collect::<Vec<_>>(),
+        "quarantined": quarantined.collect::<Vec<_>>(),
+    })
+}
+
+/// What an event says.
+fn told(event: &Event) -> String {
+    match event {
+        Event::TornTail { range } => format!("torn end cut off: {} to {}", range.start, range.end),
+        Event::Lost(lost) => {
+            let documents = lost
+                .documents
+                .map_or(String::new(), |documents| format!(", {documents} documents"));
+            let copy = lost
+                .quarantined
+                .as_ref()
+                .map_or(String::new(), |name| format!(", copied to {name}"));
+            format!(
+                "lost: {} to {}{documents}{copy}",
+                lost.range.start, lost.range.end
+            )
+        }
+        Event::CursorsAhead { consumer, documents } => {
+            format!("{consumer} was {documents} documents ahead of the log, and is at its end now")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// As in `2026-11-21T10:00:00Z`; nothing for 0.
+fn time(ms: u64) -> String {
+    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+    let stamp = (ms > 0)
+        .then(|| jiff::Timestamp::from_second(seconds).ok())
+        .flatten();
+    stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

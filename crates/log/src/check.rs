@@ -1,0 +1,310 @@
+//! What is in a log's folder and what is broken, without touching it.
+
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::OpenError;
+use crate::browse::{Browsed, whole};
+use crate::cursor;
+use crate::disk::{Disk, File, Listed};
+use crate::folder::{CURSOR, Folder, LOG, QUARANTINE, open_error};
+use crate::recovery::as_open;
+use crate::scan::{Found, Scan};
+use crate::segment::{self, Footer, Header};
+use crate::watermark::Watermark;
+
+/// What a folder holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Lanes of the log.
+    pub lanes: u32,
+    /// Up to where the log is known to be durable.
+    pub synced: u64,
+    /// Oldest first.
+    pub segments: Vec<SegmentReport>,
+    /// Positions that no file holds any more.
+    pub gaps: Vec<Range<u64>>,
+    /// The end of the log, if it is a write that was interrupted (or is going on, if a gateway is running): nothing
+    /// acknowledged, and cut off when the log is opened.
+    pub torn: Option<Range<u64>>,
+    /// Consumer groups.
+    pub cursors: Vec<CursorReport>,
+    /// Copies of damage that was found before.
+    pub quarantined: Vec<Listed>,
+}
+
+/// One segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// Position of its first byte.
+    pub first: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was begun, ms since 1970; 0 if its header is damaged.
+    pub made_ms: u64,
+    /// Whether its header checks.
+    pub header: bool,
+    /// Whether its index checks; none for the last segment, which has none yet.
+    pub index: Option<bool>,
+    /// Records that can be read, in part at least.
+    pub records: u64,
+    /// Documents that can be read.
+    pub documents: u64,
+    /// What cannot be read.
+    pub damaged: Vec<Damage>,
+}
+
+/// A stretch that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where.
+    pub range: Range<u64>,
+    /// Documents in it, where that can be told.
+    pub documents: Option<u64>,
+}
+
+/// The cursors of one consumer group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CursorReport {
+    /// Its name.
+    pub name: String,
+    /// Whether one of its slots checks; if not, the numbers are 0 and the log cannot be opened.
+    pub readable: bool,
+    /// The least and the greatest position of its lanes.
+    pub positions: (u64, u64),
+    /// Documents done, in all lanes.
+    pub done: u64,
+    /// Of those, dead.
+    pub dead: u64,
+    /// Of those, lost.
+    pub lost: u64,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Whether everything that was ever acknowledged and not deleted can be read.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let sound = |segment: &SegmentReport| {
+            segment.header && segment.index != Some(false) && segment.damaged.is_empty()
+        };
+        self.gaps.is_empty()
+            && self.segments.iter().all(sound)
+            && self.cursors.iter().all(|cursor| cursor.readable)
+    }
+}
+
+/// Reads every byte of a log, and changes nothing. A gateway may be running meanwhile.
+///
+/// # Errors
+/// If there is no log, or the disk cannot be read.
+pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenError> {
+    let look = Look::new(path.as_ref(), Arc::new(disk))?;
+    let folder = &look.folder;
+    let (mark, _) =
+        Watermark::read(folder).map_err(|source| open_error("cannot read MARK in", &folder.path, source))?;
+    let mut report = Report {
+        lanes: folder.lanes,
+        synced: mark.synced,
+        quarantined: folder
+            .disk
+            .list(&folder.path.join(QUARANTINE))
+            .unwrap_or_default(),
+        ..Report::default()
+    };
+    report.quarantined.sort_by(|a, b| a.name.cmp(&b.name));
+    for (number, &(first, _)) in look.segments.iter().enumerate() {
+        let next = look.segments.get(number + 1).map(|(next, _)| *next);
+        let segment = look.segment(first, next, &mark, &mut report.torn)?;
+        if let Some(next) = next.filter(|next| first + segment.bytes < *next) {
+            report.gaps.push(first + segment.bytes..next);
+        }
+        report.segments.push(segment);
+    }
+    let end = report.segments.last().map_or(0, |last| last.first + last.bytes);
+    if mark.synced > end {
+        report.gaps.push(end..mark.synced);
+    }
+    for name in &look.cursors {
+        report.cursors.push(look.cursor(name)?);
+    }
+    Ok(report)
+}
+
+/// Tells `each` record from a position on, whole, and changes nothing. A gateway may be running meanwhile.
+///
+/// # Errors
+/// If there is no log, or the disk cannot be read.
+pub fn dump(
+    path: impl AsRef<Path>,
+    disk: impl Disk,
+    from: u64,
+    mut each: impl FnMut(Browsed) -> ControlFlow<()>,
+) -> Result<(), OpenError> {
+    let look = Look::new(path.as_ref(), Arc::new(disk))?;
+    for &(first, bytes) in look.segments.iter().filter(|(first, bytes)| first + bytes > from) {
+        let file = look.folder.open_segment(first).map_err(as_open)?;
+        let within = from.saturating_sub(first).max(Header::bytes(look.folder.lanes))..bytes;
+        let mut flow = Ok(ControlFlow::Continue(()));
+        let scanned = look.scan(&*file, first, u64::MAX).run(within, |found| {
+            if let Found::Record { at, parsed, .. } = found {
+                flow = whole(&*file, at, &parsed).map(&mut each);
+            }
+            match flow {
+                Ok(flow) => flow,
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        let flow = scanned
+            .and(flow)
+            .map_err(|source| open_error("cannot read", &look.folder.segment(first), source))?;
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A folder that is only looked at.
+struct Look {
+    folder: Folder,
+    segments: Vec<(u64, u64)>,
+    cursors: Vec<String>,
+}
+
+// === impl Look ===
+
+impl Look {
+    fn new(path: &Path, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let folder = Folder::existing(path, disk)?;
+        let none = || open_error("cannot read", &path.join(LOG), io::ErrorKind::NotFound.into());
+        let folder = folder.ok_or_else(none)?;
+        let files = folder
+            .disk
+            .list(path)
+            .map_err(|source| open_error("cannot list", path, source))?;
+        let of_segment = |file: &Listed| Some((segment::first_of(&file.name)?, file.bytes));
+        let mut segments: Vec<_> = files.iter().filter_map(of_segment).collect();
+        segments.sort_unstable();
+        let names = files.iter().filter_map(|file| file.name.strip_suffix(CURSOR));
+        let mut cursors: Vec<_> = names.map(str::to_owned).collect();
+        cursors.sort_unstable();
+        Ok(Self {
+            folder,
+            segments,
+            cursors,
+        })
+    }
+
+    fn segment(
+        &self,
+        first: u64,
+        next: Option<u64>,
+        mark: &Watermark,
+        torn: &mut Option<Range<u64>>,
+    ) -> Result<SegmentReport, OpenError> {
+        let folder = &self.folder;
+        let failed = |source| open_error("cannot read", &folder.segment(first), source);
+        let file = folder.open_segment(first).map_err(as_open)?;
+        let header = folder.header(&*file, first).map_err(as_open)?;
+        let bytes = file.bytes().map_err(failed)?;
+        let footer = Footer::read(&*file, first, folder.lanes, folder.key).map_err(failed)?;
+        let mut report = SegmentReport {
+            first,
+            bytes,
+            made_ms: header.as_ref().map_or(0, |header| header.time_ms),
+            header: header.is_some(),
+            ..SegmentReport::default()
+        };
+        let end = footer.as_ref().map_or(bytes, |footer| footer.at);
+        let (mut durable, mut bad) = (mark.synced, Vec::new());
+        let within = Header::bytes(folder.lanes).min(end)..end;
+        let scanned = self.scan(&*file, first, 0).run(within, |found| {
+            match found {
+                Found::Record { at, parsed, whole } => {
+                    durable = durable.max(parsed.head.synced);
+                    report.records += 1;
+                    if whole {
+                        report.documents += u64::from(parsed.head.documents);
+                    } else {
+                        bad.push((parsed.head.range(), Some(u64::from(parsed.head.documents)), at));
+                    }
+                }
+                Found::Bad(range) => bad.push((first + range.start..first + range.end, None, range.start)),
+            }
+            ControlFlow::Continue(())
+        });
+        scanned.map_err(failed)?;
+        report.index = match (&footer, next) {
+            (Some(footer), _) => Some(self.index_checks(&*file, footer).map_err(failed)?),
+            (None, Some(next)) => {
+                // All records are there: then what is bad at the end is only the index.
+                let after = folder
+                    .open_segment(next)
+                    .and_then(|file| folder.header(&*file, next))
+                    .map_err(as_open)?;
+                let complete = |(before, after): (&Header, &Header)| {
+                    before.totals.records + report.records == after.totals.records
+                };
+                if header.as_ref().zip(after.as_ref()).is_some_and(complete) {
+                    bad.retain(|(range, documents, _)| documents.is_some() || range.end < first + bytes);
+                }
+                Some(false)
+            }
+            (None, None) => {
+                if let Some(cut) = bad.iter().position(|(range, ..)| range.start >= durable) {
+                    *torn = Some(bad[cut].0.start..first + bytes);
+                    bad.truncate(cut);
+                }
+                None
+            }
+        };
+        report.damaged = bad
+            .into_iter()
+            .map(|(range, documents, _)| Damage { range, documents })
+            .collect();
+        Ok(report)
+    }
+
+    fn index_checks(&self, file: &dyn File, footer: &Footer) -> io::Result<bool> {
+        for lane in 0..self.folder.lanes {
+            if footer.places(file, lane, self.folder.key)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn cursor(&self, name: &str) -> Result<CursorReport, OpenError> {
+        let path = self.folder.path.join(format!("{name}{CURSOR}"));
+        let file = self.folder.disk.open(&path);
+        let slot = file.and_then(|file| cursor::slots(&self.folder).read(&*file));
+        let mut report = CursorReport {
+            name: name.to_owned(),
+            ..CursorReport::default()
+        };
+        if let Some((_, body)) = slot.map_err(|source| open_error("cannot read", &path, source))? {
+            let lanes = cursor::parse(&body, self.folder.lanes);
+            let positions = || lanes.iter().map(|lane| lane.position);
+            report.readable = true;
+            report.positions = (positions().min().unwrap_or(0), positions().max().unwrap_or(0));
+            report.done = lanes.iter().map(|lane| lane.documents).sum();
+            report.dead = lanes.iter().map(|lane| lane.dead).sum();
+            report.lost = lanes.iter().map(|lane| lane.lost).sum();
+        }
+        Ok(report)
+    }
+
+    fn scan<'a>(&self, file: &'a dyn File, first: u64, verify_beyond: u64) -> Scan<'a> {
+        Scan {
+            file,
+            first,
+            lanes: self.folder.lanes,
+            key: self.folder.key,
+            verify_beyond,
+        }
+    }
+}

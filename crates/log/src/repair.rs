@@ -1,0 +1,132 @@
+//! Puts right what can be put right without losing anything more.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::consumer::scan_of;
+use crate::cursor::Cursors;
+use crate::disk::Disk;
+use crate::folder::{CURSOR, Folder, LOCK, LOG, QUARANTINE, open_error};
+use crate::index::Index;
+use crate::lock::lock;
+use crate::recovery::as_open;
+use crate::scan::Found;
+use crate::segment::{Footer, Header};
+use crate::shared::Shared;
+use crate::{Drive, Event, Log, OpenError, Options};
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// What was found, and put right, by opening the log: a torn end cut off, damage copied to `quarantine/`.
+    pub events: Vec<Event>,
+    /// Segments whose index was written anew.
+    pub indexes: Vec<u64>,
+    /// Consumer groups whose cursors could not be read: the files are in `quarantine/`, and the groups begin anew.
+    pub cursors: Vec<String>,
+}
+
+/// Cuts a torn end off, copies damage to `quarantine/`, writes damaged indexes anew, and sets cursors aside that cannot
+/// be read. Records that are damaged stay where they are: their positions are told to readers as lost. No gateway may be
+/// running.
+///
+/// # Errors
+/// [`OpenError::Locked`] while one is; if there is no log; if the disk fails.
+pub fn repair(path: impl AsRef<Path>, disk: impl Disk + Clone) -> Result<Repaired, OpenError> {
+    let path = path.as_ref();
+    let none = || open_error("cannot read", &path.join(LOG), io::ErrorKind::NotFound.into());
+    let folder = Folder::existing(path, Arc::new(disk.clone()))?.ok_or_else(none)?;
+    let held = disk.lock(&path.join(LOCK)).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked(path.to_owned()),
+        _ => open_error("cannot lock", path, error),
+    })?;
+    let mut repaired = Repaired::default();
+    set_cursors_aside(&folder, &mut repaired)
+        .map_err(|source| open_error("cannot set cursors aside in", path, source))?;
+    drop(held);
+
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    let options = Options {
+        drive: Drive::ByHand,
+        on_event: Arc::new(move |event| lock(&told).push(event.clone())),
+        ..Options::default()
+    };
+    let log = Log::open(path, options, disk)?;
+    write_indexes(log.shared(), &mut repaired)?;
+    log.close();
+    repaired.events = std::mem::take(&mut lock(&events));
+    Ok(repaired)
+}
+
+fn set_cursors_aside(folder: &Folder, repaired: &mut Repaired) -> io::Result<()> {
+    for file in folder.disk.list(&folder.path)? {
+        let Some(name) = file.name.strip_suffix(CURSOR) else {
+            continue;
+        };
+        if Cursors::read(name, folder)?.is_none() {
+            let aside = folder.path.join(QUARANTINE);
+            folder.disk.create_folder(&aside)?;
+            folder
+                .disk
+                .rename(&folder.path.join(&file.name), &aside.join(&file.name))?;
+            folder.disk.sync_folder(&aside)?;
+            folder.disk.sync_folder(&folder.path)?;
+            repaired.cursors.push(name.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Writes the index of each full segment that has none that checks, where all its records are there: then it fits.
+fn write_indexes(shared: &Shared, repaired: &mut Repaired) -> Result<(), OpenError> {
+    let firsts: Vec<u64> = lock(&shared.state).segments.keys().copied().collect();
+    for pair in firsts.windows(2) {
+        let (first, next) = (pair[0], pair[1]);
+        let path = shared.folder.segment(first);
+        let failed = |source| open_error("cannot write the index of", &path, source);
+        let file = shared.folder.disk.open_to_write(&path).map_err(failed)?;
+        let (lanes, key) = (shared.folder.lanes, shared.folder.key);
+        let footer = Footer::read(&*file, first, lanes, key).map_err(failed)?;
+        let checks = |lane| {
+            footer.as_ref().map_or(Ok(false), |footer| {
+                Ok(footer.places(&*file, lane, key)?.is_some())
+            })
+        };
+        let all: io::Result<Vec<bool>> = (0..lanes).map(checks).collect();
+        if all.map_err(failed)?.into_iter().all(|checks| checks) {
+            continue;
+        }
+        let Some(header) = shared.folder.header(&*file, first).map_err(as_open)? else {
+            continue;
+        };
+        let (mut index, mut totals, mut end) = (Index::new(lanes), header.totals, Header::bytes(lanes));
+        let within = end..file.bytes().map_err(failed)?;
+        let scanned = scan_of(shared, &*file, first).run(within, |found| {
+            if let Found::Record { at, parsed, .. } = found {
+                totals.documents = totals.documents.max(parsed.head.documents_before);
+                totals.records = totals.records.max(parsed.head.number);
+                totals.add(
+                    parsed
+                        .directory
+                        .iter()
+                        .map(|group| (group.lane, group.documents, group.raw)),
+                );
+                index.add(at as u32, &parsed);
+                end = at + parsed.head.record_bytes();
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        scanned.map_err(failed)?;
+        let encoded = Footer::encode(first, &index, &totals, key);
+        if first + end + encoded.len() as u64 == next {
+            let written = file
+                .write_at(&mut [IoSlice::new(&encoded)], end)
+                .and_then(|()| file.sync());
+            written.map_err(failed)?;
+            repaired.indexes.push(first);
+        }
+    }
+    Ok(())
+}
