@@ -2,13 +2,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadgen::{Load, Options, Progress, Report, Schedule, Stop, WarmUp};
+use loadgen::{
+    Load, Options, Progress, Prometheus, Report, Schedule, Screen, Statsd, Stop, VerifyOptions, WarmUp,
+};
 
 /// Load a cluster or a gateway with the requests of a file
 ///
@@ -20,7 +23,8 @@ use loadgen::{Load, Options, Progress, Report, Schedule, Stop, WarmUp};
 ///
 /// Certificates of servers are not checked unless -ca names authorities.
 ///
-/// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, 2 there were requests
+/// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, or -verify found a
+/// document that is not as it should be, 2 there were requests
 /// without an answer and the file says `assert_error: true`, the file can't be used, or the warm-up was not fine.
 #[derive(clap::Args)]
 #[command(version, verbatim_doc_comment, disable_version_flag = true)]
@@ -81,15 +85,30 @@ pub(crate) struct Arguments {
     /// Check certificates against the authorities in this file (PEM)
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+    /// Afterwards read the cluster and prove that every document that was accepted is there, once, with its last value
+    #[arg(long)]
+    verify: bool,
+    /// Read from here, in place of where was written: the cluster behind a gateway
+    #[arg(long, value_name = "URL", requires = "verify")]
+    verify_url: Option<String>,
+    /// Documents that are not there yet may come for so many seconds (behind a queue)
+    #[arg(long, value_name = "SECONDS", requires = "verify", default_value_t = 0)]
+    verify_wait: u64,
     /// Print the report as one JSON object, and nothing else, to standard output
     #[arg(long)]
     json: bool,
+    /// Plain lines of progress, on a terminal too
+    #[arg(long)]
+    plain: bool,
     /// Write the run second by second to this file, as comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Write a report with charts to this file, for a browser
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Let Prometheus scrape the figures here while the load runs
+    #[arg(long, value_name = "ADDRESS")]
+    prometheus: Option<SocketAddr>,
     /// Least level of log lines
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     log: String,
@@ -150,14 +169,77 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
     let stop = Stop::default();
     stop_at_interrupt(&stop);
-    let report = loadgen::run(&load, &options, &stop, |now| note(&progress(now)));
+    let mut outlets = match Outlets::open(arguments, &load) {
+        Ok(outlets) => outlets,
+        Err(error) => return fail(&error.to_string()),
+    };
+    if wants_screen(arguments, &load) {
+        // A terminal that can't be drawn on still takes lines.
+        outlets.screen = Screen::open(&arguments.config.display().to_string(), &options, &stop).ok();
+    }
+    let report = loadgen::run(&load, &options, &stop, |now| outlets.show(now));
+    drop(outlets);
     match report {
-        Ok(report) => match print(arguments, &report) {
-            Ok(()) => exit_status(&load, &report),
-            Err(error) => fail(&error.to_string()),
-        },
+        Ok(mut report) => {
+            if arguments.verify {
+                let how = VerifyOptions {
+                    url: arguments.verify_url.clone(),
+                    wait: Duration::from_secs(arguments.verify_wait),
+                };
+                note("reading the documents back");
+                match loadgen::verify(&load, &options, &report, &how) {
+                    Ok(verified) => report.verified = Some(verified),
+                    Err(error) => note(&format!("tidegate: they can't be read back: {error}")),
+                }
+            }
+            match print(arguments, &report) {
+                Ok(()) => exit_status(arguments, &load, &report),
+                Err(error) => fail(&error.to_string()),
+            }
+        }
         Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Where figures go while the load runs.
+struct Outlets {
+    statsd: Option<Statsd>,
+    prometheus: Option<Prometheus>,
+    screen: Option<Screen>,
+}
+
+// === impl Outlets ===
+
+impl Outlets {
+    fn open(arguments: &Arguments, load: &Load) -> io::Result<Outlets> {
+        Ok(Outlets {
+            statsd: load.statsd().map(Statsd::connect).transpose()?,
+            prometheus: arguments.prometheus.map(Prometheus::listen).transpose()?,
+            screen: None,
+        })
+    }
+
+    fn show(&mut self, now: &Progress) {
+        if let Some(statsd) = &self.statsd {
+            statsd.send(now);
+        }
+        if let Some(prometheus) = &self.prometheus {
+            prometheus.show(now);
+        }
+        match &mut self.screen {
+            // A terminal that went away takes nothing more, and the run goes on.
+            Some(screen) => drop(screen.show(now)),
+            None => note(&progress(now)),
+        }
+    }
+}
+
+/// On a terminal, unless lines of the log would run across the screen.
+fn wants_screen(arguments: &Arguments, load: &Load) -> bool {
+    let runner = load.runner();
+    let logs = runner.log_requests || !runner.log_status_codes.is_empty();
+    let quiet = !arguments.debug && !matches!(arguments.log.as_str(), "debug" | "trace");
+    io::stderr().is_terminal() && io::stdin().is_terminal() && !arguments.plain && !logs && quiet
 }
 
 fn options(arguments: &Arguments, load: &Load) -> Options {
@@ -187,6 +269,7 @@ fn options(arguments: &Arguments, load: &Load) -> Options {
         dial_timeout: Duration::from_secs(arguments.dial_timeout.max(1)),
         cores: usize::try_from(arguments.cpu).unwrap_or(0),
         ca_file: arguments.ca.clone(),
+        ledger: arguments.verify,
     }
 }
 
@@ -286,8 +369,11 @@ fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>)
     write(&mut out).and_then(|()| out.flush()).map_err(named)
 }
 
-fn exit_status(load: &Load, report: &Report) -> ExitCode {
-    if load.runner().assert_error && report.total.errors > 0 {
+fn exit_status(arguments: &Arguments, load: &Load, report: &Report) -> ExitCode {
+    let proven = report.verified.as_ref().is_some_and(loadgen::Verified::holds);
+    if arguments.verify && !proven {
+        ExitCode::from(EXIT_INVALID)
+    } else if load.runner().assert_error && report.total.errors > 0 {
         ExitCode::from(EXIT_ERRORS)
     } else if load.runner().assert_invalid && report.total.invalid > 0 {
         ExitCode::from(EXIT_INVALID)

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+use loadgen::{Load, Options, Stop, VerifyOptions};
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::real::{Kind, RealCluster};
@@ -25,20 +27,21 @@ fn run_examples(kind: Kind) -> Result<()> {
     let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
     client.put(&format!("/{index}"), &settings)?.ok()?;
 
-    let report = loadgen(&cluster, &index, "sequence", &["-l", "5", "-c", "2"])?;
+    let report = report_of(&cluster, &index, "sequence", &["-l", "5", "-c", "2"])?;
     ensure!(report["documents"]["accepted"] == 5_000, "{report}");
     ensure!(report["documents"]["statuses"]["201"] == 5_000, "{report}");
     ensure!(count(&client, &index)? == 5_000);
     // The same ids once more: updates, and no document more.
-    let report = loadgen(&cluster, &index, "sequence", &["-l", "5", "-compress"])?;
+    let report = report_of(&cluster, &index, "sequence", &["-l", "5", "-compress"])?;
     ensure!(report["documents"]["statuses"]["200"] == 5_000, "{report}");
     ensure!(count(&client, &index)? == 5_000);
 
-    let report = loadgen(&cluster, &index, "bulk", &["-l", "4", "-c", "2"])?;
+    let report = report_of(&cluster, &index, "bulk", &["-l", "4", "-c", "2", "-verify"])?;
     ensure!(report["documents"]["accepted"] == 4_000, "{report}");
+    ensure!(report["verified"]["proven"] == 4_000, "{report}");
     ensure!(count(&client, &index)? == 9_000);
 
-    let report = loadgen(&cluster, &index, "search", &["-l", "40", "-c", "4"])?;
+    let report = report_of(&cluster, &index, "search", &["-l", "40", "-c", "4"])?;
     ensure!(
         report["answers"] == 40 && report["invalid"] == 0 && report["statuses"]["200"] == 40,
         "{report}"
@@ -47,8 +50,67 @@ fn run_examples(kind: Kind) -> Result<()> {
     Ok(())
 }
 
+/// What is tampered with between the run and the reading back is found, and nothing else.
+#[test]
+fn the_proof_finds_what_is_missing_changed_or_doubled() -> Result<()> {
+    let cluster = RealCluster::shared(Kind::OpenSearch)?;
+    let client = cluster.client()?;
+    let index = cluster.fresh_name("proof");
+    let settings = json!({"settings": {"number_of_shards": 5, "number_of_replicas": 0}});
+    client.put(&format!("/{index}"), &settings)?.ok()?;
+    let file = format!(
+        r#"
+variables:
+  - {{name: id, type: sequence, from: 1, to: 700}}
+  - {{name: any, type: range, to: 1000000}}
+requests:
+  - request:
+      method: POST
+      url: {}/{index}/_bulk
+      body_repeat_times: 100
+      body: |
+        {{"index":{{"_id":"$[[id]]"}}}}
+        {{"n":$[[any]]}}
+"#,
+        cluster.urls()[0]
+    );
+    let load = Arc::new(Load::parse(&file, None, Path::new(""), &|_| None)?.load);
+    // 1,000 writes to 700 documents by several users at once: the last value of each is what counts.
+    let options = Options {
+        users: 4,
+        requests_max: Some(10),
+        ledger: true,
+        ..Options::default()
+    };
+    let report = loadgen::run(&load, &options, &Stop::default(), |_| ())?;
+    let how = VerifyOptions::default();
+    let verified = loadgen::verify(&load, &options, &report, &how)?;
+    ensure!(verified.holds() && verified.documents == 700, "{verified:?}");
+
+    client.delete(&format!("/{index}/_doc/7"))?.ok()?;
+    client.put(&format!("/{index}/_doc/8"), &json!({"n": -1}))?.ok()?;
+    // The same id on every shard that some routing leads to.
+    for routing in 0..20 {
+        client
+            .put(&format!("/{index}/_doc/9?routing={routing}"), &json!({"n": 1}))?
+            .ok()?;
+    }
+    let verified = loadgen::verify(&load, &options, &report, &how)?;
+    let flaws = (
+        verified.missing,
+        verified.different,
+        verified.repeated,
+        verified.undead,
+    );
+    ensure!(flaws == (1, 1, 1, 0) && verified.proven == 697, "{verified:?}");
+    let ids: Vec<&str> = verified.examples.iter().map(|flaw| flaw.id.as_str()).collect();
+    ensure!(ids == ["7", "8", "9"], "{ids:?}");
+    client.delete(&format!("/{index}"))?.ok()?;
+    Ok(())
+}
+
 /// The report of a run that ended well.
-fn loadgen(cluster: &RealCluster, index: &str, example: &str, arguments: &[&str]) -> Result<Value> {
+fn report_of(cluster: &RealCluster, index: &str, example: &str, arguments: &[&str]) -> Result<Value> {
     let (user, password) = cluster.credentials().unwrap_or(("admin", "admin"));
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args([

@@ -20,6 +20,7 @@ use crate::progress::Interval;
 use crate::request::{Request, Server};
 use crate::tally::Tally;
 use crate::variable::Draws;
+use crate::verify::Ledger;
 
 /// What all cores share.
 #[derive(Debug, Default)]
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     /// By request: the room that its body will want.
     room: Vec<Cell<usize>>,
     tallies: RefCell<Vec<Tally>>,
+    ledger: RefCell<Ledger>,
     /// What schedules count from.
     begun: Instant,
     interval: Arc<Interval>,
@@ -127,12 +129,13 @@ impl Core {
             shared,
             begun,
             interval,
+            ledger: RefCell::default(),
         }
     }
 
-    /// What was counted.
-    pub(crate) fn into_tallies(self: Rc<Self>) -> Vec<Tally> {
-        self.tallies.take()
+    /// Takes what was counted and noted.
+    pub(crate) fn take_counts(&self) -> (Vec<Tally>, Ledger) {
+        (self.tallies.take(), self.ledger.take())
     }
 
     /// One user: goes through the requests in order, round after round, one request at a time.

@@ -13,6 +13,7 @@ use crate::progress::{Progress, Timeline};
 use crate::report::Report;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
+use crate::verify::Ledger;
 
 /// How a load is run.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub struct Options {
     pub write_timeout: Option<Duration>,
     /// For a connection to be made.
     pub dial_timeout: Duration,
+    /// Note every document that is accepted, for [`verify`](crate::verify).
+    pub ledger: bool,
     /// Threads; 0: one for each core, but no more than users.
     pub cores: usize,
     /// Authorities (PEM) that servers' certificates are checked against; none: they are not checked.
@@ -82,6 +85,7 @@ impl Default for Options {
             read_timeout: None,
             write_timeout: None,
             dial_timeout: Duration::from_secs(3),
+            ledger: false,
             cores: 0,
             ca_file: None,
         }
@@ -113,7 +117,7 @@ impl Stop {
     }
 }
 
-/// Runs a load to its end. `watch` is called about once a second, on this thread.
+/// Runs a load to its end. `watch` is called about once a second and at the end, on this thread.
 ///
 /// # Errors
 /// When it can't be run at all. What goes wrong with requests is in the report.
@@ -162,26 +166,38 @@ pub fn run(
                 // A user that panicked has counted what it did before.
                 let _ = task.await;
             }
-            (core.into_tallies(), Instant::now())
+            let (tallies, ledger) = core.take_counts();
+            (tallies, ledger, Instant::now())
         }));
     }
     let ended = wait(parts, || watch(timeline.look()))?;
-    timeline.look();
-    let last = ended.iter().map(|(_, ended)| *ended).max().unwrap_or(begun);
-    let tallies = ended.into_iter().map(|(tallies, _)| tallies);
-    Ok(Report::new(
+    watch(timeline.look());
+    let last = ended.iter().map(|(_, _, ended)| *ended).max().unwrap_or(begun);
+    let mut ledger = Ledger::default();
+    let tallies: Vec<_> = ended
+        .into_iter()
+        .map(|(tallies, notes, _)| {
+            ledger.add(notes);
+            tallies
+        })
+        .collect();
+    let mut report = Report::new(
         load,
-        &sum(tallies),
+        &sum(tallies.into_iter()),
         last - begun,
         users,
         timeline.seconds,
-    ))
+    );
+    report.ledger = options.ledger.then(|| Arc::new(ledger));
+    Ok(report)
 }
 
-type Counted = tokio::sync::oneshot::Receiver<(Vec<Tally>, Instant)>;
+/// What a core has counted, and when it ended.
+type Ended = (Vec<Tally>, Ledger, Instant);
+type Counted = tokio::sync::oneshot::Receiver<Ended>;
 
 /// Waits for all cores, and looks in about once a second.
-fn wait(parts: Vec<Counted>, mut look: impl FnMut()) -> Result<Vec<(Vec<Tally>, Instant)>, RunError> {
+fn wait(parts: Vec<Counted>, mut look: impl FnMut()) -> Result<Vec<Ended>, RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()?;

@@ -20,6 +20,7 @@ use settings::{Environment, Problem, Rejected, Severity};
 pub use self::runner::Runner;
 pub(crate) use self::section::Section;
 use crate::request::Request;
+use crate::statsd::StatsdTarget;
 use crate::variable::Variable;
 
 /// A load file, ready to run.
@@ -30,6 +31,7 @@ pub struct Load {
     pub(crate) requests: Arc<[Request]>,
     /// How many values of answers each user keeps.
     pub(crate) registered: usize,
+    pub(crate) statsd: Option<StatsdTarget>,
 }
 
 /// A load file and what there is to say about it.
@@ -94,6 +96,11 @@ impl Load {
         &self.runner
     }
 
+    /// Where figures are sent while it runs; none: nowhere.
+    pub fn statsd(&self) -> Option<&StatsdTarget> {
+        self.statsd.as_ref()
+    }
+
     /// The requests, as the summary names them.
     pub fn request_names(&self) -> impl Iterator<Item = &str> {
         self.requests.iter().map(|request| request.name.as_str())
@@ -112,6 +119,7 @@ impl Load {
         let runner = top.get("runner");
         let variables = top.list("variables");
         let requests = top.list("requests");
+        let statsd = statsd(&mut top);
         top.end();
 
         let runner = Runner::read(runner, problems);
@@ -144,8 +152,40 @@ impl Load {
             variables: variables.into(),
             requests: requests.into(),
             registered: registered.len(),
+            statsd,
         })
     }
+}
+
+/// The section `statsd`.
+fn statsd(top: &mut Section<'_, '_>) -> Option<StatsdTarget> {
+    let node = top.get("statsd")?;
+    let mut section = Section::of(node, "statsd", top.problems)?;
+    let enabled = section.flag("enabled").unwrap_or(true);
+    let host = section
+        .text("host")
+        .map_or("127.0.0.1".to_owned(), |text| text.text);
+    let port = section.number("port", 1, u16::MAX).unwrap_or(8125);
+    let namespace = section
+        .text("namespace")
+        .map_or("loadgen".to_owned(), |text| text.text);
+    if let Some(protocol) = section.text("protocol")
+        && protocol.text != "udp"
+    {
+        let message = format!("`{}` is not spoken: only udp is", protocol.text);
+        section
+            .problems
+            .error(protocol.place, &protocol.path, message, None);
+    }
+    for key in ["interval_in_seconds", "buffer_size"] {
+        section.ignored(key, "figures are sent once a second, in one datagram");
+    }
+    section.end();
+    enabled.then_some(StatsdTarget {
+        host,
+        port,
+        namespace,
+    })
 }
 
 /// A text of the file, for messages about what is inside it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use crate::file::Load;
 use crate::progress::Progress;
 use crate::tally::Tally;
+use crate::verify::{Ledger, Verified};
 
 /// What came of a run.
 #[derive(Debug, Clone, Serialize)]
@@ -25,6 +27,12 @@ pub struct Report {
     pub by_request: Vec<(String, Figures)>,
     /// What happened in each second.
     pub timeline: Vec<Progress>,
+    /// What a reading back found, where one was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verified>,
+    /// What was accepted, if that was noted.
+    #[serde(skip)]
+    pub(crate) ledger: Option<Arc<Ledger>>,
 }
 
 /// Figures of one request of the file, or of all.
@@ -122,6 +130,8 @@ impl Report {
             total: Figures::new(&total, seconds),
             by_request,
             timeline,
+            verified: None,
+            ledger: None,
         }
     }
 }
@@ -225,7 +235,11 @@ impl fmt::Display for Report {
         if let Some(documents) = &total.documents {
             write_documents(out, documents)?;
         }
-        write_spreads(out, self)
+        write_spreads(out, self)?;
+        match &self.verified {
+            Some(verified) => write!(out, "\n{verified}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -388,3 +388,38 @@ fn the_report_comes_as_json_csv_and_html_that_agree() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn the_files_of_the_manual_load() -> Result<()> {
+    let page = include_str!("../../../docs/loadgen.md");
+    let indented: Vec<&str> = page
+        .split("\n\n    ")
+        .skip(1)
+        .map(|block| block.split("\n\n").next().unwrap_or(""))
+        .collect();
+    let start = indented
+        .iter()
+        .find_map(|block| block.split_once("<<'EOF'\n"))
+        .expect("there is one to start with");
+    let start = start
+        .1
+        .split("    EOF")
+        .next()
+        .unwrap_or("")
+        .replace("\n    ", "\n");
+    Load::parse(start.trim_start(), Some("start"), Path::new(""), &|_| None)?;
+    let requests = indented
+        .iter()
+        .find(|block| block.starts_with("requests:"))
+        .expect("there is one");
+    let variables = "variables:\n  - {name: uuid, type: uuid}\n  - {name: index, type: list, data: [a]}\n";
+    let file = format!("{variables}{}", requests.replace("\n    ", "\n"));
+    Load::parse(&file, Some("requests"), Path::new(""), &|_| None)?;
+    let assert = indented
+        .iter()
+        .find(|block| block.starts_with("assert:"))
+        .expect("there is one");
+    let file = format!("requests:\n  - request: {{url: 'http://a/'}}\n    {assert}\n");
+    Load::parse(&file, Some("assert"), Path::new(""), &|_| None)?;
+    Ok(())
+}

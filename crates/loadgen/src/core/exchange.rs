@@ -55,6 +55,8 @@ struct Rendered<'c> {
     sent_bytes: u64,
     /// Operations of a bulk; none: it is no bulk.
     operations: Option<u64>,
+    /// The body of a bulk, where what is accepted is noted.
+    noted: Option<Vec<u8>>,
 }
 
 // === impl Core ===
@@ -105,7 +107,7 @@ impl Core {
         let rendered = self.draws.borrow_mut().with(&mut user.registered, |draws| {
             self.render(at, request, draws, seen.as_deref_mut())
         });
-        let rendered = match rendered {
+        let mut rendered = match rendered {
             Ok(rendered) => rendered,
             Err(why) => return self.unanswered(at, why, 0, None, Instant::now()),
         };
@@ -113,6 +115,7 @@ impl Core {
         if let Some(seen) = &mut seen {
             seen.sent_bytes = sent_bytes;
         }
+        let noted = rendered.noted.take();
         let begun = Instant::now();
         let outcome = self.send(request, rendered).await;
         let ended = Instant::now();
@@ -128,6 +131,9 @@ impl Core {
                     seen.received = beginning(&body);
                 }
                 let answer = Answer::new(head.status.as_u16(), &head.headers, &body, ended - begun);
+                if let Some(noted) = noted {
+                    self.ledger.borrow_mut().note(&noted, &body);
+                }
                 for (name, field) in &request.register {
                     let value = field.read(&answer).map_or(String::new(), |value| text_of(&value));
                     user.registered[usize::from(*name)] = value.into_bytes();
@@ -185,6 +191,7 @@ impl Core {
             body: None,
             sent_bytes: 0,
             operations: None,
+            noted: None,
         };
         if let Some(body) = &request.body {
             let mut buffer = self.pool.take(self.room[at].get());
@@ -197,6 +204,7 @@ impl Core {
                     answer::operations(&buffer)
                 };
                 rendered.operations = Some(operations);
+                rendered.noted = self.options.ledger.then(|| buffer.to_vec());
             }
             if let Some(seen) = &mut seen {
                 seen.sent = beginning(&buffer);

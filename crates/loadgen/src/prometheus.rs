@@ -1,0 +1,152 @@
+//! Figures for Prometheus to scrape, on a port of its own while the load runs.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::progress::Progress;
+
+/// A port that answers every request with the figures.
+#[derive(Debug, Clone)]
+pub struct Prometheus {
+    page: Arc<Mutex<String>>,
+    address: SocketAddr,
+}
+
+// === impl Prometheus ===
+
+impl Prometheus {
+    /// Listens until the process ends.
+    ///
+    /// # Errors
+    /// When the port can't be had.
+    pub fn listen(address: SocketAddr) -> io::Result<Prometheus> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let page = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::clone(&page);
+        std::thread::Builder::new()
+            .name("prometheus".to_owned())
+            .spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let page = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    // A scraper that goes away is its own business.
+                    let _ = answer(stream, &page);
+                }
+            })?;
+        Ok(Prometheus { page, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What is answered from now on.
+    pub fn show(&self, now: &Progress) {
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = text(now);
+    }
+}
+
+/// Reads the head of a request, whatever it asks for, and answers.
+fn answer(mut stream: TcpStream, page: &str) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (mut head, mut filled) = ([0; HEAD_BYTES_MAX], 0);
+    while !head[..filled].ends_with(b"\r\n\r\n") && filled < head.len() {
+        match stream.read(&mut head[filled..])? {
+            0 => return Ok(()),
+            got => filled += got,
+        }
+    }
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{page}",
+        page.len()
+    )
+}
+
+/// The text format of Prometheus, version 0.0.4.
+fn text(now: &Progress) -> String {
+    let total = &now.total;
+    let mut out = String::new();
+    for (name, help, count) in [
+        ("requests_total", "Requests answered.", total.answers),
+        ("errors_total", "Requests without an answer.", total.errors),
+        (
+            "invalid_total",
+            "Answers that were not as they should be.",
+            total.invalid,
+        ),
+        (
+            "documents_total",
+            "Documents accepted, by their items.",
+            total.documents,
+        ),
+        (
+            "failed_documents_total",
+            "Documents that failed, by their items.",
+            total.failed_documents,
+        ),
+        ("sent_bytes_total", "Bytes of bodies sent.", total.sent_bytes),
+        (
+            "received_bytes_total",
+            "Bytes of bodies received.",
+            total.received_bytes,
+        ),
+    ] {
+        // Writing to a string can't fail.
+        let _ = writeln!(
+            out,
+            "# HELP loadgen_{name} {help}\n# TYPE loadgen_{name} counter\nloadgen_{name} {count}"
+        );
+    }
+    if let Some(ms) = &now.latency_ms {
+        let name = "loadgen_latency_seconds";
+        let _ = writeln!(
+            out,
+            "# HELP {name} Latency in the last second.\n# TYPE {name} gauge"
+        );
+        for (quantile, value) in [("0.5", ms.p50), ("0.9", ms.p90), ("0.99", ms.p99), ("1", ms.max)] {
+            let _ = writeln!(out, "{name}{{quantile=\"{quantile}\"}} {}", value / 1e3);
+        }
+    }
+    out
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const HEAD_BYTES_MAX: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Counts;
+
+    #[test]
+    fn a_scrape_gets_the_figures_of_now() {
+        let prometheus = Prometheus::listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let counts = Counts {
+            documents: 42,
+            ..Counts::default()
+        };
+        prometheus.show(&Progress {
+            at_s: 1.0,
+            span_s: 1.0,
+            last: counts,
+            total: counts,
+            latency_ms: None,
+        });
+        let mut stream = TcpStream::connect(prometheus.address()).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.contains("\nloadgen_documents_total 42\n"),
+            "{answer}"
+        );
+    }
+}

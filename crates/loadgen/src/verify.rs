@@ -1,0 +1,98 @@
+//! The proof: what was accepted is there, once, with its last value.
+//!
+//! While a load runs, a [`Ledger`] notes each document that an item of an answer accepted: its index, its id (from the
+//! item, so that ids made by servers count too), the version that the server gave it and a digest of its source.
+//! Afterwards [`verify`] reads the documents back by their ids, over all shards, and compares.
+
+mod ledger;
+mod read;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub(crate) use self::ledger::Ledger;
+pub use self::read::{VerifyError, verify};
+
+/// What a reading back found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Verified {
+    /// Documents that were accepted, each counted once however often it was written.
+    pub documents: u64,
+    /// Those of them that are as they should be.
+    pub proven: u64,
+    /// Accepted, and not there.
+    pub missing: u64,
+    /// There with another value than the last one.
+    pub different: u64,
+    /// There more than once.
+    pub repeated: u64,
+    /// Deleted last, and there all the same.
+    pub undead: u64,
+    /// Documents in requests of which nobody knows whether they were executed: nothing is proven of them.
+    pub unknown: u64,
+    /// The first that are not as they should be.
+    pub examples: Vec<Flaw>,
+}
+
+/// A document that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Flaw {
+    /// Its index.
+    pub index: String,
+    /// Its id.
+    pub id: String,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// How documents are read back.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyOptions {
+    /// Where to read, in place of where was written: the cluster behind a gateway.
+    pub url: Option<String>,
+    /// Documents that are not there yet may come for so long.
+    pub wait: Duration,
+}
+
+// === impl Verified ===
+
+impl Verified {
+    /// Nothing is missing, different or repeated.
+    pub fn holds(&self) -> bool {
+        self.proven == self.documents
+    }
+}
+
+impl std::fmt::Display for Verified {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use crate::report::number;
+        writeln!(
+            out,
+            "Verified: {} of {} accepted documents are there once, with their last value",
+            number(self.proven),
+            number(self.documents)
+        )?;
+        for (count, what) in [
+            (self.missing, "missing"),
+            (self.different, "with another value"),
+            (self.repeated, "there more than once"),
+            (self.undead, "deleted and there all the same"),
+        ] {
+            if count > 0 {
+                writeln!(out, "  {} {what}", number(count))?;
+            }
+        }
+        if self.unknown > 0 {
+            writeln!(
+                out,
+                "  {} more were sent in requests whose fate is unknown: nothing is proven of them",
+                number(self.unknown)
+            )?;
+        }
+        for Flaw { index, id, what } in &self.examples {
+            writeln!(out, "  {what}: {index}/{id}")?;
+        }
+        Ok(())
+    }
+}
