@@ -222,13 +222,13 @@ impl Cursors {
         lanes.dirty = true;
     }
 
-    /// Brings cursors back that are beyond the log's end; how many documents they were.
-    pub(crate) fn clamp(&self, end: u64, accepted: &[LaneTotal]) -> u64 {
+    /// Brings cursors back that are beyond the log's end; how many documents they were, if any was.
+    pub(crate) fn clamp(&self, end: u64, accepted: &[LaneTotal]) -> Option<u64> {
         let mut lanes = lock(&self.lanes);
-        let mut ahead = 0;
+        let mut ahead = None;
         for (cursor, total) in lanes.now.iter_mut().zip(accepted) {
             if cursor.documents > total.documents || cursor.position > end {
-                ahead += cursor.documents.saturating_sub(total.documents);
+                *ahead.get_or_insert(0) += cursor.documents.saturating_sub(total.documents);
                 cursor.seek(&Cursor {
                     position: cursor.position.min(end),
                     documents: cursor.documents.min(total.documents),
@@ -237,7 +237,7 @@ impl Cursors {
                 });
             }
         }
-        lanes.dirty = true;
+        lanes.dirty |= ahead.is_some();
         ahead
     }
 

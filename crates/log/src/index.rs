@@ -91,19 +91,6 @@ impl Totals {
         }
     }
 
-    /// Counts lost documents to the lanes that are known to have had them, since a consumer is done with so many.
-    pub(crate) fn attribute(&mut self, done: impl Iterator<Item = LaneTotal>) {
-        let mut lost = self.lost();
-        for (lane, done) in self.lanes.iter_mut().zip(done) {
-            let known = done.documents.saturating_sub(lane.documents).min(lost);
-            if known > 0 {
-                lost -= known;
-                lane.documents += known;
-                lane.bytes = lane.bytes.max(done.bytes);
-            }
-        }
-    }
-
     /// Documents that no lane counts.
     pub(crate) fn lost(&self) -> u64 {
         let laned: u64 = self.lanes.iter().map(|lane| lane.documents).sum();

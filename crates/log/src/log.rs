@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::append::Append;
 use crate::consumer::{self, Consumer, StartAt};
-use crate::cursor::{Cursor, Cursors};
+use crate::cursor::Cursors;
 use crate::folder::{CURSOR, Folder, LOCK, NEW, open_error, read_error};
 use crate::index::Index;
 use crate::lock::lock;
@@ -340,12 +340,16 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         options: &options,
         quarantine: &quarantine,
         mark,
-        done: most_done(&consumers, folder.lanes),
+        consumers: consumers.values().map(|cursors| cursors.now()).collect(),
     };
     let recovered = recovery.run(segments)?;
     for (name, cursors) in &consumers {
-        let documents = cursors.clamp(recovered.end, &recovered.totals.lanes);
-        if documents > 0 {
+        let ahead = cursors.clamp(recovered.end, &recovered.totals.lanes);
+        // Before anything is appended: it would take the place of what they are ahead by.
+        cursors
+            .write(&folder)
+            .map_err(failed("cannot write a cursor in"))?;
+        if let Some(documents) = ahead {
             (options.on_event)(&Event::CursorsAhead {
                 consumer: name.clone(),
                 documents,
@@ -392,19 +396,6 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
     shared.measure(&crate::lock::lock(&shared.state));
     shared.measure_free();
     Ok(shared)
-}
-
-/// How far the furthest consumer is in each lane.
-fn most_done(consumers: &BTreeMap<String, Arc<Cursors>>, lanes: u32) -> Vec<Cursor> {
-    let mut most = vec![Cursor::default(); lanes as usize];
-    for cursors in consumers.values() {
-        for (most, cursor) in most.iter_mut().zip(cursors.now()) {
-            if cursor.documents > most.documents {
-                *most = cursor;
-            }
-        }
-    }
-    most
 }
 
 fn status(shared: &Shared, state: &State) -> Status {

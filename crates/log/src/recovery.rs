@@ -37,8 +37,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) quarantine: &'a Quarantine,
     /// How far the log is known to be durable.
     pub(crate) mark: Watermark,
-    /// How far the furthest consumer is in each lane: what totals must be at least.
-    pub(crate) done: Vec<Cursor>,
+    /// Each consumer's cursors: what they have counted helps where the log's own totals are damaged.
+    pub(crate) consumers: Vec<Vec<Cursor>>,
 }
 
 // === impl Recovery ===
@@ -67,7 +67,7 @@ impl Recovery<'_> {
             break self.last(segments, first, header, file)?;
         };
         self.report_missing_end(&mut recovered);
-        recovered.totals.attribute(self.done.iter().map(Cursor::total));
+        self.attribute(&mut recovered);
         Ok(recovered)
     }
 
@@ -85,7 +85,13 @@ impl Recovery<'_> {
     /// A log without segments: a new one, or one whose segments are all gone.
     fn nothing(&self, end: u64) -> Recovered {
         let mut totals = Totals::new(self.folder.lanes);
-        totals.lanes = self.done.iter().map(Cursor::total).collect();
+        for cursors in &self.consumers {
+            for (total, cursor) in totals.lanes.iter_mut().zip(cursors) {
+                if cursor.documents > total.documents {
+                    *total = cursor.total();
+                }
+            }
+        }
         totals.documents = totals.lanes.iter().map(|lane| lane.documents).sum();
         Recovered {
             segments: BTreeMap::new(),
@@ -120,12 +126,9 @@ impl Recovery<'_> {
             Some(header) => Some(header.totals),
             None => self.totals_before(&segments, first)?,
         };
-        let known = before.is_some();
+        // Without any, records say how many documents were before them, and consumers of which lanes.
         let before = before.unwrap_or_else(|| Totals::new(self.folder.lanes));
-        let (index, mut totals) = self.read(first, &file, records_at..end, before)?;
-        if !known {
-            self.reckon(first, &index, &mut totals);
-        }
+        let (index, totals) = self.read(first, &file, records_at..end, before)?;
         // A damaged end may have any length; records start at multiples of 8.
         let bytes = end.next_multiple_of(crate::record::ALIGN);
         segments.insert(first, bytes);
@@ -219,20 +222,30 @@ impl Recovery<'_> {
         Ok(footer.map(|footer| footer.totals))
     }
 
-    /// Without any total to start from: consumers know how many documents of a lane were before their positions.
-    fn reckon(&self, first: u64, index: &Index, totals: &mut Totals) {
-        for ((total, cursor), places) in totals.lanes.iter_mut().zip(&self.done).zip(&index.lanes) {
-            let behind = places
-                .iter()
-                .take_while(|place| first + u64::from(place.group) < cursor.position);
-            let (documents, bytes) = behind.fold((0, 0), |(documents, bytes), place| {
-                (
-                    documents + u64::from(place.documents),
-                    bytes + u64::from(place.stored),
-                )
-            });
-            total.documents += cursor.documents.saturating_sub(documents);
-            total.bytes += cursor.bytes.saturating_sub(bytes);
+    /// Counts lost documents to the lanes that are known to have had them: a consumer that is past the damage has
+    /// counted more documents of a lane than are there now.
+    fn attribute(&self, recovered: &mut Recovered) {
+        let mut lost = recovered.totals.lost();
+        for cursors in &self.consumers {
+            for (number, (total, cursor)) in recovered.totals.lanes.iter_mut().zip(cursors).enumerate() {
+                let ahead = |active: &Active| {
+                    let places = active.index.lanes[number].iter().rev();
+                    let ahead =
+                        places.take_while(|place| active.first + u64::from(place.group) >= cursor.position);
+                    ahead.map(|place| u64::from(place.documents)).sum()
+                };
+                let in_segment = recovered
+                    .active
+                    .as_ref()
+                    .filter(|active| cursor.position >= active.first);
+                let counted = cursor.documents + in_segment.map_or(0, ahead);
+                let known = counted.saturating_sub(total.documents).min(lost);
+                if known > 0 {
+                    lost -= known;
+                    total.documents += known;
+                    total.bytes = total.bytes.max(cursor.bytes);
+                }
+            }
         }
     }
 

@@ -140,7 +140,9 @@ impl Tracked {
         let lane = &mut self.lanes[reader.lane() as usize];
         let fresh = (mark.documents - before.documents) - (mark.lost - before.lost);
         let dead = dead.min(fresh);
-        consumer.commit(&[mark.done_with(dead)]).unwrap();
+        let committed_now = consumer.commit(&[mark.done_with(dead)]);
+        committed_now
+            .unwrap_or_else(|error| panic!("{error}: {mark:?} after {before:?}, {:?}", consumer.status()));
         lane.dead += dead;
         self.history.push(committed(consumer));
         assert_eq!(
