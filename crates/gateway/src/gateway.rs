@@ -9,7 +9,7 @@ use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
 use crate::config::{Entry, Loaded};
-use crate::listening::{Listening, listen};
+use crate::listening::{Listening, check_descriptors, listen};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::start_error::StartError;
@@ -42,6 +42,7 @@ impl Gateway {
         {
             return Err(StartError::OpenAdmin(binding));
         }
+        check_descriptors(&config.entries);
         let workers = Workers::start(WorkersConfig {
             count: config.worker.count.unwrap_or(0),
             budget_bytes: usize::try_from(config.worker.body_memory_bytes_max).unwrap_or(usize::MAX),

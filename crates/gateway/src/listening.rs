@@ -179,5 +179,18 @@ impl Watched {
     }
 }
 
+/// Each connection is an open file, of which shells and service managers allow few unless asked.
+pub(crate) fn check_descriptors(entries: &[Entry]) {
+    let allowed = wire::raise_descriptor_limit();
+    let wanted: u64 = entries.iter().map(|entry| entry.connections_max as u64).sum();
+    if allowed < wanted {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "fewer open files are allowed than max_concurrency promises connections: raise LimitNOFILE (ulimit -n)"
+        );
+    }
+}
+
 /// `skip_occupied_port` gives up after so many.
 const PORTS_TRIED_MAX: u32 = 100;

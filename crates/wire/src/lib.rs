@@ -69,7 +69,7 @@ pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
 pub use pool::{Buffer, Pool, Shared};
 pub use ration::{LINES_PER_WINDOW, Ration, WINDOW};
 pub use refusal::Refusal;
-pub use runtime::{Worker, Workers, WorkersConfig, run_local};
+pub use runtime::{Worker, Workers, WorkersConfig, raise_descriptor_limit, run_local};
 pub use server::{Server, ServerConfig, ServerCounts, Service};
 pub use tls::{ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError};
 

@@ -208,9 +208,22 @@ impl Receiver {
         if data == buffer.len() {
             return Ok(Some(buffer));
         }
-        let mut piece = self.pool.take(data);
-        piece.extend_from_slice(&buffer[..data]);
-        buffer.advance(data);
+        // All small chunks that have come make one piece: a piece each would cost a buffer, and a write further on, for as
+        // little as a byte.
+        let room = match self.left {
+            Left::Chunks(_) => buffer.len(),
+            _ => data,
+        };
+        let mut piece = self.pool.take(room);
+        let mut data = data;
+        while data > 0 {
+            piece.extend_from_slice(&buffer[..data]);
+            buffer.advance(data);
+            let next = self.next_data(&buffer)?;
+            buffer.advance(next.0);
+            data = next.1;
+            self.received += data as u64;
+        }
         self.buffer = Some(buffer).filter(|buffer| !buffer.is_empty());
         Ok(Some(piece))
     }

@@ -243,6 +243,22 @@ async fn tick(pool: Pool) {
     }
 }
 
+/// Lets this process open as many files, and so connections, as the system allows it at all; shells and service managers
+/// start with 1,024. Returns how many that is.
+pub fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current, // an unlimited maximum that the kernel does not mean
+    };
+    now.unwrap_or(u64::MAX)
+}
+
 fn allowed_cores() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)

@@ -65,6 +65,24 @@ fn streamed_and_chunked_bodies_pass_through() {
 }
 
 #[test]
+fn small_chunks_are_passed_on_together() {
+    use std::io::{Read, Write};
+    let (_workers, server) = echo_server(Default::default());
+    let mut socket = std::net::TcpStream::connect(server.local_addr()).expect("connects");
+    let chunks = "1\r\nx\r\n".repeat(20_000);
+    let request = format!(
+        "POST /forward HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).expect("writes");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("reads");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert_eq!(body.matches('x').count(), 20_000);
+    let chunks = body.lines().filter(|line| line.starts_with('x')).count();
+    assert!(chunks < 200, "{chunks} chunks for 20,000 bytes");
+}
+
+#[test]
 fn a_refused_connection_has_sent_nothing() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("binds")
