@@ -7,6 +7,7 @@ mod explain;
 mod gateway;
 mod loadgen;
 mod log;
+mod sink;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ enum Command {
     Check(check::Arguments),
     Config(config::Arguments),
     Loadgen(Box<loadgen::Arguments>),
+    Sink(sink::Arguments),
     Log(log::Arguments),
 }
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Loadgen(arguments) => loadgen::run(&arguments),
+        Command::Sink(arguments) => sink::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
     }
 }

@@ -1,8 +1,9 @@
 //! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real clusters.
 
 pub mod client;
-pub mod fake;
 pub mod load;
 pub mod nginx;
 pub mod pin;
 pub mod real;
+
+pub use sink as fake;

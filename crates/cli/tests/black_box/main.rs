@@ -15,5 +15,6 @@ mod logs;
 mod passing;
 mod raw_node;
 mod replies;
+mod sink;
 mod splitting;
 mod tls;

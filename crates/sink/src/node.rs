@@ -256,7 +256,7 @@ impl Connection<'_> {
                 self.at,
                 head,
                 bytes,
-                fault,
+                fault.or(self.shared.spec.manners.failing.as_ref()),
                 &mut self.scratch,
                 &mut self.reply,
             );

@@ -14,9 +14,9 @@ pub(super) struct Identity {
 }
 
 /// Makes one, ready to serve.
-pub(super) fn own_certificate() -> anyhow::Result<Identity> {
+pub(super) fn own_certificate() -> Result<Identity, Box<dyn std::error::Error + Send + Sync>> {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
-    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
+    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der())?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

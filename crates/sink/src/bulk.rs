@@ -97,6 +97,7 @@ pub(super) fn answer(
     if let Some(Fault::ItemCount(by)) = fault {
         change_item_count(&mut scratch.items, *by);
     }
+    shared.capacity.take(&shared.spec.manners, docs);
     let took = 1 + docs / 500;
     let out = reply.body();
     let opening = if shared.spec.flavour.errors_come_first() {

@@ -1,13 +1,12 @@
-//! A fake cluster for tests of speed and faults: several nodes on loopback ports that answer bulk requests for real, at
-//! several million documents a second a core, and misbehave on cue.
+//! A fake cluster for figures and tests: several nodes that answer bulk requests for real, at several million documents
+//! a second a core, and misbehave on cue.
 //!
-//! It is not evidence of how a server behaves: real clusters are ([`crate::real`]). What it offers instead is
-//! counting (documents by node and shard, and those that reached a node without their primary), speed, and faults that
+//! It is not evidence of how a server behaves: real clusters are. What it offers instead is counting (documents by node and shard, and those that reached a node without their primary), speed, and faults that
 //! a real cluster cannot be asked for. It has its own small HTTP server on blocking sockets, one thread a connection,
 //! so that it shares no code with what it tests.
 //!
 //! ```
-//! use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+//! use sink::{Cue, FakeCluster, Fault, Spec};
 //!
 //! let cluster = FakeCluster::start(Spec::default().index("logs", 6))?;
 //! cluster.cue(Cue::bulk(Fault::Status { status: 429, body: "{}".into() }).on_node(1).times(2));
@@ -23,6 +22,7 @@ mod filter_path;
 mod flavour;
 mod http;
 mod index;
+mod manners;
 mod node;
 mod route;
 mod state;
@@ -31,10 +31,11 @@ mod tls;
 pub use fault::{Cue, Fault, On};
 pub use flavour::Flavour;
 pub use index::Stored;
+pub use manners::Manners;
 pub use route::{Formula, routing_num_shards, shard_of};
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -47,6 +48,8 @@ use tls::Identity;
 pub struct Spec {
     /// How many nodes; all hold data.
     pub nodes: usize,
+    /// The address that all of them listen on, each on its port.
+    pub host: IpAddr,
     /// The port of the first node, the others following it; 0 takes free ones.
     pub base_port: u16,
     /// Whose answers the nodes imitate.
@@ -63,6 +66,8 @@ pub struct Spec {
     pub basic_auth: Option<(String, String)>,
     /// Bodies above this many bytes are answered with 413.
     pub content_length_max: usize,
+    /// How slow and how faulty bulks are, all the time.
+    pub manners: Manners,
 }
 
 /// A running fake cluster; dropping it stops its nodes and ends its connections.
@@ -97,6 +102,7 @@ impl Default for Spec {
     fn default() -> Spec {
         Spec {
             nodes: 3,
+            host: Ipv4Addr::LOCALHOST.into(),
             base_port: 0,
             flavour: Flavour::OpenSearch3,
             indices: Vec::new(),
@@ -105,6 +111,7 @@ impl Default for Spec {
             tls: false,
             basic_auth: None,
             content_length_max: 100 << 20,
+            manners: Manners::default(),
         }
     }
 }
@@ -167,7 +174,7 @@ impl FakeCluster {
             } else {
                 spec.base_port + at as u16
             };
-            listeners.push(std::net::TcpListener::bind(("127.0.0.1", port))?);
+            listeners.push(std::net::TcpListener::bind((spec.host, port))?);
         }
         let addresses = listeners
             .iter()

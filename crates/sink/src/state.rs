@@ -8,6 +8,7 @@ use std::sync::{Arc, RwLock};
 use super::fault::Cues;
 use super::flavour::Flavour;
 use super::index::Index;
+use super::manners::Capacity;
 use super::route::{Formula, routing_num_shards};
 use super::{Counts, Spec};
 
@@ -17,6 +18,7 @@ pub(super) struct Shared {
     pub(super) spec: Spec,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) cues: Cues,
+    pub(super) capacity: Capacity,
     pub(super) version: AtomicU64,
     /// Sequence numbers of documents that are only counted.
     pub(super) seq_no: AtomicU64,
@@ -79,6 +81,7 @@ impl Shared {
             spec,
             addresses,
             cues: Cues::default(),
+            capacity: Capacity::default(),
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),
             state: RwLock::new(Arc::new(state)),

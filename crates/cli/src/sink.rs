@@ -1,0 +1,132 @@
+//! `tidegate sink`: a fake cluster for measuring a gateway or a client without a cluster.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::json;
+use sink::{FakeCluster, Fault, Flavour, Manners, Spec};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Run a fake cluster, for measuring a gateway or a client without a real one
+///
+///     tidegate sink --index loadgen:6
+///     tidegate gateway --cluster http://127.0.0.1:9200 &
+///     ES_ENDPOINT=http://127.0.0.1:8000 tidegate loadgen -config examples/loadgen/bulk.yml
+///
+/// Its nodes answer bulk requests item by item, as fast as they are sent, and count documents by node and those that
+/// reached a node without their primary. It is no evidence of how a real server behaves. Prints its nodes' addresses,
+/// serves until it is told to stop, and prints what it was sent as JSON. `GET /_fake/counts` says so meanwhile.
+///
+/// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// How many nodes
+    #[arg(long, value_name = "NODES", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: u16,
+    /// The address of all nodes
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// The first node's port, the others following; 0 takes free ones
+    #[arg(long, value_name = "PORT", default_value_t = 9200)]
+    port: u16,
+    /// opensearch-1 to -3, elasticsearch-7 to -9
+    #[arg(long, value_name = "FLAVOUR", default_value = "opensearch-3")]
+    flavour: Flavour,
+    /// An index that is there from the start; may be repeated
+    #[arg(long, value_name = "NAME:SHARDS", value_parser = index)]
+    index: Vec<(String, u32)>,
+    /// Answer each bulk so many milliseconds later
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    latency_ms: u64,
+    /// Take no more documents a second, all nodes together
+    #[arg(long, value_name = "DOCUMENTS")]
+    capacity: Option<u32>,
+    /// Refuse every n-th document of each bulk
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    fail_every: Option<u32>,
+    /// The status of refused documents
+    #[arg(long, value_name = "STATUS", default_value_t = 429, value_parser = clap::value_parser!(u16).range(400..=599))]
+    fail_status: u16,
+    /// Keep documents, so that they can be read, in place of counting them only
+    #[arg(long)]
+    store: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match serve(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tidegate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(arguments: &Arguments) -> io::Result<()> {
+    let cluster = FakeCluster::start(Spec {
+        nodes: usize::from(arguments.nodes),
+        host: arguments.host,
+        base_port: arguments.port,
+        flavour: arguments.flavour,
+        indices: arguments.index.clone(),
+        store: arguments.store,
+        content_length_max: BODY_BYTES_MAX,
+        manners: Manners {
+            latency: Duration::from_millis(arguments.latency_ms),
+            docs_per_s_max: arguments.capacity,
+            failing: arguments.fail_every.map(|every| Fault::Items {
+                every: every as usize,
+                status: arguments.fail_status,
+                error: error_of(arguments.fail_status),
+            }),
+        },
+        ..Spec::default()
+    })?;
+    for url in cluster.urls() {
+        writeln!(io::stdout(), "{url}")?;
+    }
+    io::stdout().flush()?;
+    wait_for_the_end()?;
+    writeln!(io::stdout(), "{}", json!(cluster.counts()))
+}
+
+fn wait_for_the_end() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+/// The error that servers give with a status.
+fn error_of(status: u16) -> String {
+    let kind = match status {
+        429 => "es_rejected_execution_exception",
+        409 => "version_conflict_engine_exception",
+        400 => "mapper_parsing_exception",
+        503 => "unavailable_shards_exception",
+        _ => "exception",
+    };
+    json!({"type": kind, "reason": "as asked for by --fail-every"}).to_string()
+}
+
+fn index(text: &str) -> Result<(String, u32), String> {
+    let (name, shards) = text.rsplit_once(':').ok_or("NAME:SHARDS is wanted")?;
+    match shards.parse() {
+        Ok(shards) if (1..=1_024).contains(&shards) => Ok((name.to_owned(), shards)),
+        _ => Err(format!("`{shards}` is no number of shards from 1 to 1024")),
+    }
+}
+
+const BODY_BYTES_MAX: usize = 1 << 30;

@@ -1,0 +1,50 @@
+//! `tidegate sink`.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+#[test]
+fn a_sink_takes_a_load_with_the_mix_of_errors_that_was_asked_for_and_counts_it() {
+    let mut sink = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["sink", "--port", "0", "--nodes", "2", "--index", "loadgen:4"])
+        .args(["--fail-every", "10", "--latency-ms", "1", "--capacity", "100000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(sink.stdout.take().unwrap());
+    let mut url = String::new();
+    said.read_line(&mut url).unwrap();
+    let load = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args([
+            "loadgen",
+            "-config",
+            "examples/loadgen/bulk.yml",
+            "-l",
+            "5",
+            "--json",
+        ])
+        .env("ES_ENDPOINT", url.trim())
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .unwrap();
+    let kill = Command::new("kill").arg(sink.id().to_string()).status().unwrap();
+    assert!(kill.success() && sink.wait().unwrap().success());
+    let report: Value = serde_json::from_slice(&load.stdout).unwrap();
+    assert_eq!(load.status.code(), Some(1), "the example says assert_invalid");
+    let documents = &report["documents"];
+    assert_eq!(
+        (&documents["accepted"], &documents["failed"]),
+        (&4_500.into(), &500.into())
+    );
+    assert_eq!(documents["errors"]["es_rejected_execution_exception"], 500);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let counts: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&counts["bulks"], &counts["docs"]),
+        (&5.into(), &5_000.into()),
+        "{rest}"
+    );
+}
