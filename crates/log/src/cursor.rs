@@ -149,7 +149,7 @@ impl Cursors {
         let file: Arc<dyn File> = Arc::from(folder.disk.open_to_write(&path)?);
         // What a failed sync left in the page cache only is no commit.
         file.sync()?;
-        file.drop_cached();
+        file.drop_cached(0..u64::MAX);
         let Some((sequence, body)) = slots(folder).read(&*file)? else {
             return Ok(None);
         };

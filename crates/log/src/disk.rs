@@ -1,6 +1,7 @@
 //! What the log asks of a disk: few things, so that a simulated one can do each of them badly.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::Path;
 
 /// A file system, or one in memory that tears writes.
@@ -88,8 +89,8 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the operating system says. Nobody knows then what is on disk, and a second call proves nothing.
     fn sync(&self) -> io::Result<()>;
-    /// Forgets what the page cache holds of the file, as far as it is synced: later reads come from the disk.
-    fn drop_cached(&self);
+    /// Forgets what the page cache holds of a stretch of the file, as far as it is synced: later reads come from the disk.
+    fn drop_cached(&self, range: Range<u64>);
 }
 
 /// A file of a folder.

@@ -165,6 +165,7 @@ mod repair;
 mod retention;
 mod scan;
 mod segment;
+mod shape;
 mod shared;
 mod slots;
 mod state;
@@ -188,6 +189,7 @@ pub use reader::{Group, LaneReader, Next};
 pub use real_disk::RealDisk;
 pub use record::{GROUPS_MAX, PARAMS_MAX, PAYLOAD_MAX, Receipt, Record};
 pub use repair::{Repaired, repair};
+pub use shape::Shape;
 pub use status::{ConsumerStatus, LaneStatus, Status};
 
 /// The most lanes that a log can have.

@@ -392,9 +392,10 @@ impl Future for Ready {
     }
 }
 
-/// Records up to here are read whole.
-const SPAN_MAX: usize = 64 << 10;
+/// Groups that end so near to their record's start are read together with its head. Copying what lies between costs
+/// more than a second read beyond that: each lane's reader would copy half the record.
+const SPAN_MAX: usize = 8 << 10;
 /// Bytes in which most heads fit.
-const HEAD_GUESS: usize = 4096;
+const HEAD_GUESS: usize = 1024;
 /// Segments passed in one call; after more the caller is asked to come again.
 const TRIES_MAX: usize = 10_000;

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::SystemTime;
@@ -146,9 +148,10 @@ impl File for RealFile {
         self.0.sync_data()
     }
 
-    fn drop_cached(&self) {
+    fn drop_cached(&self, range: Range<u64>) {
+        let length = NonZeroU64::new(range.end.saturating_sub(range.start));
         // Advice: whether it was taken makes no difference to what is promised.
-        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
+        let _ = rustix::fs::fadvise(&self.0, range.start, length, Advice::DontNeed);
     }
 }
 

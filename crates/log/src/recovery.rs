@@ -78,7 +78,7 @@ impl Recovery<'_> {
         let file = file.map_err(|source| open_error("cannot open", &path, source))?;
         file.sync()
             .map_err(|source| open_error("cannot sync", &path, source))?;
-        file.drop_cached();
+        file.drop_cached(0..u64::MAX);
         Ok(Arc::from(file))
     }
 

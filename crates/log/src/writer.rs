@@ -34,6 +34,8 @@ struct Active {
     first: u64,
     file: Arc<dyn File>,
     places: usize,
+    /// Bytes that the page cache was told to forget.
+    dropped: u64,
 }
 
 /// Records that go into a segment in one write.
@@ -68,7 +70,12 @@ impl Writer {
         mark: WatermarkFile,
     ) -> Self {
         Self {
-            active: active.map(|(first, file, places)| Active { first, file, places }),
+            active: active.map(|(first, file, places)| Active {
+                first,
+                file,
+                places,
+                dropped: 0,
+            }),
             end,
             totals,
             durable: end,
@@ -197,7 +204,9 @@ impl Writer {
     }
 
     fn sync(&mut self, end: u64, stretch: &Stretch) -> Result<(), Trouble> {
-        let Some(active) = &self.active else { return Ok(()) };
+        let Some(active) = &mut self.active else {
+            return Ok(());
+        };
         if self.unsynced_since.is_some() {
             active
                 .file
@@ -205,6 +214,11 @@ impl Writer {
                 .map_err(|error| Trouble::Poison(format!("sync of segment {}: {error}", active.first)))?;
             self.syncs += 1;
             self.unsynced_since = None;
+            let cold = (end - active.first).saturating_sub(CACHED_BYTES);
+            if cold > active.dropped + CACHED_BYTES / 4 {
+                active.file.drop_cached(active.dropped..cold);
+                active.dropped = cold;
+            }
         }
         self.durable = end;
         self.mark.write(&Watermark {
@@ -310,6 +324,7 @@ impl Writer {
             first,
             file: Arc::from(file),
             places: 0,
+            dropped: 0,
         });
         self.end = first + Header::bytes(folder.lanes);
         self.durable = self.end;
@@ -441,5 +456,8 @@ fn refusal(error: &io::Error) -> AppendError {
 
 /// Groups of one segment: its index is in memory while it is written, 16 bytes each.
 const PLACES_MAX: usize = 1 << 18;
+/// Bytes of a segment's end that stay in the page cache for readers that keep up. The memory of what is before is then
+/// used again for what comes next, while it is still warm: taking new memory for each page costs several times the copy.
+const CACHED_BYTES: u64 = 16 << 20;
 /// What records are padded with.
 const ZEROS: [u8; 8] = [0; 8];

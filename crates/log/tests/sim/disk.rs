@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -461,7 +462,7 @@ impl File for SimFile {
         }
     }
 
-    fn drop_cached(&self) {
+    fn drop_cached(&self, _: Range<u64>) {
         let mut world = self.world.lock().unwrap();
         let inode = &mut world.files[self.inode];
         let mut file = inode.durable.clone();
