@@ -18,6 +18,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::oneshot;
 use wire::{Budget, ServerCounts};
 
+use crate::admin_listener::Few;
 use crate::config::Secret;
 use crate::listening::Listening;
 use crate::live::Shared;
@@ -69,7 +70,7 @@ impl Admin {
                         Ok(listener) => listener,
                         Err(error) => return tracing::error!(%error, "admin port failed"),
                     };
-                    let server = serve(listener, router(desk));
+                    let server = serve(Few::new(listener), router(desk));
                     tokio::select! {
                         served = server => if let Err(error) = served {
                             tracing::error!(%error, "admin port failed");

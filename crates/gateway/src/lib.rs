@@ -27,6 +27,7 @@ pub mod router;
 pub mod when;
 
 mod admin;
+mod admin_listener;
 mod bulk_request;
 mod credentials;
 mod error;
