@@ -188,6 +188,14 @@ pub fn run(
         users,
         timeline.seconds,
     );
+    if let Some(schedule) = &options.schedule {
+        let end = match until {
+            Some(until) if !shared.stop.load(Ordering::Relaxed) => until - begun,
+            _ => last - begun,
+        };
+        let due = schedule.due(end).min(options.requests_max.unwrap_or(u64::MAX));
+        report.unsent = due.saturating_sub(report.total.answers + report.total.errors);
+    }
     report.ledger = options.ledger.then(|| Arc::new(ledger));
     Ok(report)
 }

@@ -43,6 +43,9 @@ fn tiles(report: &Report) -> String {
         tiles.push(("median", time(latency.p50), false));
         tiles.push(("99 of 100 within", time(latency.p99), false));
     }
+    if report.unsent > 0 {
+        tiles.push(("requests not sent in time", number(report.unsent), true));
+    }
     tiles.push(("errors", number(total.errors), total.errors > 0));
     tiles.push(("invalid answers", number(total.invalid), total.invalid > 0));
     let mut out = String::from("<section class=\"tiles\">");
@@ -55,7 +58,9 @@ fn tiles(report: &Report) -> String {
 }
 
 fn charts(report: &Report) -> String {
-    let seconds = &report.timeline;
+    // The stretch at the end may be so short that its rates say nothing.
+    let whole = |second: &&Progress| second.span_s >= 0.5 || report.timeline.len() == 1;
+    let seconds: Vec<&Progress> = report.timeline.iter().filter(whole).collect();
     let line = |name, colour, value: &dyn Fn(&Progress) -> Option<f64>| Line {
         name,
         colour,

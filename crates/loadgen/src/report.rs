@@ -25,6 +25,8 @@ pub struct Report {
     pub total: Figures,
     /// Each request of the file, in its order.
     pub by_request: Vec<(String, Figures)>,
+    /// Requests of the schedule that were never sent, since all users were busy until the end. They are in no latency.
+    pub unsent: u64,
     /// What happened in each second.
     pub timeline: Vec<Progress>,
     /// What a reading back found, where one was made.
@@ -129,6 +131,7 @@ impl Report {
             users,
             total: Figures::new(&total, seconds),
             by_request,
+            unsent: 0,
             timeline,
             verified: None,
             ledger: None,
@@ -220,6 +223,13 @@ impl fmt::Display for Report {
         if let Some(latency) = &total.latency_ms {
             row(out, "Fastest request", time(latency.min))?;
             row(out, "Slowest request", time(latency.max))?;
+        }
+        if self.unsent > 0 {
+            row(out, "Not sent in time", number(self.unsent))?;
+            writeln!(
+                out,
+                "  all users were busy; no latency counts these, so it is worse than it looks"
+            )?;
         }
         row(out, "Errors (no answer)", number(total.errors))?;
         for (kind, count) in &total.errors_by_kind {
@@ -357,7 +367,7 @@ pub(crate) fn number(number: u64) -> String {
 
 /// `1,234,567`, `12.3`.
 pub(crate) fn decimal(value: f64) -> String {
-    if value >= 100.0 {
+    if value == 0.0 || value >= 100.0 {
         number(value.round() as u64)
     } else {
         format!("{value:.2}")

@@ -70,6 +70,20 @@ impl Schedule {
         (!self.endless).then(|| Duration::from_secs_f64(seconds))
     }
 
+    /// How many requests are to be sent before so much time has passed.
+    pub(crate) fn due(&self, time: Duration) -> u64 {
+        let mut left = time.as_secs_f64();
+        let mut due = 0.0;
+        for stage in &self.stages {
+            let seconds = left.min(stage.seconds);
+            let slope = (stage.to - stage.from) / stage.seconds;
+            due += stage.from * seconds + slope * seconds * seconds / 2.0;
+            left -= seconds;
+        }
+        // The first one is sent at once; rounding must not make one more of them.
+        (due - 1e-6).ceil().max(0.0) as u64
+    }
+
     /// When request `number` (from 0) is to be sent, from the begin; `None` after the end.
     pub(crate) fn at(&self, number: u64) -> Option<Duration> {
         let mut left = number as f64;
@@ -159,6 +173,23 @@ mod tests {
         assert!((at(&schedule, 6_999).unwrap() - 70.499).abs() < 1e-9);
         assert_eq!(at(&schedule, 7_000), None);
         assert_eq!(schedule.duration(), Some(Duration::from_millis(70_500)));
+    }
+
+    #[test]
+    fn what_is_due_is_what_has_a_time_before() {
+        let schedule = Schedule::parse("0..100/10s,100/1s,50..0/2s").unwrap();
+        for seconds in [0.0, 0.1, 3.3, 10.0, 10.5, 11.2, 12.0, 13.0, 99.0] {
+            let time = Duration::from_secs_f64(seconds);
+            let before = (0..)
+                .map_while(|number| schedule.at(number))
+                .take_while(|at| *at < time);
+            assert_eq!(schedule.due(time), before.count() as u64, "{seconds}");
+        }
+        let constant = Schedule::constant(3.0).unwrap();
+        assert_eq!(
+            (constant.due(Duration::from_secs(7)), constant.due(Duration::ZERO)),
+            (21, 0)
+        );
     }
 
     #[test]

@@ -340,6 +340,26 @@ fn a_server_that_stalls_for_two_seconds_shows_in_the_percentiles_of_an_open_loop
 }
 
 #[test]
+fn requests_that_a_schedule_could_not_send_are_counted() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(200))).always());
+    let options = Options {
+        duration: Some(Duration::from_millis(500)),
+        schedule: Schedule::constant(100.0),
+        ..Options::default()
+    };
+    let report = run(&bulk(&cluster, 1), &options)?;
+    assert!(
+        (2..=3).contains(&report.total.answers),
+        "{}",
+        report.total.answers
+    );
+    assert_eq!(report.total.answers + report.unsent, 50);
+    assert!(report.to_string().contains("Not sent in time:"), "{report}");
+    Ok(())
+}
+
+#[test]
 fn a_schedule_sends_what_it_says_and_ends() -> Result<()> {
     let cluster = FakeCluster::start(Spec::default().index("logs", 1))?;
     let options = Options {
@@ -349,7 +369,7 @@ fn a_schedule_sends_what_it_says_and_ends() -> Result<()> {
         ..Options::default()
     };
     let report = run(&bulk(&cluster, 1), &options)?;
-    assert_eq!(report.total.answers, 150);
+    assert_eq!((report.total.answers, report.unsent), (150, 0));
     assert!(report.seconds > 0.7, "{}", report.seconds);
     Ok(())
 }
