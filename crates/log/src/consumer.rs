@@ -160,8 +160,10 @@ pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadErr
         return Ok(at_end(&totals, first));
     }
     // Counts what comes before it in its segment.
-    let (mut start, scan) = (position, scan_of(shared, &*file, first));
+    let scan = scan_of(shared, &*file, first);
     let records_end = records_end(shared, &*file, first)?;
+    // If none is found, the next one is beyond this segment's records.
+    let mut start = position.max(first + records_end);
     let scanned = scan.run(Header::bytes(shared.folder.lanes)..records_end, |found| {
         if let Found::Record { parsed, .. } = found {
             if parsed.head.position >= position {

@@ -37,7 +37,8 @@
 //!
 //! All numbers are little-endian and unsigned. Checksums are CRC-32 (ISO-HDLC, as in gzip; made with carry-less
 //! multiplication); those marked *keyed* start from the log's random id, so that no client can place bytes in a body
-//! that look like a record of this log. A *position* is a u64 byte offset in the log as a whole, never reused.
+//! that look like a record of this log. A *position* is a u64 byte offset in the log as a whole; one
+//! that a client was told is never used again ([`Fsync::Always`]).
 //!
 //! ```text
 //! DIR/LOG                        what the log is: written once, by rename
@@ -63,17 +64,19 @@
 //!   48 16 zero bytes
 //!   64 for each lane: documents u64 before it, bytes u64 before it (uncompressed)
 //! records   each starts at a multiple of 8 and never crosses a segment's end
-//! footer    only when the segment is full: an index by lane
-//!   for each lane: first entry u32, entries u32, CRC u32 (keyed) of its entries
-//!   entries, lane after lane, in order of position: record u32, group u32 (both bytes from the segment's start),
-//!            stored length u32, documents u32
-//!   trailer, 40 bytes: "TGEND", version (1), u16 zero, CRC u32 (keyed) of the lane table and of the rest of the trailer,
-//!            lanes u32, entries u32, footer length u32, position u64 of the segment's first byte, records u64 in it
+//! footer    only when the segment is full: an index by lane, and the running totals at its end
+//!   for each lane, 32 bytes: first entry u32, entries u32, CRC u32 (keyed) of its entries, u32 zero,
+//!            documents u64 up to here, bytes u64 up to here (uncompressed)
+//!   entries, 16 bytes each, lane after lane, in order of position: record u32, group u32 (both bytes from the
+//!            segment's start), stored length u32, documents u32
+//!   trailer, 48 bytes: "TGEND", version (1), u16 zero, CRC u32 (keyed) of the lane table and of the rest of the trailer,
+//!            lanes u32, entries u32, footer length u32, position u64 of the segment's first byte,
+//!            records u64 up to here, documents u64 up to here, lost ones too
 //! ```
 //! A segment begins at the position where the one before it ends, its footer included, so a missing or shortened file
 //! shows from names and lengths alone. The running totals in each header say how many documents of each lane a gap
 //! held: that is why accepted = delivered + pending + lost can be told exactly after any accident, and why opening a
-//! log reads one header a segment and scans the last segment only.
+//! log reads the last segment only.
 //!
 //! ## Record
 //! ```text
@@ -92,17 +95,18 @@
 //! A lane's reader checks the head and its own groups only. Bounds: [`PARAMS_MAX`], [`GROUPS_MAX`], [`PAYLOAD_MAX`]; every
 //! group has at least one document and one byte. A record longer than [`Options::segment_bytes`] gets a segment to itself.
 //!
-//! ## Cursor
-//! Two slots at 0 and at a multiple of 4096, written in turn, so that a torn write leaves the other; the valid slot with
-//! the higher sequence counts. A slot: `"TGCUR"`, version (1), u16 zero, CRC u32 (keyed), lanes u32, sequence u64, then
-//! for each lane: position u64 (all groups of the lane that end there or before are done), documents u64 done (counted
-//! from the log's beginning, lost ones too), dead u64, lost u64. All lanes are committed in one write. If a sync of a
-//! cursor file fails, the file is not trusted again: the next commit writes a new one and renames it. A commit that a
-//! crash undoes means groups are delivered again, never that they are skipped.
+//! ## Slots: cursors and `MARK`
+//! Both are overwritten in place, in two slots in turn, so that a torn write leaves the other; the valid slot with the
+//! higher sequence counts. The first is at 0, the second at the next multiple of 4096 that is beyond the first. A slot:
+//! magic of 5 bytes, version (1), u16 zero, CRC u32 (keyed) of all that follows, body length u32, sequence u64, body. The
+//! slot's number is its sequence modulo 2.
 //!
-//! ## `MARK`
-//! Two slots at 0 and 4096: `"TGMRK"`, version (1), u16 zero, CRC u32 (keyed), u32 zero, sequence u64, synced u64.
-//! Written after each sync, not synced itself: whatever value it has was true.
+//! - `"TGCUR"`, a consumer group: for each lane 40 bytes: position u64 (all groups of the lane that end there or before are
+//!   done), documents u64 done (from the log's beginning, lost ones too), bytes u64 of those, dead u64, lost u64. All lanes
+//!   are committed in one write. If a write or sync fails, the file is not trusted again: the next commit writes a new one
+//!   and renames it. A commit that a crash undoes means that groups are delivered again, never that they are skipped.
+//! - `"TGMRK"`, `MARK`: synced u64, records u64 and documents u64 before that position. Written after each sync, not synced
+//!   itself: whatever value it has was true.
 //!
 //! # Crash rules
 //!
@@ -118,7 +122,11 @@
 //! - **A bad record below that is damage**, wherever it is: its bytes are copied to `quarantine/`, [`Event::Lost`] says
 //!   what it held, readers get [`Next::Lost`] in its place and count its documents as lost. They go on with the next
 //!   record: found by the segment's index, or by searching for a head whose position and keyed CRC are right.
-//! - **A missing or shortened segment** is told the same way, from the running totals.
+//! - **A missing or shortened segment** is told the same way, from the running totals. Where damage leaves no trace of the
+//!   lane (a head in a segment that has no index yet), its documents count in [`Status::lost`]; a consumer that had counted
+//!   them before gives them back to their lane.
+//! - **Cursors are synced before they are believed**, and brought back to the log's end if they are beyond it (without
+//!   [`Fsync::Always`], after a power cut), before anything is appended in the place of what they had counted.
 //! - **A footer that does not check** is rebuilt in memory from the records. A header that does not check in the last
 //!   segment means that the segment was being made: it is removed, unless there are records in it.
 //! - **A failed sync poisons the log** ([`AppendError::Poisoned`]): the kernel may have dropped the pages, so a second sync

@@ -15,9 +15,10 @@ pub struct Options {
     pub fsync: Fsync,
     /// How each group is compressed.
     pub codec: Codec,
-    /// Bytes after which a new segment is begun: 64 KiB to 2 GiB. A tail of this size is scanned after a crash.
+    /// Bytes after which a new segment is begun: 4 KiB to 2 GiB. A tail of this size is scanned after a crash.
     pub segment_bytes: u64,
-    /// Bytes that all segments together may have on disk; appends beyond it are refused. 0: no quota.
+    /// Bytes that all segments together may have on disk; appends beyond it are refused. 0: no quota;
+    /// otherwise at least two segments, since the one that is being written cannot go.
     pub quota_bytes: u64,
     /// Bytes that must stay free on the file system, whoever uses it.
     pub free_bytes_min: u64,

@@ -1,0 +1,345 @@
+//! What the log promises its users, on a real disk.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use log::{
+    AppendError, Consumer, Discard, Drive, Event, Full, LaneReader, Log, Next, OpenError, Options, RealDisk,
+    Record, Retention, StartAt, WhyLost,
+};
+
+fn by_hand() -> Options {
+    Options {
+        lanes: 2,
+        segment_bytes: 8 << 10,
+        free_bytes_min: 0,
+        drive: Drive::ByHand,
+        ..Options::default()
+    }
+}
+
+fn open(folder: &Path, options: Options) -> Log {
+    Log::open(folder, options, RealDisk::default()).unwrap()
+}
+
+/// A record of two documents in lane 0, a KiB long.
+fn record(log: &Log) -> Record {
+    let mut record = log.record(0, b"");
+    record.group(0, 2, |out| out.resize(1000, b'x'));
+    record
+}
+
+/// A hundred records.
+fn fill(log: &Log) {
+    for _ in 0..100 {
+        log.append_blocking(record(log)).unwrap();
+    }
+}
+
+/// Reads to the end: documents delivered, documents told lost.
+fn drain(reader: &mut LaneReader) -> (u64, u64) {
+    let (mut delivered, mut lost_documents, mut out) = (0, 0, Vec::new());
+    while let Some(next) = reader.next(&mut out).unwrap() {
+        match next {
+            Next::Group(group) => delivered += u64::from(group.documents),
+            Next::Lost { lost, .. } => lost_documents += lost.documents.unwrap(),
+        }
+    }
+    (delivered, lost_documents)
+}
+
+fn commit_all(consumer: &Consumer) {
+    let mut reader = consumer.reader(0).unwrap();
+    drain(&mut reader);
+    consumer.commit(&[reader.mark().done()]).unwrap();
+}
+
+/// Polls on this thread until it is ready.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        thread::park();
+    }
+}
+
+#[test]
+fn one_sync_serves_all_that_gathered() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(
+        folder.path(),
+        Options {
+            segment_bytes: 1 << 20,
+            ..by_hand()
+        },
+    );
+    log.append_blocking(record(&log)).unwrap();
+    let (before, done) = (log.status().syncs, Arc::new(Mutex::new(0)));
+    for _ in 0..20 {
+        let done = Arc::clone(&done);
+        log.append(record(&log), move |result| {
+            *done.lock().unwrap() += result.unwrap().documents
+        });
+    }
+    assert_eq!(log.write_turn(), 20);
+    assert_eq!((log.status().syncs - before, *done.lock().unwrap()), (1, 40));
+}
+
+#[test]
+fn threads_append_at_once_and_everything_is_read_once_in_each_threads_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(
+        folder.path(),
+        Options {
+            drive: Drive::Threads,
+            ..by_hand()
+        },
+    );
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let log = log.clone();
+            scope.spawn(move || {
+                for number in 0..50u8 {
+                    let mut record = log.record(thread, &[number]);
+                    record.group(1, 1, |out| out.push(number));
+                    block_on(log.append_async(record)).unwrap();
+                }
+            });
+        }
+    });
+    let (mut reader, mut out, mut next) = (consumer.reader(1).unwrap(), Vec::new(), [0u8; 4]);
+    while let Some(Next::Group(group)) = reader.next(&mut out).unwrap() {
+        let expected = &mut next[usize::from(group.kind)];
+        assert_eq!((group.params, out.pop()), (vec![*expected], Some(*expected)));
+        *expected += 1;
+    }
+    assert_eq!(next, [50; 4]);
+}
+
+#[test]
+fn whoever_waits_for_a_lane_is_woken_by_an_append_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(
+        folder.path(),
+        Options {
+            drive: Drive::Threads,
+            ..by_hand()
+        },
+    );
+    let mut reader = log
+        .consumer("primary", StartAt::Oldest)
+        .unwrap()
+        .reader(0)
+        .unwrap();
+    let ready = reader.ready();
+    let waiting = thread::spawn(move || block_on(ready));
+    log.append_blocking(record(&log)).unwrap();
+    waiting.join().unwrap();
+    assert_eq!(drain(&mut reader), (2, 0));
+}
+
+#[test]
+fn a_log_is_open_once_and_closing_it_writes_what_was_handed_over_and_refuses_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), by_hand());
+    let second = Log::open(folder.path(), by_hand(), RealDisk::default());
+    assert!(matches!(second, Err(OpenError::Locked(_))));
+    let (sender, receiver) = mpsc::channel();
+    log.append(record(&log), move |result| sender.send(result).unwrap());
+    log.close();
+    assert!(receiver.recv().unwrap().is_ok());
+    assert_eq!(log.append_blocking(record(&log)), Err(AppendError::Closed));
+    let again = open(folder.path(), by_hand());
+    assert_eq!(again.status().documents, 2);
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_by_a_completion() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(
+        folder.path(),
+        Options {
+            drive: Drive::Threads,
+            ..by_hand()
+        },
+    );
+    let (sender, receiver) = mpsc::channel();
+    let (record, held) = (record(&log), Arc::new(Mutex::new(Some(log))));
+    let log = held.lock().unwrap().clone().unwrap();
+    log.append(record, move |result| {
+        held.lock().unwrap().take();
+        sender.send(result).unwrap();
+    });
+    drop(log);
+    assert!(receiver.recv_timeout(Duration::from_secs(20)).unwrap().is_ok());
+    let opened = (0..400).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        Log::open(folder.path(), by_hand(), RealDisk::default()).is_ok()
+    });
+    assert!(opened, "it never closes");
+}
+
+#[test]
+fn a_full_log_refuses_and_takes_more_once_it_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(
+        folder.path(),
+        Options {
+            quota_bytes: 20 << 10,
+            ..by_hand()
+        },
+    );
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    for _ in 0..3 {
+        let refused = (0..100).find_map(|_| log.append_blocking(record(&log)).err());
+        assert!(
+            matches!(refused, Some(AppendError::Full(Full::Quota { .. }))),
+            "{refused:?}"
+        );
+        assert!(log.status().bytes <= 20 << 10);
+        assert!(log.admit(1000).is_err());
+        commit_all(&consumer);
+        log.keep_turn();
+        assert!(log.admit(1000).is_ok());
+    }
+}
+
+#[test]
+fn consumers_start_where_they_are_told_and_can_be_set_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), by_hand());
+    let receipts: Vec<_> = (0..30)
+        .map(|_| log.append_blocking(record(&log)).unwrap())
+        .collect();
+    let pending = |name: &str, start| {
+        let consumer = log.consumer(name, start).unwrap();
+        let read = drain(&mut consumer.reader(0).unwrap());
+        assert_eq!(read, (consumer.status().pending, 0), "{name}");
+        read.0
+    };
+    assert_eq!(pending("oldest", StartAt::Oldest), 60);
+    assert_eq!(pending("newest", StartAt::Newest), 0);
+    assert_eq!(pending("from", StartAt::Position(receipts[20].position)), 20);
+    assert_eq!(
+        pending("between", StartAt::Position(receipts[20].position + 1)),
+        18
+    );
+    let consumer = log.consumer("oldest", StartAt::Newest).unwrap();
+    commit_all(&consumer);
+    assert_eq!(consumer.status().indexed, 60);
+    consumer.seek(StartAt::Position(receipts[10].position)).unwrap();
+    assert_eq!(drain(&mut consumer.reader(0).unwrap()), (40, 0));
+    assert_eq!((consumer.status().indexed, consumer.status().pending), (20, 40));
+    log.remove_consumer("newest").unwrap();
+    assert_eq!(log.consumers(), ["between", "from", "oldest"]);
+    assert!(log.consumer("../x", StartAt::Oldest).is_err());
+}
+
+#[test]
+fn what_is_given_up_unread_is_told_to_everybody_and_the_accounts_still_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    let discard = Discard {
+        older_than: Duration::MAX,
+        beyond_bytes: 20 << 10,
+    };
+    let log = open(
+        folder.path(),
+        Options {
+            retention: Retention {
+                discard: Some(discard),
+                ..Retention::default()
+            },
+            on_event: Arc::new(move |event| told.lock().unwrap().push(event.clone())),
+            ..by_hand()
+        },
+    );
+    let consumer = log.consumer("slow", StartAt::Oldest).unwrap();
+    fill(&log);
+    log.keep_turn();
+    assert!(log.status().bytes <= 20 << 10);
+    let discarded = |event: &Event| matches!(event, Event::Lost(lost) if lost.why == WhyLost::Discarded);
+    assert!(events.lock().unwrap().iter().any(discarded));
+    let mut reader = consumer.reader(0).unwrap();
+    let (delivered, lost) = drain(&mut reader);
+    assert!(
+        lost > 0 && delivered > 0 && delivered + lost == 200,
+        "{delivered} {lost}"
+    );
+    consumer.commit(&[reader.mark().done_with(1)]).unwrap();
+    let (status, consumers) = log.accounts();
+    let slow = &consumers[0];
+    assert_eq!(
+        (slow.indexed, slow.dead, slow.lost, slow.pending),
+        (delivered - 1, 1, lost, 0)
+    );
+    assert_eq!(status.documents, 200);
+}
+
+#[test]
+fn consumed_segments_are_kept_as_long_as_they_are_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let retention = Retention {
+        keep_bytes: 30 << 10,
+        ..Retention::default()
+    };
+    let log = open(
+        folder.path(),
+        Options {
+            retention,
+            ..by_hand()
+        },
+    );
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    fill(&log);
+    log.keep_turn();
+    assert_eq!(log.status().start, 0, "nobody has read it");
+    commit_all(&consumer);
+    log.keep_turn();
+    let kept = log.status().bytes;
+    assert!(kept <= 30 << 10 && kept > 20 << 10, "{kept}");
+    let late = log.consumer("late", StartAt::Oldest).unwrap();
+    assert!(drain(&mut late.reader(0).unwrap()).0 > 30);
+}
+
+#[test]
+fn a_record_out_of_bounds_is_refused_and_one_longer_than_a_segment_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), by_hand());
+    assert_eq!(log.append_blocking(log.record(0, b"")), Err(AppendError::Empty));
+    let mut long = log.record(0, &vec![0; log::PARAMS_MAX + 1]);
+    long.group(0, 1, |out| out.push(0));
+    assert!(matches!(
+        log.append_blocking(long),
+        Err(AppendError::TooLarge {
+            what: "parameters",
+            ..
+        })
+    ));
+    for _ in 0..2 {
+        let mut large = log.record(0, b"");
+        large.group(0, 1, |out| out.resize(100_000, 1));
+        log.append_blocking(large).unwrap();
+        log.append_blocking(record(&log)).unwrap();
+    }
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    assert_eq!(drain(&mut consumer.reader(0).unwrap()), (6, 0));
+}
