@@ -94,6 +94,25 @@ impl Consumer {
         self.flush()
     }
 
+    /// When the oldest record was written that still has something to be done, ms since 1970; none if all is done. How
+    /// far this is behind now is the lag in seconds. Reads a little of the disk for each lane that is not at its end, so
+    /// it is for now and then.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn oldest_pending_ms(&self) -> Result<Option<u64>, ReadError> {
+        let status = self.status();
+        let mut oldest: Option<u64> = None;
+        for (lane, _) in (0..)
+            .zip(&status.lanes)
+            .filter(|(_, lane)| lane.done < lane.accepted)
+        {
+            let time = self.reader(lane)?.peek_time()?;
+            oldest = [oldest, time].into_iter().flatten().min();
+        }
+        Ok(oldest)
+    }
+
     /// Numbers of all lanes.
     #[must_use]
     pub fn status(&self) -> ConsumerStatus {

@@ -388,6 +388,7 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         quarantine,
         rebuilt: Mutex::new(None),
         bell: Condvar::new(),
+        keeper_bell: Condvar::new(),
         calls: Mutex::new(Calls::default()),
         lock: Mutex::new(Some(lock)),
         folder,

@@ -24,6 +24,8 @@ pub struct LaneReader {
     view: Option<View>,
     /// What was read of a record.
     buffer: Vec<u8>,
+    /// While it only looks: a loss is reported when it is read.
+    quiet: bool,
 }
 
 /// The segment that a reader is in.
@@ -79,6 +81,7 @@ impl LaneReader {
             mark,
             view: None,
             buffer: Vec::new(),
+            quiet: false,
         }
     }
 
@@ -134,7 +137,10 @@ impl LaneReader {
     /// If the disk cannot be read.
     pub fn peek(&mut self) -> Result<Option<u32>, ReadError> {
         let mark = self.mark;
-        if self.arrive()?.is_some() {
+        self.quiet = true;
+        let lost = self.arrive();
+        self.quiet = false;
+        if lost?.is_some() {
             // Told again by `next`.
             self.rewind(mark);
             return Ok(Some(0));
@@ -143,6 +149,23 @@ impl LaneReader {
         Ok(view
             .and_then(|view| view.places.get(view.at))
             .map(|place| place.stored))
+    }
+
+    /// When the record of the next group was written, ms since 1970; none at the end, or if its head is damaged.
+    pub(crate) fn peek_time(&mut self) -> Result<Option<u64>, ReadError> {
+        if self.peek()?.is_none() {
+            return Ok(None);
+        }
+        let Some(view) = &self.view else { return Ok(None) };
+        let Some(place) = view.places.get(view.at) else {
+            return Ok(None);
+        };
+        let read = fill(&*view.file, &mut self.buffer, u64::from(place.record), HEAD_BYTES);
+        read.map_err(|source| read_error("cannot read", &self.shared.folder.segment(view.first), source))?;
+        let position = view.first + u64::from(place.record);
+        Ok(Head::read(&self.buffer)
+            .filter(|head| head.position == position)
+            .map(|head| head.time_ms))
     }
 
     /// Ready once there is something to read. Needs no runtime; wakes on the writer's thread.
@@ -344,7 +367,9 @@ impl LaneReader {
     }
 
     fn tell(&self, lost: Lost) -> Next {
-        self.shared.tell(&Event::Lost(lost.clone()));
+        if !self.quiet {
+            self.shared.tell(&Event::Lost(lost.clone()));
+        }
         Next::Lost {
             lost,
             mark: self.mark,

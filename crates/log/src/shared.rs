@@ -29,8 +29,10 @@ pub(crate) struct Shared {
     pub(crate) quarantine: Quarantine,
     /// The index that was rebuilt last, for the other lanes' readers.
     pub(crate) rebuilt: Mutex<Option<(u64, Arc<Index>)>>,
-    /// Wakes the threads; the flags say what for.
+    /// Wakes the writer; the calls say what for.
     pub(crate) bell: Condvar,
+    /// Wakes the keeper, to end.
+    pub(crate) keeper_bell: Condvar,
     pub(crate) calls: Mutex<Calls>,
     /// Until the log is closed.
     pub(crate) lock: Mutex<Option<Lock>>,
@@ -55,7 +57,7 @@ impl Shared {
         let mut calls = lock(&self.calls);
         if !calls.records {
             calls.records = true;
-            self.bell.notify_all();
+            self.bell.notify_one();
         }
     }
 

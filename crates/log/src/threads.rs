@@ -1,7 +1,7 @@
 //! The log's own threads: a writer, and a keeper of cursors and segments.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
 pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
     lock(&shared.calls).closing = true;
     shared.bell.notify_all();
+    shared.keeper_bell.notify_all();
     for thread in threads {
         // A panic of theirs was printed when it happened; there is nothing left to wait for.
         let _ = thread.join();
@@ -38,7 +39,7 @@ fn write(shared: &Shared) {
             let mut calls = lock(&shared.calls);
             if !calls.records && !calls.closing {
                 let wait = due.map_or(Duration::from_secs(3600), Duration::from_millis);
-                calls = wait_for(shared, calls, wait);
+                calls = wait_for(&shared.bell, calls, wait);
             }
             calls.records = false;
             calls.closing
@@ -58,7 +59,7 @@ fn keep(shared: &Shared) {
             if left.is_zero() {
                 break;
             }
-            calls = wait_for(shared, calls, left);
+            calls = wait_for(&shared.keeper_bell, calls, left);
         }
         let closing = calls.closing;
         drop(calls);
@@ -69,11 +70,7 @@ fn keep(shared: &Shared) {
     }
 }
 
-fn wait_for<'a>(
-    shared: &'a Shared,
-    calls: std::sync::MutexGuard<'a, Calls>,
-    wait: Duration,
-) -> std::sync::MutexGuard<'a, Calls> {
-    let waited = shared.bell.wait_timeout(calls, wait);
+fn wait_for<'a>(bell: &Condvar, calls: MutexGuard<'a, Calls>, wait: Duration) -> MutexGuard<'a, Calls> {
+    let waited = bell.wait_timeout(calls, wait);
     waited.map_or_else(|poisoned| poisoned.into_inner().0, |(calls, _)| calls)
 }

@@ -312,7 +312,14 @@ fn consumed_segments_are_kept_as_long_as_they_are_to_be() {
     fill(&log);
     log.keep_turn();
     assert_eq!(log.status().start, 0, "nobody has read it");
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
+    let oldest = consumer.oldest_pending_ms().unwrap().unwrap();
+    assert!((now - 60_000..=now).contains(&oldest), "{oldest} at {now}");
     commit_all(&consumer);
+    assert_eq!(consumer.oldest_pending_ms().unwrap(), None);
     log.keep_turn();
     let kept = log.status().bytes;
     assert!(kept <= 30 << 10 && kept > 20 << 10, "{kept}");
