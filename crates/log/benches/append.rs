@@ -1,4 +1,4 @@
-//! What a document costs to append and to read: `cargo bench -p tidegate-log --bench append [FOLDER]`.
+//! What a document costs to append and to read: `cargo bench -p tidegate-log --bench append -- [FOLDER [DOCUMENTS]]`.
 //!
 //! Each round is read and committed before the next, so segments come and go as they do behind a delivery that keeps up.
 //! CPU time of the whole process, all threads, and time by the clock; each case the best of five rounds, since a shared
@@ -32,7 +32,11 @@ fn main() {
         "{:>9} {:>5} {:>6} {:>6} {:>17} {:>17} {:>8}",
         "documents", "lanes", "fsync", "codec", "append", "read", "stored"
     );
-    for (documents, lanes, records) in SHAPES {
+    let only: Option<usize> = arguments.get(2).map(|text| text.parse().unwrap());
+    for (documents, lanes, records) in SHAPES
+        .into_iter()
+        .filter(|shape| only.is_none_or(|only| only == shape.0))
+    {
         let body = body(documents);
         for (fsync, codec) in [
             (Fsync::Always, Codec::None),
