@@ -17,15 +17,16 @@ use loadgen::{
 ///
 ///     tidegate loadgen -config loadgen.yml -d 30 -c 4
 ///
-/// Each user sends the file's requests in order, one at a time, round after round. Every bulk answer is looked into: a
-/// document counts as accepted when its own item says so. Flags take one dash or two. Without -d, a limit (-l,
-/// -total-rounds) alone ends the run; without a limit it lasts five seconds.
+/// Each user sends the file's requests in order, one at a time, round after round. Every bulk
+/// answer is looked into: a document counts as accepted when its own item says so. Flags take one
+/// dash or two. Without -d, a limit (-l, -total-rounds) alone ends the run; without a limit it
+/// lasts five seconds.
 ///
 /// Certificates of servers are not checked unless -ca names authorities.
 ///
-/// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, or -verify found a
-/// document that is not as it should be, 2 there were requests
-/// without an answer and the file says `assert_error: true`, the file can't be used, or the warm-up was not fine.
+/// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, or
+/// -verify found a document that is not as it should be, 2 there were requests without an answer
+/// and the file says `assert_error: true`, the file can't be used, or the warm-up was not fine.
 #[derive(clap::Args)]
 #[command(version, verbatim_doc_comment, disable_version_flag = true)]
 pub(crate) struct Arguments {
@@ -370,8 +371,10 @@ fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>)
 }
 
 fn exit_status(arguments: &Arguments, load: &Load, report: &Report) -> ExitCode {
-    let proven = report.verified.as_ref().is_some_and(loadgen::Verified::holds);
-    if arguments.verify && !proven {
+    let proven = report.verified.as_ref().map(loadgen::Verified::holds);
+    if arguments.verify && proven.is_none() {
+        ExitCode::from(EXIT_ERRORS)
+    } else if proven == Some(false) {
         ExitCode::from(EXIT_INVALID)
     } else if load.runner().assert_error && report.total.errors > 0 {
         ExitCode::from(EXIT_ERRORS)
