@@ -325,7 +325,7 @@ fn a_server_that_stalls_for_two_seconds_shows_in_the_percentiles_of_an_open_loop
     let closed = closed.join().expect("it does not panic")?;
     // In the closed loop the users wait out the stall with two requests: it all but vanishes.
     let latency = closed.total.latency_ms.expect("there were answers");
-    assert!(latency.p99 < 1_000.0 && latency.max > 1_900.0, "{latency:?}");
+    assert!(latency.p90 < 1_000.0 && latency.max > 1_900.0, "{latency:?}");
     // On the schedule 200 of 300 requests were to be sent while the server stalled, and they waited.
     let latency = open.total.latency_ms.expect("there were answers");
     assert!(
