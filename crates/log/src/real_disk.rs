@@ -149,7 +149,11 @@ impl File for RealFile {
     }
 
     fn drop_cached(&self, range: Range<u64>) {
-        let length = NonZeroU64::new(range.end.saturating_sub(range.start));
+        if range.is_empty() {
+            return;
+        }
+        // No length means: to the end. One that overflows would be refused.
+        let length = NonZeroU64::new(range.end - range.start).filter(|length| length.get() < i64::MAX as u64);
         // Advice: whether it was taken makes no difference to what is promised.
         let _ = rustix::fs::fadvise(&self.0, range.start, length, Advice::DontNeed);
     }
