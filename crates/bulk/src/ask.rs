@@ -12,6 +12,10 @@ pub enum Level {
     Index,
     /// One part for each shard.
     Shard,
+    /// One part for each lane of a log that has so many: a document's lane follows from its concrete index and its shard,
+    /// whoever holds the shard's primary now. Documents that no shard is known of go to lane 0: ask for
+    /// [`NullId::Always`], and there are none.
+    Lane(u32),
 }
 
 /// What becomes of documents that have neither id nor routing.
@@ -23,6 +27,9 @@ pub enum NullId {
     Keep,
     /// They get an id from [`IdMint`] and are routed by it. Retries become safe; each write now looks its id up.
     Mint,
+    /// Every document that has no id gets one, those with a routing too. For a log: what is delivered later, and perhaps
+    /// twice, must have the id that was promised to the client.
+    Always,
 }
 
 /// What the URL and the configuration say about a body.

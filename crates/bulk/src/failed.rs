@@ -101,12 +101,12 @@ pub(crate) fn write_item(
     out.extend_from_slice(b"}}}");
 }
 
-fn write_string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a Vec takes all that is written");
 }
 
 /// The next minted id of the arena, whose entries stand in the order of the documents.
-fn minted_id<'p>(plan: &'p Plan, at: &mut usize, form: Form) -> &'p [u8] {
+pub(crate) fn minted_id<'p>(plan: &'p Plan, at: &mut usize, form: Form) -> &'p [u8] {
     let (before, after) = match form {
         Form::Only => (7, 1),
         Form::First => (7, 2),

@@ -56,6 +56,7 @@
 //! # Ok::<(), bulk::MergeError>(())
 //! ```
 
+mod acknowledge;
 mod action;
 mod ask;
 mod dialect;
@@ -66,6 +67,7 @@ mod ids;
 mod items;
 mod merge;
 mod murmur;
+mod operations;
 mod plan;
 mod repeat;
 mod route;
@@ -77,6 +79,7 @@ mod update;
 mod walk;
 mod why;
 
+pub use acknowledge::{Minted, acknowledge};
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};
 pub use dialect::{Dialect, Flavour, Version};
@@ -87,6 +90,7 @@ pub use ids::{ID_LENGTH, IdMint};
 pub use items::{ItemFacts, MergeError, Reply};
 pub use merge::{Merge, merge};
 pub use murmur::hash;
+pub use operations::{Operation, operations};
 pub use plan::{Destination, Part, Plan, Scratch, Verdict, plan};
 pub use repeat::Repeat;
 pub use route::{Formula, IndexRoute, NodeIx};

@@ -2,7 +2,7 @@
 
 use crate::action::Form;
 use crate::walk::{Aim, Doc, Walk};
-use crate::{Ask, ID_LENGTH, IdMint, Level, NodeIx, Pass, RouteTable, Why};
+use crate::{Ask, ID_LENGTH, IdMint, Level, NodeIx, Pass, RouteTable, Why, murmur};
 
 /// What is to be done with a body.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct Part {
     pub shard: Option<u32>,
     /// The concrete index, when the level is [`Level::Index`] or [`Level::Shard`].
     pub index: Option<Box<str>>,
+    /// The lane, when the level is [`Level::Lane`]; else 0.
+    pub lane: u32,
     /// Number of operations, at least 1: as many items must come back.
     pub docs: u32,
     /// Length of this part's body, bytes: its `Content-Length`.
@@ -112,6 +114,8 @@ struct Slots {
     parts: Vec<u16>,
     /// The part for documents that any node may take.
     any: u16,
+    /// At the level lane: the index looked at last, by ordinal, and the hash of its name.
+    last: Option<(u32, u32)>,
 }
 
 const NO_PART: u16 = u16::MAX;
@@ -246,7 +250,12 @@ impl<'a, 's> Draft<'a, 's> {
             .and_then(|shard| doc.route.node(shard))
             .filter(|node| node.0 < nodes);
         let slots = &mut self.scratch.slots;
+        let lane = match (self.level, shard) {
+            (Level::Lane(lanes), Some(shard)) => slots.lane(doc, shard, lanes),
+            _ => 0,
+        };
         let slot = match (self.level, node, shard) {
+            (Level::Lane(_), ..) => &mut slots.parts[lane as usize],
             (Level::Cluster, ..) | (_, None, _) | (_, _, None) => &mut slots.any,
             (Level::Node, Some(node), _) => &mut slots.parts[usize::from(node.0)],
             (Level::Index, Some(node), _) => slots.in_row(doc.ordinal, u32::from(nodes), u32::from(node.0)),
@@ -263,12 +272,16 @@ impl<'a, 's> Draft<'a, 's> {
             });
         }
         *slot = number as u16;
-        let known = if self.level == Level::Cluster { None } else { node };
+        let known = match self.level {
+            Level::Cluster | Level::Lane(_) => None,
+            _ => node,
+        };
         let named = known.is_some() && matches!(self.level, Level::Index | Level::Shard);
         self.plan.parts.push(Part {
             destination: known.map_or(Destination::Any, Destination::Node),
             shard: shard.filter(|_| known.is_some() && self.level == Level::Shard),
             index: named.then(|| doc.route.name.clone()),
+            lane,
             docs: 0,
             bytes: 0,
             pieces: self.scratch.pieces.pop().unwrap_or_default(),
@@ -345,6 +358,10 @@ impl Slots {
         match level {
             Level::Cluster => {}
             Level::Node => self.parts.resize(usize::from(table.nodes()), NO_PART),
+            Level::Lane(lanes) => {
+                self.last = None;
+                self.parts.resize(lanes.max(1) as usize, NO_PART);
+            }
             Level::Index | Level::Shard => {
                 let indices = table.indices() as usize;
                 if self.rows.len() < indices {
@@ -352,6 +369,20 @@ impl Slots {
                 }
             }
         }
+    }
+
+    /// The lane of a shard. Documents that wait in a log were put there by this: it must not change.
+    #[inline]
+    fn lane(&mut self, doc: &Doc<'_, '_>, shard: u32, lanes: u32) -> u32 {
+        let name = match self.last {
+            Some((ordinal, name)) if ordinal == doc.ordinal => name,
+            _ => {
+                let name = murmur::hash_utf8(doc.route.name.as_bytes()) as u32;
+                self.last = Some((doc.ordinal, name));
+                name
+            }
+        };
+        name.wrapping_add(shard) % lanes.max(1)
     }
 
     /// The slot at `column` of an index's row, which has `width` columns.

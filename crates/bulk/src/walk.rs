@@ -224,11 +224,12 @@ impl<'b, 't> Resolver<'b, 't> {
     fn aim(&self, action: &Action<'_>, route: &IndexRoute, routing: Option<&[u8]>) -> Aim {
         let without_id = || match self.ask.null_id {
             NullId::Keep => Aim::Free,
-            NullId::Mint => Aim::Mint,
+            NullId::Mint | NullId::Always => Aim::Mint,
         };
         match (action.id, routing) {
             (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
             (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
+            (None, _) if self.ask.null_id == NullId::Always => Aim::Mint,
             (None, Some(routing)) if route.partition_size == 1 => {
                 Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }

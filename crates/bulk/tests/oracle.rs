@@ -308,7 +308,7 @@ proptest! {
             let Some(Target::Index(route)) = table.target(index) else { panic!("{index}") };
             let node = shard.and_then(|shard| route.node(shard));
             let key = match (level, node) {
-                (Level::Cluster, _) | (_, None) => (None, None, None),
+                (Level::Cluster | Level::Lane(_), _) | (_, None) => (None, None, None),
                 (Level::Node, Some(_)) => (node, None, None),
                 (Level::Index, Some(_)) => (node, Some(index.into()), None),
                 (Level::Shard, Some(_)) => (node, Some(Box::<str>::from(index)), shard),
