@@ -25,7 +25,7 @@ pub enum NullId {
     /// of the id, stays in use.
     #[default]
     Keep,
-    /// They get an id from [`IdMint`] and are routed by it. Retries become safe; each write now looks its id up.
+    /// They get an id from [`crate::IdMint`] and are routed by it. Retries become safe; each write now looks its id up.
     Mint,
     /// Every document that has no id gets one, those with a routing too. For a log: what is delivered later, and perhaps
     /// twice, must have the id that was promised to the client.

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use axum::extract::{Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -95,6 +96,8 @@ fn router(desk: Arc<Desk>) -> Router {
         .route("/stats", get(stats))
         .route("/metrics", get(metrics))
         .route("/elasticsearch", get(elasticsearch))
+        .route("/queue/stats", get(queue_stats))
+        .route("/dead_letters", get(dead_letters))
         .route("/config", get(config))
         .layer(from_fn_with_state(Arc::clone(&desk), authorize))
         .fallback(not_found)
@@ -154,6 +157,8 @@ async fn index() -> Json<Value> {
             "/stats": "counters, entries, memory",
             "/metrics": "the same for Prometheus",
             "/elasticsearch": "each cluster: nodes and their health, versions, routes, hit rate",
+            "/queue/stats": "each queue: accepted documents, and for each consumer group indexed, dead, pending, lag, lanes",
+            "/dead_letters": "operations that a cluster would not take: ?queue=NAME, &from=POSITION, &limit=N (at most 10000)",
             "/config": "the configuration in force, secrets masked",
         },
     }))
@@ -214,6 +219,7 @@ async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "gateway": desk.shared.metrics.to_json(),
         "entries": entries,
+        "queues": desk.shared.queues.to_json(false),
         "memory": {"buffers_bytes": desk.budget.used(), "buffers_bytes_max": desk.budget.limit()},
     }))
 }
@@ -222,6 +228,7 @@ async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let mut text = String::with_capacity(16 << 10);
     desk.shared.metrics.write_prometheus(&mut text);
     desk.write_gauges(&mut text);
+    desk.shared.queues.write_prometheus(&mut text);
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, content_type)], text).into_response()
 }
@@ -234,6 +241,52 @@ async fn elasticsearch(State(desk): State<Arc<Desk>>) -> Json<Value> {
         .map(|(name, cluster)| (name.to_string(), json!(cluster.status())))
         .collect();
     Json(Value::Object(clusters))
+}
+
+async fn queue_stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    Json(desk.shared.queues.to_json(true))
+}
+
+/// What to list.
+#[derive(serde::Deserialize)]
+struct Wanted {
+    queue: String,
+    #[serde(default)]
+    from: u64,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+async fn dead_letters(
+    State(desk): State<Arc<Desk>>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Response {
+    let refused = |code: StatusCode, kind: &str, reason: String| {
+        let body = json!({"error": {"type": kind, "reason": reason}, "status": code.as_u16()});
+        (code, Json(body)).into_response()
+    };
+    let Query(wanted) = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            return refused(
+                StatusCode::BAD_REQUEST,
+                "illegal_argument_exception",
+                error.body_text(),
+            );
+        }
+    };
+    let Some(queue) = desk.shared.queues.get(&wanted.queue).cloned() else {
+        let reason = format!("there is no queue {}", wanted.queue);
+        return refused(StatusCode::NOT_FOUND, "not_found", reason);
+    };
+    let limit = wanted.limit.unwrap_or(LETTERS).min(LETTERS_MAX);
+    let listed = tokio::task::spawn_blocking(move || queue.dead_letters.list(wanted.from, limit)).await;
+    let failed = |reason: String| refused(StatusCode::INTERNAL_SERVER_ERROR, "exception", reason);
+    match listed {
+        Ok(Ok(letters)) => Json(letters).into_response(),
+        Ok(Err(error)) => failed(error.to_string()),
+        Err(error) => failed(error.to_string()),
+    }
 }
 
 /// As YAML: it can be read by people, and started from once the secrets are filled in.
@@ -373,6 +426,10 @@ fn escape(value: &str) -> String {
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
+
+/// Dead letters listed at once, unless more are asked for.
+const LETTERS: usize = 100;
+const LETTERS_MAX: usize = 10_000;
 
 const COLOURS: [&str; 3] = ["green", "yellow", "red"];
 

@@ -3,6 +3,7 @@
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use log::{AppendError, Full};
 use serde_json::json;
 use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
@@ -130,6 +131,37 @@ impl Fault {
             "exception",
             format!("the nodes' answers could not be merged, operations may have been executed: {why}"),
         )
+    }
+
+    /// A bulk that the queue did not take: nothing of it will be delivered.
+    pub(crate) fn not_queued(error: &AppendError) -> Self {
+        let (status, kind) = match error {
+            AppendError::Full(_) => (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception"),
+            AppendError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "content_too_long_exception"),
+            _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable_shards_exception"),
+        };
+        let retry_after_s = match error {
+            AppendError::TooLarge { .. } => None,
+            // It is over with the next sync; room on the disk takes longer.
+            AppendError::Full(Full::Waiting { .. }) => Some(1),
+            _ => Some(10),
+        };
+        Self {
+            retry_after_s,
+            ..Self::new(status, kind, format!("nothing was accepted: {error}"))
+        }
+    }
+
+    /// No node could say whether the cluster lets the client in.
+    pub(crate) fn unchecked(why: &str) -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable_shards_exception",
+                format!("nothing was accepted: no node of the cluster could check the credentials: {why}"),
+            )
+        }
     }
 
     /// A request that no flow answers.

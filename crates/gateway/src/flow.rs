@@ -11,6 +11,7 @@ use cluster::NodeChoice;
 use http::{HeaderMap, Method, Request, Response, response};
 use wire::{Incoming, Outgoing, Refusal, Service, SourceError, Worker};
 
+use crate::accept::Accept;
 use crate::config::{BulkReshuffle, Filter, FilterAction, Forward, Sending};
 use crate::credentials::Fallback;
 use crate::error::Fault;
@@ -18,6 +19,7 @@ use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
 use crate::proxy::{Body, Proxy};
+use crate::queue::Queues;
 use crate::request_id::{self, RequestIds};
 use crate::sync::{Reshuffle, Step};
 use crate::when::{self, When};
@@ -53,7 +55,7 @@ enum Action {
 impl Front {
     pub(crate) fn new(shared: Arc<Shared>, entry: Arc<str>, worker: &Worker, cores: usize) -> Self {
         let counters = shared.metrics.core(worker.index());
-        let compiled = Compiled::new(shared.live.load_full(), worker, cores, &counters);
+        let compiled = Compiled::new(shared.live.load_full(), &shared, worker, cores, &counters);
         Self {
             shared,
             entry,
@@ -69,7 +71,8 @@ impl Front {
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
-            let compiled = Compiled::new(Arc::clone(&live), &self.worker, self.cores, &self.counters);
+            let (shared, worker) = (&self.shared, &self.worker);
+            let compiled = Compiled::new(Arc::clone(&live), shared, worker, self.cores, &self.counters);
             *self.compiled.borrow_mut() = Rc::new(compiled);
         }
         Rc::clone(&self.compiled.borrow())
@@ -200,9 +203,16 @@ fn holds(when: &When, head: &http::request::Parts, arrival: &Arrival) -> bool {
 // === impl Compiled ===
 
 impl Compiled {
-    fn new(live: Arc<Live>, worker: &Worker, cores: usize, counters: &Arc<Counters>) -> Self {
+    fn new(
+        live: Arc<Live>,
+        shared: &Shared,
+        worker: &Worker,
+        cores: usize,
+        counters: &Arc<Counters>,
+    ) -> Self {
         let core = Core {
             live: &live,
+            queues: &shared.queues,
             worker,
             cores,
             counters,
@@ -239,6 +249,7 @@ fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
 /// What filters are made of on one core.
 struct Core<'a> {
     live: &'a Live,
+    queues: &'a Queues,
     worker: &'a Worker,
     cores: usize,
     counters: &'a Arc<Counters>,
@@ -268,6 +279,12 @@ impl Core<'_> {
             outbound,
             fallback,
             settings: settings.clone(),
+            accept: settings.queue.as_ref().map(|name| {
+                let queue = self.queues.get(name);
+                Accept::new(Arc::clone(
+                    queue.expect("a configuration with other queues is not put in force"),
+                ))
+            }),
             body_bytes_max: entries
                 .map(|entry| entry.limits.body_bytes_max)
                 .max()

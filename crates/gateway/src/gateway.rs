@@ -8,10 +8,12 @@ use arc_swap::ArcSwap;
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
-use crate::config::{Entry, Loaded};
+use crate::config::{Config, Entry, Loaded};
+use crate::delivery::Deliveries;
 use crate::listening::{Listening, check_descriptors, listen};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
+use crate::queue::Queues;
 use crate::start_error::StartError;
 
 /// A running gateway. Dropping it cuts every connection; see [`Gateway::drain`].
@@ -20,6 +22,7 @@ pub struct Gateway {
     shared: Arc<Shared>,
     entries: Arc<Vec<Listening>>,
     admin: Option<Admin>,
+    deliveries: Deliveries,
     workers: Workers,
 }
 
@@ -52,11 +55,14 @@ impl Gateway {
         let metrics = Metrics::new(workers.count());
         let entries = config.entries.clone();
         let admin_settings = config.admin.clone();
+        let queues = Queues::open(&loaded.config)?;
         let live = Live::new(loaded, None)?;
         let shared = Arc::new(Shared {
             live: ArcSwap::from_pointee(live),
             metrics,
+            queues,
         });
+        let deliveries = Deliveries::start(&shared).map_err(StartError::Threads)?;
         let listening: Result<Vec<Listening>, StartError> = entries
             .iter()
             .map(|entry| listen(entry, &workers, &shared))
@@ -83,6 +89,7 @@ impl Gateway {
             shared,
             entries,
             admin,
+            deliveries,
             workers,
         })
     }
@@ -119,6 +126,11 @@ impl Gateway {
     pub fn reload(&self, loaded: Loaded) -> Result<Reloaded, StartError> {
         let config = &loaded.config;
         let before = self.shared.live.load_full();
+        let queues = |config: &Config| (config.queues.clone(), config.deliveries.clone());
+        let queued = !config.queues.is_empty() && before.config.paths.data != config.paths.data;
+        if queues(&before.config) != queues(config) || queued {
+            return Err(StartError::QueuesDiffer);
+        }
         let mut needs_restart = Vec::new();
         if listeners_differ(&before.config.entries, &config.entries) {
             needs_restart.push("entry: listeners keep their old settings until a restart".to_owned());
@@ -171,6 +183,17 @@ impl Gateway {
         drop(self.admin);
         // Joins the workers' threads.
         drop(self.workers);
+        // Batches under way are finished; what is not delivered by then is delivered after the next start.
+        let left = ends.saturating_duration_since(Instant::now());
+        let deliveries = self.deliveries;
+        let shared = self.shared;
+        let ended = tokio::task::spawn_blocking(move || {
+            deliveries.stop(left.max(DELIVERY_STOP_MIN));
+            shared.queues.close();
+        });
+        if let Err(error) = ended.await {
+            tracing::error!(%error, "queues were not closed");
+        }
         cut
     }
 }
@@ -186,3 +209,6 @@ fn listeners_differ(before: &[Entry], after: &[Entry]) -> bool {
         .map(without_router)
         .eq(after.iter().map(without_router))
 }
+
+/// A batch under way gets this long at least, however long connections took to drain.
+const DELIVERY_STOP_MIN: Duration = Duration::from_millis(500);

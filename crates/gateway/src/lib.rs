@@ -7,8 +7,10 @@
 //! names its flow, and the flow's filters take it in turn until one answers.
 //!
 //! `bulk_reshuffle` (`sync.rs`) takes bulk requests: head (`bulk_request.rs`), body into one buffer, plan
-//! (`bulk::plan`), one part for each node (`part.rs`, over `outbound.rs`), and the answers merged. Whatever it isn't sure of goes on
-//! whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
+//! (`bulk::plan`), one part for each node (`part.rs`, over `outbound.rs`), and the answers merged. In asynchronous mode
+//! (`accept.rs`) the request goes into a queue (`queue.rs`) instead and is answered once it is durable there; a thread for
+//! each queue and target cluster (`delivery.rs`) sends it (`batch.rs`), and what the cluster will not take is kept with the
+//! reason (`dead_letters.rs`). Whatever it isn't sure of goes on whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
 //! HTTP in one place (`error.rs`).
 //!
 //! ```no_run
@@ -26,19 +28,27 @@ pub mod config;
 pub mod router;
 pub mod when;
 
+mod accept;
 mod admin;
 mod admin_listener;
+mod answer;
+mod batch;
 mod bulk_request;
 mod credentials;
+mod dead_letters;
+mod delivery;
 mod error;
 mod flow;
 mod gateway;
+mod lane;
 mod listening;
 mod live;
 mod metrics;
 mod outbound;
+mod outcome;
 mod part;
 mod proxy;
+mod queue;
 mod relay;
 mod request_id;
 mod start_error;

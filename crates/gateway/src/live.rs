@@ -8,12 +8,15 @@ use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilt
 
 use crate::config::{self, Choice, Config, Forward, Loaded};
 use crate::metrics::Metrics;
+use crate::queue::Queues;
 
 /// What all cores share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) metrics: Metrics,
+    /// As they were at the start: a reload cannot change them.
+    pub(crate) queues: Queues,
 }
 
 /// A configuration in force. Requests keep theirs to their end.

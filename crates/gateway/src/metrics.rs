@@ -119,6 +119,10 @@ counters! {
     bulk_requests,
     /// Bulk requests that were passed through whole.
     bulk_passed,
+    /// Bulk requests that were put into a queue.
+    bulk_queued,
+    /// Documents (operations) of bulk requests that were put into a queue.
+    docs_queued,
     /// Documents (operations) of split bulk requests.
     docs,
     /// Documents that the node of their primary took straight from here.

@@ -167,7 +167,7 @@ fn refused(head: response::Parts, body: Buffer, doubt: Option<String>) -> Answer
 }
 
 /// A part's body, copied together chunk by chunk as the connection takes it.
-fn part_body(load: &Rc<Load>, part: usize, pool: &Pool) -> Outgoing {
+pub(crate) fn part_body(load: &Rc<Load>, part: usize, pool: &Pool) -> Outgoing {
     let (load, pool) = (Rc::clone(load), pool.clone());
     let bytes = load.plan.parts[part].bytes;
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -260,4 +260,4 @@ impl ItemError {
 }
 
 /// No bulk answer is larger; what memory allows is less.
-const REPLY_BYTES_MAX: usize = 1 << 30;
+pub(crate) const REPLY_BYTES_MAX: usize = 1 << 30;

@@ -51,6 +51,19 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// A queue, or its dead letters, cannot be opened.
+    #[error("queue '{queue}': {why}")]
+    Queue {
+        /// Its name.
+        queue: Arc<str>,
+        /// Why.
+        why: String,
+    },
+    /// A reload that would change queues or pipelines.
+    #[error(
+        "queues and pipelines are as they were at the start: another `queue`, `pipeline` or `path.data` needs a restart"
+    )]
+    QueuesDiffer,
     /// The admin port is open to strangers and has no token.
     #[error("the admin port is not on loopback ({0}) and has no token: set one, or bind it to 127.0.0.1")]
     OpenAdmin(SocketAddr),

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scratch, Verdict};
 use futures_util::future::join_all;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, WARNING};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::request::Parts;
-use http::{HeaderMap, Response, response};
+use http::{HeaderMap, Response};
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool};
 
+use crate::accept::{Accept, Queued};
+use crate::answer::{json_response, with_head};
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::config::{BulkReshuffle, Level};
 use crate::credentials::Fallback;
@@ -28,6 +30,8 @@ pub(crate) struct Reshuffle {
     pub(crate) outbound: Outbound,
     pub(crate) fallback: Fallback,
     pub(crate) settings: BulkReshuffle,
+    /// In asynchronous mode: where bulks are put that would be split otherwise.
+    pub(crate) accept: Option<Accept>,
     /// Bytes of a decoded body at most; the cluster's own limit holds as well.
     pub(crate) body_bytes_max: u64,
     pub(crate) pool: Pool,
@@ -100,6 +104,27 @@ impl Reshuffle {
                 }
                 Step::Next(head, Body::Held(original.unwrap_or(body)))
             }
+            Verdict::Plan(plan) if let Some(accept) = &self.accept => {
+                self.fallback.fill(&mut head.headers);
+                let queued = Queued {
+                    head: &head,
+                    target: &target,
+                    body: &body,
+                    plan: &plan,
+                    ask: &ask,
+                    snapshot: &snapshot,
+                    arrived,
+                };
+                let answer = accept.take(&self.outbound, queued).await;
+                if answer.status().is_success() {
+                    self.counters.bulk_queued.add(1);
+                    self.counters.docs_queued.add(u64::from(plan.docs()));
+                }
+                self.sample(&body, &ask, &snapshot.table);
+                self.scratch.borrow_mut().recycle(plan);
+                self.counters.bulk_latency.observe(arrived.elapsed());
+                Step::Done(answer)
+            }
             Verdict::Plan(plan) => {
                 let load = Rc::new(Load { body, plan });
                 strip_for_parts(&mut head.headers);
@@ -145,21 +170,23 @@ impl Reshuffle {
             url_routing: head.routing.as_deref(),
             url_pipeline: head.pipeline.as_deref(),
             level: match self.settings.level {
+                _ if let Some(accept) = &self.accept => bulk::Level::Lane(accept.queue.log.lanes()),
                 Level::Cluster => bulk::Level::Cluster,
                 Level::Node => bulk::Level::Node,
                 Level::Index => bulk::Level::Index,
                 Level::Shard => bulk::Level::Shard,
             },
-            null_id: match self.settings.fix_null_id {
-                true => NullId::Mint,
-                false => NullId::Keep,
+            null_id: match (&self.accept, self.settings.fix_null_id) {
+                (Some(_), _) => NullId::Always,
+                (None, true) => NullId::Mint,
+                (None, false) => NullId::Keep,
             },
         }
     }
 
     fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.ids.borrow_mut();
-        if ask.null_id == NullId::Mint {
+        if ask.null_id != NullId::Keep {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             ids.tick(now.map_or(0, |since| since.as_millis() as u64));
         }
@@ -320,32 +347,6 @@ fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
 fn strip_for_parts(headers: &mut HeaderMap) {
     // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
-}
-
-/// An answer with a node's head: its headers, and the warnings of the other nodes that it lacks.
-fn with_head(mut head: response::Parts, others: &[&response::Parts], body: Outgoing) -> Response<Outgoing> {
-    wire::strip_hop_by_hop(&mut head.headers, &[CONTENT_LENGTH]);
-    for other in others {
-        add_warnings(&mut head.headers, &other.headers);
-    }
-    Response::from_parts(head, body)
-}
-
-fn add_warnings(headers: &mut HeaderMap, more: &HeaderMap) {
-    for warning in more.get_all(WARNING) {
-        if !headers.get_all(WARNING).iter().any(|known| known == warning) {
-            headers.append(WARNING, warning.clone());
-        }
-    }
-}
-
-fn json_response(body: Outgoing) -> Response<Outgoing> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(
-        http::header::CONTENT_TYPE,
-        http::HeaderValue::from_static("application/json; charset=UTF-8"),
-    );
-    response
 }
 
 /// Samples are taken from a bulk's first documents: reading on costs time.

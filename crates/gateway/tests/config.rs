@@ -88,8 +88,8 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
         panic!()
     };
     assert_eq!(
-        (bulk.level, bulk.mode, bulk.fix_null_id),
-        (Level::Node, Mode::Sync, true)
+        (bulk.level, bulk.queue.as_deref(), bulk.fix_null_id),
+        (Level::Node, None, true)
     );
     let FilterAction::Elasticsearch(forward) = &flow.filters[1].action else {
         panic!()
@@ -105,16 +105,30 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
     );
     assert_eq!(cluster.anonymous, Anonymous::Pass);
 
-    let rejected = parse(&fixture("guide-without-mode.yml")).unwrap_err();
-    let errors: Vec<_> = rejected
-        .problems
-        .iter()
-        .filter(|p| p.severity == Severity::Error)
-        .collect();
-    assert_eq!(errors.len(), 1, "{rejected}");
-    assert!(
-        errors[0].message.contains("add the line `mode: sync`"),
-        "{rejected}"
+    // Without a mode, as in the guides, it is the asynchronous one, and the pipeline delivers.
+    let config = parse(&fixture("guide-without-mode.yml")).unwrap().config;
+    let FilterAction::BulkReshuffle(bulk) = &config.flows["async_bulk"].filters[0].action else {
+        panic!()
+    };
+    assert_eq!(bulk.queue.as_deref(), Some("prod"));
+    assert_eq!(
+        (config.queues["prod"].lanes, config.queues["prod"].fsync),
+        (16, Fsync::Always)
+    );
+    let [delivery] = &config.deliveries[..] else {
+        panic!()
+    };
+    assert_eq!(
+        (&*delivery.queue, &*delivery.cluster, &*delivery.group),
+        ("prod", "prod", "prod")
+    );
+    assert_eq!(
+        (delivery.batch_bytes_max, delivery.batch_docs_max),
+        (10 << 20, 10_000)
+    );
+    assert_eq!(
+        (delivery.workers_max, delivery.retry_delay.as_millis()),
+        (30, 1000)
     );
 }
 
@@ -232,7 +246,7 @@ fn every_key_is_documented_and_can_be_explained() {
             .unwrap()
             .ignored
             .unwrap()
-            .contains("nothing is queued")
+            .contains("`queue` of `bulk_reshuffle`")
     );
     assert!(
         explain("entry.nmae")
@@ -252,7 +266,7 @@ fn the_schema_is_one_and_takes_dotted_keys() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|key| key == "mode")
+            .any(|key| key == "elasticsearch")
     );
 }
 

@@ -13,6 +13,7 @@ mod hardening;
 mod loadgen;
 mod logs;
 mod passing;
+mod queue;
 mod raw_node;
 mod replies;
 mod sink;

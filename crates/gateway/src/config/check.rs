@@ -232,10 +232,7 @@ impl<'a> Checker<'a> {
         {
             let written = entries.iter().find(|(key, _)| key.name == required);
             if written.is_none_or(|(_, value)| value.is_null()) {
-                let message = match vocabulary::missing(section, required) {
-                    Some(fix) => format!("`{required}` is missing: {fix}"),
-                    None => format!("`{required}` is missing"),
-                };
+                let message = format!("`{required}` is missing");
                 let place = written.map_or(node.place, |(key, _)| key.place);
                 self.problems.error(place, path, message, None);
             }

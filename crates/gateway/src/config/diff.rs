@@ -52,6 +52,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
     let mut restart = Vec::new();
     for (key, differs) in [
         ("path", old.paths != new.paths),
+        ("queue", old.queues != new.queues),
+        ("pipeline", old.deliveries != new.deliveries),
         ("admin", old.admin != new.admin),
         ("logging.format", old.logging.format != new.logging.format),
         ("worker.count", old.worker.count != new.worker.count),

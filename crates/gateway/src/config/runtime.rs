@@ -28,6 +28,10 @@ pub struct Config {
     pub flows: BTreeMap<Arc<str>, Arc<Flow>>,
     /// Clusters by name.
     pub clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    /// Queues of asynchronous mode by name.
+    pub queues: BTreeMap<Arc<str>, Queue>,
+    /// Who delivers from which queue to which cluster: one for each queue and consumer group.
+    pub deliveries: Vec<Delivery>,
     /// The admin port.
     pub admin: Admin,
     /// Logging.
@@ -41,7 +45,7 @@ pub struct Config {
 /// Directories the gateway writes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Paths {
-    /// `path.data`: state. Nothing is written here in synchronous mode.
+    /// `path.data`: queues and dead letters. Nothing is written here in synchronous mode.
     pub data: PathBuf,
     /// `path.logs`: log files.
     pub logs: PathBuf,
@@ -149,15 +153,15 @@ pub enum FilterAction {
     Elasticsearch(Forward),
 }
 
-/// The filter `bulk_reshuffle`, synchronous mode.
+/// The filter `bulk_reshuffle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkReshuffle {
     /// The cluster: a key of [`Config::clusters`].
     pub cluster: Arc<str>,
     /// What a part of a request is made for.
     pub level: Level,
-    /// How the client is answered.
-    pub mode: Mode,
+    /// The queue that requests are put into, in asynchronous mode: a key of [`Config::queues`]. None: synchronous mode.
+    pub queue: Option<Arc<str>>,
     /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
     pub fix_null_id: bool,
     /// How parts are sent.
@@ -215,12 +219,59 @@ pub enum Level {
     Shard,
 }
 
-/// How the client of a bulk request is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// With the cluster's own answer.
-    Sync,
+/// A durable log that bulk requests are put into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its name: letters, digits, `-`, `_`; at most 64.
+    pub name: Arc<str>,
+    /// The cluster whose topology decides about lanes: a key of [`Config::clusters`].
+    pub cluster: Arc<str>,
+    /// Lanes of a queue that is made now.
+    pub lanes: u32,
+    /// When an appended request counts as safe.
+    pub fsync: Fsync,
+    /// Bytes on disk at most; none: no such limit.
+    pub bytes_max: Option<u64>,
+    /// Bytes that stay free on the disk.
+    pub free_bytes_min: u64,
+    /// Bytes of dead letters at most.
+    pub dead_letters_bytes_max: u64,
+}
+
+/// When an appended request counts as safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Once it is synced.
+    Always,
+    /// Once it is written; synced this often.
+    Interval(Duration),
+    /// Once it is written.
+    Os,
+}
+
+/// Delivery from one queue to one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The pipeline's name.
+    pub pipeline: Arc<str>,
+    /// The queue: a key of [`Config::queues`].
+    pub queue: Arc<str>,
+    /// The cluster: a key of [`Config::clusters`].
+    pub cluster: Arc<str>,
+    /// The consumer group's name.
+    pub group: Arc<str>,
+    /// Whether it runs.
+    pub enabled: bool,
+    /// Bytes of a lane delivered at once.
+    pub batch_bytes_max: usize,
+    /// Documents of a lane delivered at once.
+    pub batch_docs_max: usize,
+    /// Lanes that have a request at the cluster at once.
+    pub workers_max: usize,
+    /// Wait before the first retry of a batch; doubled for each further one.
+    pub retry_delay: Duration,
+    /// How requests are sent.
+    pub sending: Sending,
 }
 
 /// How a node is chosen.

@@ -28,17 +28,6 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
     Some(why)
 }
 
-/// What to say when `key` is missing in `section`, if there is more to say than that.
-pub(super) fn missing(section: &str, key: &str) -> Option<&'static str> {
-    match (section, key) {
-        ("BulkReshuffleFile", "mode") => Some(MODE),
-        _ => None,
-    }
-}
-
-/// The one-line fix for files that were written for asynchronous mode.
-pub(super) const MODE: &str = "add the line `mode: sync`: clients then get the cluster's own answer; `async`, which answers from a durable log, comes with that log";
-
 const FILTERS: &[&str] = &[
     "auto_generate_doc_id",
     "basic_auth",

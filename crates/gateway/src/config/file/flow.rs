@@ -1,4 +1,4 @@
-//! `flow`: filters; `pipeline`: accepted for existing files.
+//! `flow`: filters; `pipeline`: delivery from queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,21 +39,63 @@ section! {
 pub enum ModeFile {
     /// With the cluster's own answer.
     Sync,
-    /// At once, from a durable log. Not there yet.
+    /// As soon as the request is in a durable log, from which a pipeline delivers it.
     Async,
+}
+
+/// When an appended request counts as safe.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum FsyncFile {
+    /// Once it is synced to the disk: neither kill -9 nor a power cut loses it. One sync serves all requests that came
+    /// while the last one ran.
+    #[default]
+    Always,
+    /// Once it is written; synced every `fsync_interval`. A power cut may lose that much, kill -9 nothing.
+    Interval,
+    /// Once it is written; synced when the operating system likes. A power cut may lose that much, kill -9 nothing.
+    Os,
+}
+
+section! {
+    /// The durable log that asynchronous mode answers from; below `path.data`, in `queue/NAME`. Filters with the same
+    /// name share it, and must then say the same of it.
+    QueueFile {
+        /// Its name; the cluster's, if empty.
+        name: String = String::new(),
+        /// Lanes: documents of one shard share a lane and are delivered in order; lanes are independent. Fixed when the
+        /// queue is made.
+        #[schemars(range(min = 1, max = 4096))]
+        lanes: u32 = 16,
+        /// When an appended request counts as safe.
+        fsync: FsyncFile = FsyncFile::Always,
+        /// With `fsync: interval`, the time between two syncs.
+        fsync_interval: Time = Time(Duration::from_secs(1)),
+        /// Bytes on disk at most; beyond it clients get 429. `-1`: as long as `min_free` allows.
+        max_size: BytesOrUnlimited = BytesOrUnlimited(None),
+        /// Bytes that stay free on the disk; below it clients get 429.
+        min_free: super::Bytes = super::Bytes(1 << 30),
+        /// Bytes of dead letters at most; beyond it delivery waits, and nothing is dropped.
+        dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
+    }
 }
 
 section! {
     /// Splits bulk requests by where their documents live. Requests that are not bulk requests go on to the
     /// next filter.
-    #[schemars(extend("required" = ["elasticsearch", "mode"]))]
+    #[schemars(extend("required" = ["elasticsearch"]))]
     BulkReshuffleFile {
         /// Run only if this holds.
         when: Option<ConditionFile> = None,
         /// The cluster.
         elasticsearch: String = String::new(),
-        /// How the client is answered: `sync` with the cluster's own answer.
+        /// How the client is answered: `sync` with the cluster's own answer, `async` (also where nothing is written)
+        /// once the request is in a durable log, from which a pipeline with `bulk_indexing` delivers it.
         mode: Option<ModeFile> = None,
+        /// In asynchronous mode: the log.
+        queue: QueueFile = QueueFile::default(),
         /// What a part of a request is made for.
         level: Level = Level::Node,
         /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
@@ -80,10 +122,10 @@ section! {
         #[schemars(extend("x-ignored" = "while the cluster's topology isn't known, bulk requests are always forwarded whole"))]
         continue_metadata_missing: Ignored = Ignored,
         /// Partitions of queues.
-        #[schemars(extend("x-ignored" = "queues are partitioned in asynchronous mode only"))]
+        #[schemars(extend("x-ignored" = "queues have lanes: see `queue.lanes`"))]
         partition_size: Ignored = Ignored,
         /// Names of queues.
-        #[schemars(extend("x-ignored" = "nothing is queued in synchronous mode"))]
+        #[schemars(extend("x-ignored" = "queues are named by `queue.name`"))]
         queue_name_prefix: Ignored = Ignored,
         /// Whether to go on after queueing.
         #[schemars(extend("x-ignored" = "a bulk request that was split is answered, so nothing is left for later filters"))]
@@ -310,27 +352,33 @@ pub enum RangeOrNumber {
 }
 
 section! {
-    /// Background work. Synchronous mode has none: see `processor`.
+    /// Background work: delivery from queues.
     #[schemars(extend("required" = ["name"]))]
     PipelineFile {
         /// Its name.
         name: String = String::new(),
+        /// Start it with the gateway. `false`: what is queued waits.
+        auto_start: bool = true,
+        /// Milliseconds before the first retry; doubled for each further one up to 30 seconds, with jitter.
+        #[schemars(range(min = 1, max = 600_000), extend("x-units" = "milliseconds"))]
+        retry_delay_in_ms: u32 = 1000,
+        /// Steps: only `bulk_indexing`.
+        processor: Vec<ProcessorFile> = Vec::new(),
         /// Start it with the gateway.
+        #[schemars(extend("x-ignored" = "write `auto_start: false` for a pipeline that is not to run"))]
         enabled: Ignored = Ignored,
-        /// Start it with the gateway.
-        auto_start: Ignored = Ignored,
         /// Start it again when it ends.
+        #[schemars(extend("x-ignored" = "a pipeline runs until the gateway stops"))]
         keep_running: Ignored = Ignored,
         /// Only one in a cluster of gateways.
+        #[schemars(extend("x-ignored" = "each gateway delivers from its own queues"))]
         singleton: Ignored = Ignored,
-        /// Wait before a retry, milliseconds.
-        retry_delay_in_ms: Ignored = Ignored,
         /// Longest run, milliseconds.
+        #[schemars(extend("x-ignored" = "a pipeline runs until the gateway stops"))]
         max_running_in_ms: Ignored = Ignored,
         /// Logging.
+        #[schemars(extend("x-ignored" = "see `logging`"))]
         logging: Ignored = Ignored,
-        /// Steps: only `bulk_indexing`, which has nothing to do in synchronous mode.
-        processor: Vec<ProcessorFile> = Vec::new(),
     }
 }
 
@@ -343,41 +391,101 @@ section! {
 }
 
 section! {
-    /// Delivery of queued bulk requests: nothing is queued in synchronous mode.
+    /// Delivers queued bulk requests to a cluster, as one consumer group: it has its own place in each queue.
     BulkIndexingFile {
-        /// The cluster.
-        elasticsearch: Ignored = Ignored,
-        /// Connections.
-        max_connection_per_node: Ignored = Ignored,
-        /// Threads.
-        max_worker_size: Ignored = Ignored,
+        /// The cluster; if empty, the one of the filter that filled the queue.
+        elasticsearch: String = String::new(),
+        /// Which queues.
+        queue_selector: QueueSelectorFile = QueueSelectorFile::default(),
+        /// How queues are read.
+        consumer: ConsumerFile = ConsumerFile::default(),
+        /// The requests to the cluster.
+        bulk: BulkFile = BulkFile::default(),
+        /// Connections to one node at most.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_connection_per_node: u32 = 16,
+        /// Lanes that have a request at the cluster at once, at most.
+        #[schemars(range(min = 1, max = 4096))]
+        max_worker_size: u32 = 16,
+        /// Longest time from a request sent to its whole reply.
+        timeout: Time = Time(Duration::from_secs(300)),
         /// Parallelism of a queue.
+        #[schemars(extend("x-ignored" = "a queue is delivered by as many as it has lanes: see `queue.lanes` of `bulk_reshuffle`"))]
         num_of_slices: Ignored = Ignored,
         /// Parallelism of a queue.
+        #[schemars(extend("x-ignored" = "a queue is delivered by as many as it has lanes: see `queue.lanes` of `bulk_reshuffle`"))]
         slices: Ignored = Ignored,
         /// End of a queue.
+        #[schemars(extend("x-ignored" = "what is queued is delivered at once, and idle lanes cost nothing"))]
         idle_timeout_in_seconds: Ignored = Ignored,
         /// Queues.
+        #[schemars(extend("x-ignored" = "queues are chosen by `queue_selector`"))]
         queues: Ignored = Ignored,
-        /// Queues.
-        queue_selector: Ignored = Ignored,
         /// Order of queues.
+        #[schemars(extend("x-ignored" = "queues are independent"))]
         waiting_after: Ignored = Ignored,
         /// New queues.
+        #[schemars(extend("x-ignored" = "queues are known from the configuration"))]
         detect_active_queue: Ignored = Ignored,
         /// New queues.
+        #[schemars(extend("x-ignored" = "queues are known from the configuration"))]
         detect_interval: Ignored = Ignored,
         /// Missing nodes.
+        #[schemars(extend("x-ignored" = "documents whose node is unknown go to any node"))]
         skip_info_missing: Ignored = Ignored,
         /// Empty queues.
+        #[schemars(extend("x-ignored" = "what is queued is delivered at once, and idle lanes cost nothing"))]
         skip_empty_queue: Ignored = Ignored,
-        /// Reading of queues.
-        consumer: Ignored = Ignored,
-        /// Requests to the cluster.
-        bulk: Ignored = Ignored,
         /// Size of requests.
+        #[schemars(extend("x-ignored" = "write `bulk.batch_size_in_mb`"))]
         bulk_size_in_mb: Ignored = Ignored,
         /// Size of requests.
+        #[schemars(extend("x-ignored" = "write `bulk.batch_size_in_mb`"))]
         bulk_size_in_kb: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// Which queues.
+    QueueSelectorFile {
+        /// By label: `type: bulk_reshuffle`, which all queues have, or `queue: NAME`.
+        labels: BTreeMap<String, String> = BTreeMap::new(),
+        /// By name; none: all.
+        keys: Names = OneOrMany(Vec::new()),
+    }
+}
+
+section! {
+    /// How queues are read.
+    ConsumerFile {
+        /// The consumer group: its place in each queue is kept under this name. If empty, the cluster's name.
+        group: String = String::new(),
+        /// Size of reads.
+        #[schemars(extend("x-ignored" = "what is read at once follows from `bulk.batch_size_in_mb` and `bulk.batch_size_in_docs`"))]
+        fetch_max_messages: Ignored = Ignored,
+        /// Size of reads.
+        #[schemars(extend("x-ignored" = "what is read at once follows from `bulk.batch_size_in_mb` and `bulk.batch_size_in_docs`"))]
+        fetch_max_bytes: Ignored = Ignored,
+        /// End of a queue.
+        #[schemars(extend("x-ignored" = "what is queued is delivered at once, and idle lanes cost nothing"))]
+        eof_retry_delay_in_ms: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// The requests to the cluster.
+    BulkFile {
+        /// Megabytes of a lane that are delivered at once, at most (but one client's part of a lane, however large).
+        #[schemars(range(min = 1, max = 1024))]
+        batch_size_in_mb: u32 = 5,
+        /// Documents of a lane that are delivered at once, at most (but one client's part of a lane, however large).
+        #[schemars(range(min = 1, max = 1_000_000))]
+        batch_size_in_docs: u32 = 10_000,
+        /// Compression.
+        #[schemars(extend("x-ignored" = "requests to nodes are sent as they are, not compressed"))]
+        compress: Ignored = Ignored,
+        /// Size of requests.
+        #[schemars(extend("x-ignored" = "write `batch_size_in_mb`"))]
+        batch_size_in_kb: Ignored = Ignored,
     }
 }

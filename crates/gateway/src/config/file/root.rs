@@ -28,8 +28,7 @@ section! {
         flow: Vec<FlowFile> = Vec::new(),
         /// Clusters of Elasticsearch or OpenSearch.
         elasticsearch: Vec<ElasticsearchFile> = Vec::new(),
-        /// Background work. Accepted for the sake of existing files: in synchronous mode nothing is queued, so
-        /// a pipeline of `bulk_indexing` has nothing to do.
+        /// Background work: what asynchronous mode has queued is delivered by pipelines of `bulk_indexing`.
         pipeline: Vec<PipelineFile> = Vec::new(),
         /// The admin port.
         admin: Option<AdminFile> = None,
@@ -44,7 +43,7 @@ section! {
         /// Loading of configuration files.
         configs: ConfigsFile = ConfigsFile::default(),
         /// Queues on disk.
-        #[schemars(extend("x-ignored" = "nothing is queued on disk in synchronous mode"))]
+        #[schemars(extend("x-ignored" = "queues are described where they are filled: `queue` of `bulk_reshuffle`"))]
         disk_queue: Ignored = Ignored,
         /// Key-value store.
         #[schemars(extend("x-ignored" = "there is no key-value store to configure"))]
@@ -74,7 +73,7 @@ section! {
         #[schemars(extend("x-ignored" = "health and metadata are set for each cluster, in `elasticsearch[].discovery`"))]
         elastic: Ignored = Ignored,
         /// Several instances on one machine.
-        #[schemars(extend("x-ignored" = "any number of instances may run; nothing locks the data directory in synchronous mode"))]
+        #[schemars(extend("x-ignored" = "any number of instances may run; a queue belongs to the one that has opened it"))]
         allow_multi_instance: Ignored = Ignored,
         /// Logging to the terminal.
         #[schemars(extend("x-ignored" = "see `logging.format`"))]

@@ -8,8 +8,8 @@ use settings::problem::nearest;
 
 use super::Resolver;
 use crate::config::file::*;
+use crate::config::resolve::queue::queue_name;
 use crate::config::runtime::*;
-use crate::config::vocabulary;
 use crate::router::compile_regex;
 use crate::when::{Field, Test, When};
 
@@ -117,16 +117,14 @@ impl Resolver<'_> {
         bulk: &BulkReshuffleFile,
         clusters: &[ElasticsearchFile],
     ) -> BulkReshuffle {
-        if bulk.mode == Some(ModeFile::Async) {
-            self.error(
-                &format!("{path}.mode"),
-                format!("`async` is not there yet: {}", vocabulary::MODE),
-            );
-        }
+        let queue = match bulk.mode {
+            Some(ModeFile::Sync) => None,
+            Some(ModeFile::Async) | None => Some(queue_name(bulk)),
+        };
         BulkReshuffle {
             cluster: self.cluster_name(path, &bulk.elasticsearch, clusters),
             level: bulk.level,
-            mode: Mode::Sync,
+            queue,
             fix_null_id: bulk.fix_null_id,
             sending: self.sending(
                 path,

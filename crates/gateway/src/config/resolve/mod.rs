@@ -4,6 +4,7 @@
 mod cluster;
 mod entry;
 mod flow;
+mod queue;
 mod risk;
 
 pub(super) use cluster::endpoint;
@@ -29,7 +30,8 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
     let flows = resolver.flows(&file.flow, &file.elasticsearch);
     let routers = resolver.routers(&file.router, &file.flow);
     let entries = resolver.entries(&file.entry, &file.router);
-    resolver.pipelines(&file.pipeline);
+    let queues = resolver.queues(file);
+    let deliveries = resolver.deliveries(file, &queues);
     let config = Config {
         paths: Paths {
             data: PathBuf::from(&file.path.data),
@@ -39,6 +41,8 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
         routers,
         flows,
         clusters,
+        queues,
+        deliveries,
         admin: resolver.admin(file),
         logging: Logging {
             level: match file.log.level {
@@ -245,18 +249,6 @@ impl Resolver<'_> {
         Admin {
             binding: Some(binding),
             token,
-        }
-    }
-
-    fn pipelines(&mut self, pipelines: &[super::file::PipelineFile]) {
-        self.names(
-            "pipeline",
-            pipelines.iter().map(|pipeline| pipeline.name.as_str()),
-        );
-        for at in 0..pipelines.len() {
-            let why =
-                "has no effect: in synchronous mode nothing is queued, so there is nothing to deliver later";
-            self.warning(&format!("pipeline[{at}]"), why);
         }
     }
 }

@@ -1,0 +1,519 @@
+//! Asynchronous mode: bulks are answered from the queue and delivered from there, whatever happens in between.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+
+use crate::gateway::{Gateway, body, cluster, statuses};
+
+const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
+
+/// A folder with a configuration and data that outlive a gateway.
+struct Place {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+impl Place {
+    /// A queue before these clusters; the first one is what clients see.
+    fn before(clusters: &[&FakeCluster], queue: &str) -> Self {
+        let urls: Vec<String> = clusters.iter().map(|cluster| cluster.urls()[0].clone()).collect();
+        Self::at(&urls, queue)
+    }
+
+    fn at(urls: &[String], queue: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidegate.yml");
+        let mut text = format!(
+            "path.data: {}
+admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c0, mode: async, queue: {{name: q, lanes: 4, min_free: 1mb{queue}}}}}
+      - elasticsearch: {{elasticsearch: c0}}
+pipeline:
+",
+            folder.path().join("data").display()
+        );
+        for at in 0..urls.len() {
+            text.push_str(&format!(
+                "  - {{name: p{at}, retry_delay_in_ms: 20, processor: [{{bulk_indexing: {{elasticsearch: c{at}}}}}]}}\n"
+            ));
+        }
+        text.push_str("elasticsearch:\n");
+        for (at, url) in urls.iter().enumerate() {
+            text.push_str(&format!("  - {{name: c{at}, endpoint: '{url}'}}\n"));
+        }
+        std::fs::write(&file, text).unwrap();
+        Self { folder, file }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn start(&self) -> Gateway {
+        let gateway = Gateway::start(&["--config", self.file.to_str().unwrap()]);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        gateway
+    }
+}
+
+fn queue(gateway: &Gateway) -> Value {
+    let queues = gateway
+        .admin()
+        .get("/queue/stats")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    queues["q"].clone()
+}
+
+/// Checks the accounts of a queue and returns those of a consumer group.
+fn account(queue: &Value, group: &str) -> Value {
+    let one = &queue["groups"][group];
+    let sum: u64 = ["indexed", "dead", "lost", "pending"]
+        .iter()
+        .map(|state| one[state].as_u64().unwrap_or_else(|| panic!("{queue:#}")))
+        .sum();
+    assert_eq!(queue["accepted"], json!(sum), "accounts: {queue:#}");
+    one.clone()
+}
+
+/// Waits until nothing is pending, with the accounts right all the while.
+fn drained(gateway: &Gateway, group: &str) -> Value {
+    wait(gateway, group, |one| one["pending"] == 0)
+}
+
+fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let queue = queue(gateway);
+        let one = account(&queue, group);
+        if holds(&one) {
+            return one;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "not so after 20 s: {queue:#}\n{}",
+            gateway.log()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn dead_letters(gateway: &Gateway) -> Vec<Value> {
+    let listed = gateway
+        .admin()
+        .get("/dead_letters?queue=q")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    listed["dead_letters"].as_array().unwrap().clone()
+}
+
+/// The `n` of a document.
+fn n_of(cluster: &FakeCluster, id: &str) -> Value {
+    let source: Value = serde_json::from_str(&cluster.docs("logs")[id].source).unwrap();
+    source["n"].clone()
+}
+
+#[test]
+fn a_bulk_is_answered_from_the_queue_and_delivered_to_the_nodes_of_its_documents() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let text = format!(
+        "{}{{\"create\":{{\"_index\":\"logs\"}}}}\n{{\"n\":-1}}\n{{\"delete\":{{\"_index\":\"logs\",\"_id\":\"7\"}}}}\n",
+        body(300)
+    );
+    let answer = gateway.bulk(&text).ok().unwrap();
+    let ack = answer.header("x-tidegate-ack").unwrap();
+    assert!(ack.starts_with("queued; position="), "{ack}");
+    let answer = answer.json().unwrap();
+    assert_eq!(answer["errors"], json!(false));
+    let statuses = statuses(&answer);
+    assert_eq!(
+        (statuses.len(), statuses[0], statuses[300], statuses[301]),
+        (302, 201, 201, 200)
+    );
+    let items = answer["items"].as_array().unwrap();
+    assert_eq!(
+        items[5]["index"],
+        json!({"_index": "logs", "_id": "5", "result": "created", "status": 201})
+    );
+    assert_eq!(items[301]["delete"]["result"], "deleted");
+    let minted = items[300]["create"]["_id"].as_str().unwrap().to_owned();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(302), &json!(0)));
+    let docs = cluster.docs("logs");
+    assert_eq!(docs.len(), 300);
+    assert!(docs.contains_key(&minted) && !docs.contains_key("7"));
+    assert_eq!(cluster.counts().misrouted, 0, "each part went to its node");
+    assert_eq!(
+        (gateway.counter("docs_queued"), gateway.counter("bulk_queued")),
+        (302, 1)
+    );
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9_and_each_document_ends_with_its_last_version() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    // A backlog: no node takes anything.
+    let slow = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(slow.clone()).always());
+    for round in 0..10 {
+        let text: String = (0..200)
+            .map(|id| {
+                format!(
+                    "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":{}}}\n",
+                    round * 1000 + id
+                )
+            })
+            .collect();
+        let created =
+            format!("{{\"create\":{{\"_index\":\"logs\",\"_id\":\"c{round}\"}}}}\n{{\"n\":{round}}}\n");
+        gateway.bulk(&(text + &created)).ok().unwrap();
+    }
+    assert_eq!(account(&queue(&gateway), "c0")["pending"], json!(2010));
+    gateway.signal("KILL");
+    drop(gateway);
+    // Killed again and again while it delivers, now and then with an answer lost.
+    cluster.behave();
+    for _ in 0..3 {
+        cluster.cue(Cue::bulk(Fault::CloseWritten).times(2));
+        let gateway = place.start();
+        std::thread::sleep(Duration::from_millis(60));
+        account(&queue(&gateway), "c0");
+        gateway.signal("KILL");
+    }
+    cluster.behave();
+    let gateway = place.start();
+    let one = drained(&gateway, "c0");
+    assert_eq!(
+        (&one["indexed"], &one["dead"], &one["lost"]),
+        (&json!(2010), &json!(0), &json!(0))
+    );
+    assert_eq!(cluster.docs("logs").len(), 210);
+    for id in 0..200 {
+        assert_eq!(n_of(&cluster, &id.to_string()), json!(9000 + id));
+    }
+    assert!(dead_letters(&gateway).is_empty());
+}
+
+#[test]
+fn refused_items_are_sent_again_and_no_later_write_overtakes_them() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let busy = |every| Fault::Items {
+        every,
+        status: 429,
+        error: TOO_BUSY.to_owned(),
+    };
+    cluster.cue(Cue::bulk(busy(3)).times(6));
+    cluster.cue(
+        Cue::bulk(Fault::Status {
+            status: 429,
+            body: "{}".to_owned(),
+        })
+        .on_node(1)
+        .times(5),
+    );
+    cluster.cue(Cue::bulk(busy(1)).times(3));
+    // Many writes to few documents, in one request and over several.
+    for round in 0..5 {
+        let text: String = (0..60)
+            .map(|n| {
+                let (id, n) = (n % 10, round * 60 + n);
+                format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n")
+            })
+            .collect();
+        gateway.bulk(&text).ok().unwrap();
+    }
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(300), &json!(0)));
+    assert!(one["docs_retried"].as_u64().unwrap() > 0);
+    for id in 0..10 {
+        assert_eq!(n_of(&cluster, &id.to_string()), json!(290 + id));
+    }
+}
+
+#[test]
+fn what_the_cluster_will_not_take_is_kept_with_its_reason_and_survives_a_restart() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let error = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
+    cluster.cue(Cue::bulk(Fault::Items {
+        every: 1,
+        status: 400,
+        error: error.to_owned(),
+    }));
+    let text = "{\"index\":{\"_id\":\"bad\"}}\n{\"n\":\"x\"}\n";
+    let answer = gateway
+        .client()
+        .post_ndjson("/logs/_bulk?timeout=1m", text.as_bytes())
+        .unwrap()
+        .ok()
+        .unwrap();
+    let position: u64 = answer
+        .header("x-tidegate-ack")
+        .unwrap()
+        .rsplit_once('=')
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    gateway.bulk(&body(50)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(50), &json!(1)));
+    let check = |gateway: &Gateway| {
+        let letters = dead_letters(gateway);
+        assert_eq!(letters.len(), 1, "{letters:#?}");
+        let letter = &letters[0];
+        assert_eq!(letter["action"], json!({"index": {"_id": "bad"}}));
+        assert_eq!(letter["source"], json!({"n": "x"}));
+        assert_eq!((&letter["status"], &letter["attempts"]), (&json!(400), &json!(1)));
+        assert_eq!(letter["type"], "mapper_parsing_exception");
+        assert_eq!(letter["reason"], "failed to parse field [n]");
+        assert_eq!(letter["origin"]["position"], json!(position));
+        assert_eq!(letter["origin"]["target"], "/logs/_bulk?timeout=1m");
+    };
+    check(&gateway);
+    // Marks are durable within a tenth of a second; what is not, is delivered again.
+    std::thread::sleep(Duration::from_millis(400));
+    gateway.signal("KILL");
+    drop(gateway);
+    let gateway = place.start();
+    check(&gateway);
+    let one = account(&queue(&gateway), "c0");
+    assert_eq!(
+        (&one["indexed"], &one["dead"], &one["pending"]),
+        (&json!(50), &json!(1), &json!(0))
+    );
+}
+
+#[test]
+fn rights_that_are_missing_pause_the_lanes_and_give_up_nothing() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let refusal = r#"{"error":{"type":"security_exception","reason":"no rights"},"status":403}"#;
+    cluster.cue(
+        Cue::bulk(Fault::Status {
+            status: 403,
+            body: refusal.to_owned(),
+        })
+        .always(),
+    );
+    gateway.bulk(&body(100)).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["paused_lanes"].as_u64().unwrap() > 0);
+    assert_eq!((&one["pending"], &one["dead"]), (&json!(100), &json!(0)));
+    assert!(gateway.log().contains("no rights"), "{}", gateway.log());
+    cluster.behave();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(100));
+    assert!(dead_letters(&gateway).is_empty());
+}
+
+#[test]
+fn a_batch_that_is_too_large_is_halved_and_one_bad_request_does_not_take_others_with_it() {
+    let cluster = FakeCluster::start(Spec {
+        content_length_max: 2_000,
+        ..Spec::default().index("logs", 1).storing()
+    })
+    .unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    // The gateway knows the limit by then, and splits nothing that a client may not send.
+    for n in 0..20 {
+        gateway
+            .bulk(&body(30).replace("\"_id\":\"", &format!("\"_id\":\"{n}-")))
+            .ok()
+            .unwrap();
+    }
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(600), &json!(0)));
+    assert_eq!(cluster.docs("logs").len(), 600);
+}
+
+#[test]
+fn a_full_queue_is_429_with_retry_after_and_nothing_of_the_request_is_delivered() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], ", max_size: 256kb");
+    let gateway = place.start();
+    let down = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(down).always());
+    let mut accepted = 0;
+    let refused = loop {
+        let answer = gateway.bulk(&body(500));
+        if answer.status != 200 {
+            break answer;
+        }
+        accepted += 500;
+        assert!(accepted < 100_000, "a quota of 256 kb holds no more");
+    };
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after"), Some("10"));
+    assert_eq!(
+        refused.json().unwrap()["error"]["type"],
+        "es_rejected_execution_exception"
+    );
+    assert_eq!(account(&queue(&gateway), "c0")["pending"], json!(accepted));
+    cluster.behave();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(accepted));
+    let began = Instant::now();
+    while gateway.bulk(&body(500)).status != 200 {
+        assert!(began.elapsed() < Duration::from_secs(10), "there is room again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn two_clusters_get_everything_each_at_its_own_pace() {
+    let (primary, backup) = (
+        cluster(),
+        FakeCluster::start(Spec::default().index("logs", 2).storing()).unwrap(),
+    );
+    let place = Place::before(&[&primary, &backup], "");
+    let gateway = place.start();
+    let busy = Fault::Items {
+        every: 1,
+        status: 429,
+        error: TOO_BUSY.to_owned(),
+    };
+    backup.cue(Cue::bulk(busy).always());
+    gateway.bulk(&body(400)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(400));
+    assert_eq!(account(&queue(&gateway), "c1")["pending"], json!(400));
+    let seen = |all: &Value| all["c1"]["state"] == "watching";
+    while !seen(&gateway.admin().get("/elasticsearch").unwrap().json().unwrap()) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    backup.reset_counts();
+    backup.behave();
+    assert_eq!(drained(&gateway, "c1")["indexed"], json!(400));
+    assert_eq!(
+        (primary.docs("logs").len(), backup.docs("logs").len()),
+        (400, 400)
+    );
+    assert_eq!(backup.counts().misrouted, 0, "split by its own topology");
+}
+
+#[test]
+fn a_client_that_the_cluster_does_not_know_gets_the_clusters_401() {
+    let cluster =
+        FakeCluster::start(Spec::default().index("logs", 6).storing().basic_auth("u", "p")).unwrap();
+    let url = cluster.urls()[0].replace("http://", "http://u:p@");
+    let place = Place::at(&[url], "");
+    let gateway = place.start();
+    assert_eq!(gateway.bulk(&body(10)).status, 401);
+    let wrong = gateway.client().basic_auth("u", "x");
+    assert_eq!(
+        wrong.post_ndjson("/_bulk", body(10).as_bytes()).unwrap().status,
+        401
+    );
+    assert_eq!(queue(&gateway)["accepted"], json!(0));
+    let right = gateway.client().basic_auth("u", "p");
+    right
+        .post_ndjson("/_bulk", body(10).as_bytes())
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
+    // It is known now, and the cluster away: that is what a queue is for. A stranger cannot be checked.
+    for node in 0..3 {
+        cluster.kill(node);
+    }
+    right
+        .post_ndjson("/_bulk", body(10).as_bytes())
+        .unwrap()
+        .ok()
+        .unwrap();
+    let answer = wrong.post_ndjson("/_bulk", body(10).as_bytes()).unwrap();
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+    for node in 0..3 {
+        cluster.restart(node).unwrap();
+    }
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(20));
+}
+
+#[test]
+fn what_would_not_be_split_goes_straight_to_the_cluster() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let answer = gateway.bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{}\n{\"what\":{}}\n");
+    assert_eq!(answer.header("x-tidegate-ack"), None);
+    let fresh = "{\"index\":{\"_index\":\"fresh\",\"_id\":\"1\"}}\n{\"n\":1}\n";
+    let answer = gateway.bulk(fresh).ok().unwrap();
+    assert_eq!(
+        answer.header("x-tidegate-ack"),
+        None,
+        "the cluster's own answer: it made the index"
+    );
+    assert_eq!(answer.json().unwrap()["items"][0]["index"]["_version"], 1);
+    assert_eq!(
+        (
+            queue(&gateway)["accepted"].clone(),
+            gateway.passed("unknown_index")
+        ),
+        (json!(0), 1)
+    );
+}
+
+#[test]
+fn a_graceful_stop_leaves_nothing_half_done() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let mut gateway = place.start();
+    cluster.cue(Cue::new(On::Bulk, Fault::Delay(Duration::from_millis(200))).times(20));
+    gateway.bulk(&body(100)).ok().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    gateway.signal("TERM");
+    assert!(gateway.wait().success(), "{}", gateway.log());
+    drop(gateway);
+    let sent = cluster.counts().docs;
+    let gateway = place.start();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(100));
+    assert_eq!(
+        (cluster.counts().docs, sent),
+        (100, 100),
+        "what was under way was finished and committed"
+    );
+    assert!(Path::new(&place.data()).join("queue/q/LOG").exists());
+}
+
+#[test]
+fn a_reload_changes_neither_queues_nor_pipelines() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("name: q,", "name: other,")).unwrap();
+    gateway.signal("HUP");
+    let began = Instant::now();
+    while !gateway.log().contains("needs a restart") {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    gateway.bulk(&body(10)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
+}

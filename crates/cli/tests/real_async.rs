@@ -1,0 +1,176 @@
+//! Asynchronous mode before real clusters: what was acknowledged is there as it was sent, across kill -9, and what the
+//! cluster refuses is a dead letter with the cluster's own reason.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers that meet something unexpected end the test"
+)]
+
+#[allow(dead_code, reason = "shared with tests that use more of it")]
+#[path = "black_box/gateway.rs"]
+mod gateway;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use gateway::Gateway;
+use serde_json::{Value, json};
+use testkit::real::{Kind, RealCluster};
+
+#[test]
+fn acknowledged_documents_arrive_at_a_secured_opensearch() -> Result<()> {
+    prove(Kind::OpenSearchSecure)
+}
+
+#[test]
+fn acknowledged_documents_arrive_at_elasticsearch() -> Result<()> {
+    prove(Kind::Elasticsearch)
+}
+
+fn prove(kind: Kind) -> Result<()> {
+    let cluster = RealCluster::shared(kind)?;
+    let nodes = cluster.client()?;
+    let index = cluster.fresh_name("async");
+    let settings = json!({
+        "settings": {"number_of_shards": 3, "number_of_replicas": 0},
+        "mappings": {"properties": {"n": {"type": "long"}}},
+    });
+    nodes.put(&format!("/{index}"), &settings)?.ok()?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tidegate.yml");
+    std::fs::write(&file, configuration(&cluster, folder.path()))?;
+    let start = || {
+        let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        gateway
+    };
+    let credentials = cluster.credentials();
+    let client = |gateway: &Gateway| match credentials {
+        Some((user, password)) => gateway.client().basic_auth(user, password),
+        None => gateway.client(),
+    };
+
+    let gateway = start();
+    if let Some((user, _)) = credentials {
+        let stranger = gateway.client().basic_auth(user, "wrong");
+        let answer = stranger.post_ndjson(&format!("/{index}/_bulk"), b"{\"delete\":{\"_id\":\"1\"}}\n")?;
+        ensure!(answer.status == 401, "{}", answer.status);
+    }
+    // A new index passes until its first prediction is verified.
+    let probe = "{\"index\":{\"_id\":\"0\"}}\n{\"n\":0}\n";
+    let began = Instant::now();
+    let mut queued = 0;
+    while queued == 0 {
+        let answer = client(&gateway)
+            .post_ndjson(&format!("/{index}/_bulk"), probe.as_bytes())?
+            .ok()?;
+        queued += u64::from(answer.header("x-tidegate-ack").is_some());
+        ensure!(
+            began.elapsed() < Duration::from_secs(30),
+            "never queued: {}",
+            gateway.log()
+        );
+    }
+    let mut minted = Vec::new();
+    let mut last = gateway;
+    for round in 0..3 {
+        let mut text = String::new();
+        for id in 0..200 {
+            let n = round * 1000 + id;
+            text.push_str(&format!("{{\"index\":{{\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n"));
+        }
+        text.push_str("{\"create\":{}}\n{\"n\":1}\n");
+        text.push_str(&format!(
+            "{{\"update\":{{\"_id\":\"5\"}}}}\n{{\"doc\":{{\"round\":{round}}}}}\n"
+        ));
+        text.push_str(&format!(
+            "{{\"index\":{{\"_id\":\"d{round}\"}}}}\n{{\"n\":1}}\n{{\"delete\":{{\"_id\":\"d{round}\"}}}}\n"
+        ));
+        text.push_str(&format!(
+            "{{\"index\":{{\"_id\":\"bad{round}\"}}}}\n{{\"n\":\"no number\"}}\n"
+        ));
+        let answer = client(&last)
+            .post_ndjson(&format!("/{index}/_bulk"), text.as_bytes())?
+            .ok()?;
+        ensure!(answer.header("x-tidegate-ack").is_some());
+        let answer = answer.json()?;
+        let items = answer["items"].as_array().unwrap();
+        minted.push(items[200]["create"]["_id"].as_str().unwrap().to_owned());
+        queued += items.len() as u64;
+        last.signal("KILL");
+        drop(last);
+        last = start();
+    }
+    let began = Instant::now();
+    let stats = loop {
+        let all = last.admin().get("/queue/stats")?.ok()?.json()?;
+        let one = &all["q"]["groups"]["c"];
+        let of = |state: &str| one[state].as_u64().unwrap();
+        ensure!(all["q"]["accepted"] == queued, "{all:#}");
+        ensure!(
+            of("indexed") + of("dead") + of("lost") + of("pending") == queued,
+            "{all:#}"
+        );
+        if of("pending") == 0 {
+            break one.clone();
+        }
+        ensure!(
+            began.elapsed() < Duration::from_secs(60),
+            "{all:#}\n{}",
+            last.log()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let letters = last.admin().get("/dead_letters?queue=q")?.ok()?.json()?;
+    ensure!(stats["dead"] == 3 && stats["lost"] == 0, "{stats:#} {letters:#}");
+    let letters = letters["dead_letters"].as_array().unwrap();
+    ensure!(letters.len() == 3, "{letters:#?}");
+    for letter in letters {
+        let reason = letter["reason"].as_str().unwrap();
+        ensure!(letter["status"] == 400 && reason.contains("[n]"), "{letter:#}");
+    }
+    nodes
+        .send("POST", &format!("/{index}/_refresh"), &[], b"")?
+        .ok()?;
+    let found = nodes.get(&format!("/{index}/_search?size=1000"))?.ok()?.json()?;
+    let hits = found["hits"]["hits"].as_array().unwrap();
+    ensure!(hits.len() == 203, "{} documents", hits.len());
+    let source = |id: &str| -> Value {
+        let hit = hits.iter().find(|hit| hit["_id"] == id);
+        hit.map(|hit| hit["_source"].clone()).unwrap_or_default()
+    };
+    for id in 0..200 {
+        ensure!(
+            source(&id.to_string())["n"] == 2000 + id,
+            "{id}: {}",
+            source(&id.to_string())
+        );
+    }
+    ensure!(source("5")["round"] == 2);
+    ensure!(minted.iter().all(|id| source(id)["n"] == 1), "{minted:?}");
+    nodes.delete(&format!("/{index}"))?.ok()?;
+    Ok(())
+}
+
+fn configuration(cluster: &RealCluster, folder: &std::path::Path) -> String {
+    let account = cluster
+        .credentials()
+        .map(|(user, password)| format!(", basic_auth: {{username: {user}, password: '{password}'}}"));
+    let tls = cluster
+        .ca_path()
+        .map(|ca| format!(", tls: {{ca_file: '{}'}}", ca.display()));
+    format!(
+        "path.data: '{}'
+admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, queue: {{name: q, lanes: 4, min_free: 1mb}}}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+pipeline: [{{name: p, retry_delay_in_ms: 50, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'{}{}}}]
+",
+        folder.join("data").display(),
+        cluster.urls()[0],
+        account.unwrap_or_default(),
+        tls.unwrap_or_default(),
+    )
+}

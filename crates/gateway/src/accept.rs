@@ -1,0 +1,197 @@
+//! The filter `bulk_reshuffle`, asynchronous mode: a bulk is answered once it is in the queue.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bulk::{Ask, Flavour, Gather, Plan};
+use cluster::{PickReason, Snapshot};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use wire::{Chunk, Outgoing};
+
+use crate::answer::{json_response, with_head};
+use crate::error::Fault;
+use crate::outbound::{Message, Outbound};
+use crate::queue::Queue;
+use crate::request_id::RequestId;
+
+/// Puts bulks into a queue, one instance a core.
+pub(crate) struct Accept {
+    pub(crate) queue: Arc<Queue>,
+    /// When the cluster last let in whom, by a keyed hash of what they showed.
+    admitted: RefCell<HashMap<u64, Instant>>,
+    hasher: RandomState,
+}
+
+/// What a record says about its documents beside the documents: never a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Params {
+    /// Path and query of the client's request.
+    pub(crate) target: String,
+    /// Its content type.
+    pub(crate) content_type: String,
+    /// The first and the last id that were minted for it: its documents with ids between are known to be nobody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) minted: Option<(String, String)>,
+}
+
+/// A request that is planned by lanes.
+pub(crate) struct Queued<'a> {
+    pub(crate) head: &'a Parts,
+    pub(crate) target: &'a str,
+    pub(crate) body: &'a [u8],
+    pub(crate) plan: &'a Plan,
+    pub(crate) ask: &'a Ask<'a>,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) arrived: Instant,
+}
+
+impl Accept {
+    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+        Self {
+            queue,
+            admitted: RefCell::default(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Appends a request and answers it; the answer says 200 only if it is durable.
+    pub(crate) async fn take(&self, outbound: &Outbound, queued: Queued<'_>) -> Response<Outgoing> {
+        if let Some(refusal) = self.turn_away(outbound, &queued).await {
+            return refusal;
+        }
+        let Queued { plan, body, .. } = queued;
+        let mut items = Vec::with_capacity(plan.docs() as usize * ITEM_BYTES_TYPICAL);
+        let minted = bulk::acknowledge(plan, body, queued.ask, &queued.snapshot.table, &mut items);
+        let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
+        let content_type = queued.head.headers.get(CONTENT_TYPE);
+        let params = Params {
+            target: queued.target.to_owned(),
+            content_type: content_type
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or(NDJSON)
+                .to_owned(),
+            minted: minted.map(|minted| (id(&minted.first), id(&minted.last))),
+        };
+        let params = serde_json::to_vec(&params).unwrap_or_default();
+        let mut record = self.queue.log.record(0, &params);
+        for part in &plan.parts {
+            record.group(part.lane, part.docs, |out| {
+                let mut gather = Gather::default();
+                while gather.next(plan, part, body, out, usize::MAX) > 0 {}
+            });
+        }
+        match self.queue.log.append_async(record).await {
+            Err(error) => {
+                let queue = &*self.queue.name;
+                wire::rationed!(tracing::warn, queue, %error, "a bulk was not accepted");
+                Fault::not_queued(&error).response()
+            }
+            Ok(receipt) => {
+                let took = queued.arrived.elapsed().as_millis();
+                let head = format!("{{\"took\":{took},\"errors\":false,\"items\":[");
+                let chunks = [head.into_bytes(), items, b"]}".to_vec()];
+                let chunks = chunks.map(|chunk| Chunk::Bytes(chunk.into()));
+                let mut response = json_response(chunks.into_iter().collect());
+                let ack = format!("queued; position={}", receipt.position);
+                if let Ok(ack) = HeaderValue::from_str(&ack) {
+                    response.headers_mut().insert(&ACK, ack);
+                }
+                response
+            }
+        }
+    }
+
+    /// Asks the cluster whether it knows the client, unless it was asked a moment ago. `None`: it does.
+    async fn turn_away(&self, outbound: &Outbound, queued: &Queued<'_>) -> Option<Response<Outgoing>> {
+        let shown: HeaderMap = IDENTITY
+            .iter()
+            .filter_map(|name| Some((name.clone(), queued.head.headers.get(name)?.clone())))
+            .collect();
+        let values: Vec<_> = IDENTITY.iter().map(|name| shown.get(name)).collect();
+        let key = self.hasher.hash_one(&values);
+        let last = self.admitted.borrow().get(&key).map(Instant::elapsed);
+        if last.is_some_and(|last| last < ADMITTED_FOR) {
+            return None;
+        }
+        let path = match queued.snapshot.table.dialect().flavour {
+            Flavour::Elasticsearch => "/_security/_authenticate",
+            Flavour::OpenSearch => "/_plugins/_security/authinfo",
+        };
+        let request_id = RequestId::of(&queued.head.extensions);
+        let message = Message {
+            request_id: &request_id,
+            method: &Method::GET,
+            target: path,
+            headers: &shown,
+        };
+        let deadline = tokio::time::Instant::now() + CHECK_TIMEOUT;
+        let mut tried = Vec::new();
+        loop {
+            let node = outbound.pick(queued.snapshot, PickReason::Request, &tried);
+            let sent = outbound.exchange(&node, message, Outgoing::Empty, deadline).await;
+            let failure = match sent {
+                Ok(reply) => {
+                    let (head, body) = reply.into_parts();
+                    match body.collect(CHECK_BYTES_MAX).await {
+                        // 401 and 403 are the cluster's own answer to who this is.
+                        Ok(body)
+                            if matches!(head.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
+                        {
+                            self.admitted.borrow_mut().remove(&key);
+                            return Some(with_head(head, &[], Outgoing::from(body.to_vec())));
+                        }
+                        // Without security there is no such API, and nobody is kept out.
+                        Ok(_)
+                            if head.status.is_success()
+                                || matches!(head.status.as_u16(), 400 | 404 | 405) =>
+                        {
+                            let mut admitted = self.admitted.borrow_mut();
+                            if admitted.len() >= ADMITTED_MAX {
+                                admitted.clear();
+                            }
+                            admitted.insert(key, Instant::now());
+                            return None;
+                        }
+                        Ok(_) => format!("{} answered {}", node.name, head.status),
+                        Err(error) => error.to_string(),
+                    }
+                }
+                Err(error) => error.to_string(),
+            };
+            tried.push(node);
+            if tried.len() < queued.snapshot.nodes.len().min(CHECK_NODES_MAX) {
+                continue;
+            }
+            // A cluster that is away is what queues are for: whom it let in not long ago may go on.
+            return match last {
+                Some(last) if last < ADMITTED_WHILE_AWAY => None,
+                _ => Some(Fault::unchecked(&failure).response()),
+            };
+        }
+    }
+}
+
+/// What the cluster knows a client by.
+static IDENTITY: [HeaderName; 2] = [AUTHORIZATION, HeaderName::from_static("es-security-runas-user")];
+
+/// Says of a 200 what it means: durable, and not yet executed.
+static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");
+
+const NDJSON: &str = "application/x-ndjson";
+/// So long nobody is asked about the same client again.
+const ADMITTED_FOR: Duration = Duration::from_secs(30);
+/// And so long while no node answers.
+const ADMITTED_WHILE_AWAY: Duration = Duration::from_secs(3600);
+/// Clients remembered on a core; a client too many, and all are asked about anew.
+const ADMITTED_MAX: usize = 10_000;
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+const CHECK_BYTES_MAX: usize = 1 << 20;
+const CHECK_NODES_MAX: usize = 3;
+/// A guess for the room that items take.
+const ITEM_BYTES_TYPICAL: usize = 100;

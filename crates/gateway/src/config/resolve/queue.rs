@@ -1,0 +1,263 @@
+//! Queues, as the filters that fill them describe them, and pipelines, which empty them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Resolver;
+use crate::config::file::*;
+use crate::config::runtime::*;
+
+/// The queue that a filter in asynchronous mode fills.
+pub(super) fn queue_name(bulk: &BulkReshuffleFile) -> Arc<str> {
+    match bulk.queue.name.as_str() {
+        "" => bulk.elasticsearch.as_str().into(),
+        name => name.into(),
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn queues(&mut self, file: &ConfigFile) -> BTreeMap<Arc<str>, Queue> {
+        let mut queues: BTreeMap<Arc<str>, Queue> = BTreeMap::new();
+        for (at, flow) in file.flow.iter().enumerate() {
+            let mut found = Vec::new();
+            reshuffles(&format!("flow[{at}].filter"), &flow.filter, &mut found);
+            for (path, bulk) in found {
+                let queue = match bulk.mode {
+                    Some(ModeFile::Sync) if bulk.queue != QueueFile::default() => {
+                        self.warning(
+                            &format!("{path}.queue"),
+                            "has no effect: nothing is queued with `mode: sync`",
+                        );
+                        continue;
+                    }
+                    Some(ModeFile::Sync) => continue,
+                    Some(ModeFile::Async) | None => self.queue(&path, bulk),
+                };
+                if let Some(known) = queues.get(&queue.name)
+                    && *known != queue
+                {
+                    let message = format!("another filter says something else of the queue `{}`", queue.name);
+                    self.error(&format!("{path}.queue"), message);
+                }
+                if bulk.level == Level::Cluster {
+                    let message = "`cluster` passes every bulk whole, so nothing would be queued";
+                    self.error(&format!("{path}.level"), message);
+                }
+                queues.insert(Arc::clone(&queue.name), queue);
+            }
+        }
+        queues
+    }
+
+    fn queue(&mut self, path: &str, bulk: &BulkReshuffleFile) -> Queue {
+        let (path, file) = (format!("{path}.queue"), &bulk.queue);
+        let name = queue_name(bulk);
+        self.group_name(&path, &name);
+        let least = 4 * SEGMENT_BYTES_MIN;
+        for (key, bytes) in [
+            ("max_size", file.max_size.0),
+            ("dead_letters_max_size", Some(file.dead_letters_max_size.0)),
+        ] {
+            if bytes.is_some_and(|bytes| bytes < least) {
+                self.error(
+                    &format!("{path}.{key}"),
+                    format!("is less than {}kb", least >> 10),
+                );
+            }
+        }
+        if file.fsync == FsyncFile::Interval && file.fsync_interval.0.is_zero() {
+            self.error(&format!("{path}.fsync_interval"), "must be more than 0");
+        }
+        Queue {
+            cluster: bulk.elasticsearch.as_str().into(),
+            name,
+            lanes: file.lanes,
+            fsync: match file.fsync {
+                FsyncFile::Always => Fsync::Always,
+                FsyncFile::Interval => Fsync::Interval(file.fsync_interval.0),
+                FsyncFile::Os => Fsync::Os,
+            },
+            bytes_max: file.max_size.0,
+            free_bytes_min: file.min_free.0,
+            dead_letters_bytes_max: file.dead_letters_max_size.0,
+        }
+    }
+
+    /// Names of files.
+    fn group_name(&mut self, path: &str, name: &str) {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if !name.is_empty() && (name.len() > 64 || !name.bytes().all(plain)) {
+            let message = format!(
+                "`{name}` names files: at most 64 letters, digits, `-` and `_`; write another `name`"
+            );
+            self.error(path, message);
+        }
+    }
+
+    pub(super) fn deliveries(
+        &mut self,
+        file: &ConfigFile,
+        queues: &BTreeMap<Arc<str>, Queue>,
+    ) -> Vec<Delivery> {
+        self.names(
+            "pipeline",
+            file.pipeline.iter().map(|pipeline| pipeline.name.as_str()),
+        );
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        for (at, pipeline) in file.pipeline.iter().enumerate() {
+            let path = format!("pipeline[{at}]");
+            if queues.is_empty() {
+                let why = "has no effect: no filter has `mode: async`, so there is nothing to deliver";
+                self.warning(&path, why);
+                continue;
+            }
+            for (at, processor) in pipeline.processor.iter().enumerate() {
+                let path = format!("{path}.processor[{at}].bulk_indexing");
+                let Some(indexing) = &processor.bulk_indexing else {
+                    continue;
+                };
+                for queue in self.selected(&path, indexing, queues) {
+                    let delivery = self.delivery(&path, pipeline, indexing, queue, file);
+                    let same =
+                        |other: &&Delivery| other.queue == delivery.queue && other.group == delivery.group;
+                    if let Some(other) = deliveries.iter().find(same) {
+                        let (group, queue) = (&delivery.group, &delivery.queue);
+                        let message = format!(
+                            "the consumer group `{group}` delivers from the queue `{queue}` in the pipeline `{}` already",
+                            other.pipeline
+                        );
+                        self.error(&path, message);
+                    }
+                    deliveries.push(delivery);
+                }
+            }
+        }
+        // A mode that cannot be read has been reported already.
+        let readable = !self.problems.has_errors();
+        for queue in queues.keys().filter(|_| readable) {
+            if !deliveries.iter().any(|delivery| delivery.queue == *queue) && !queue.is_empty() {
+                let help = "add a `pipeline` with `bulk_indexing`, or write `mode: sync`: clients then get the cluster's own answer";
+                let message = format!(
+                    "nothing would deliver what is accepted into the queue `{queue}`: a `bulk_reshuffle` with `mode: async` (or without `mode`) fills it, and no pipeline empties it"
+                );
+                self.error_with_help("pipeline", message, Some(help.to_owned()));
+            }
+        }
+        deliveries
+    }
+
+    fn selected<'q>(
+        &mut self,
+        path: &str,
+        indexing: &BulkIndexingFile,
+        queues: &'q BTreeMap<Arc<str>, Queue>,
+    ) -> Vec<&'q Queue> {
+        let path = format!("{path}.queue_selector");
+        let mut names: Vec<&str> = indexing
+            .queue_selector
+            .keys
+            .0
+            .iter()
+            .map(String::as_str)
+            .collect();
+        for (label, value) in &indexing.queue_selector.labels {
+            match (label.as_str(), value.as_str()) {
+                ("type", "bulk_reshuffle") => {}
+                ("queue", name) => names.push(name),
+                _ => {
+                    let message = format!(
+                        "no queue has the label `{label}: {value}`; there are `type: bulk_reshuffle` and `queue: NAME`"
+                    );
+                    self.error(&format!("{path}.labels"), message);
+                }
+            }
+        }
+        for name in &names {
+            let known = queues.keys().map(|name| (&**name, true));
+            self.refers(&path, name, "queue", known);
+        }
+        let chosen = queues.values();
+        chosen
+            .filter(|queue| names.is_empty() || names.contains(&&*queue.name))
+            .collect()
+    }
+
+    fn delivery(
+        &mut self,
+        path: &str,
+        pipeline: &PipelineFile,
+        indexing: &BulkIndexingFile,
+        queue: &Queue,
+        file: &ConfigFile,
+    ) -> Delivery {
+        let cluster: Arc<str> = match indexing.elasticsearch.as_str() {
+            "" => Arc::clone(&queue.cluster),
+            name => {
+                let known = file.elasticsearch.iter();
+                let known = known.map(|cluster| (cluster.name.as_str(), cluster.enabled));
+                self.refers(&format!("{path}.elasticsearch"), name, "elasticsearch", known);
+                name.into()
+            }
+        };
+        let group: Arc<str> = match indexing.consumer.group.as_str() {
+            "" => Arc::clone(&cluster),
+            group => group.into(),
+        };
+        self.group_name(&format!("{path}.consumer.group"), &group);
+        if indexing.timeout.0.is_zero() {
+            self.error(
+                &format!("{path}.timeout"),
+                "must be more than 0: there is no \"for ever\"",
+            );
+        }
+        if !pipeline.auto_start {
+            let message = format!(
+                "what is accepted into the queue `{}` waits: `auto_start: false`",
+                queue.name
+            );
+            self.warning(path, message);
+        }
+        Delivery {
+            pipeline: pipeline.name.as_str().into(),
+            queue: Arc::clone(&queue.name),
+            cluster,
+            group,
+            enabled: pipeline.auto_start,
+            batch_bytes_max: (indexing.bulk.batch_size_in_mb as usize) << 20,
+            batch_docs_max: indexing.bulk.batch_size_in_docs as usize,
+            workers_max: indexing.max_worker_size as usize,
+            retry_delay: Duration::from_millis(pipeline.retry_delay_in_ms.into()),
+            sending: Sending {
+                connections_per_node_max: indexing.max_connection_per_node as usize,
+                // A lane tries again by itself.
+                retry_count_max: 0,
+                retry_delay: Duration::from_millis(pipeline.retry_delay_in_ms.into()),
+                connect_timeout: Duration::from_secs(3),
+                response_timeout: indexing.timeout.0,
+                write_timeout: Duration::from_secs(60),
+                idle_timeout: Duration::from_secs(60),
+            },
+        }
+    }
+}
+
+/// All `bulk_reshuffle` of a flow, with their paths.
+fn reshuffles<'f>(path: &str, filters: &'f [FilterFile], out: &mut Vec<(String, &'f BulkReshuffleFile)>) {
+    for (at, filter) in filters.iter().enumerate() {
+        let path = format!("{path}[{at}]");
+        if let Some(bulk) = &filter.bulk_reshuffle {
+            out.push((format!("{path}.bulk_reshuffle"), bulk));
+        }
+        for (key, below) in [("then", &filter.then), ("else", &filter.r#else)] {
+            reshuffles(
+                &format!("{path}.{key}"),
+                below.as_deref().unwrap_or_default(),
+                out,
+            );
+        }
+    }
+}
+
+/// The smallest segment of a log that makes sense; a quota is four of them at least.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;

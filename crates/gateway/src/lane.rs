@@ -1,0 +1,98 @@
+//! A lane of a queue on its way to a cluster, and what the lanes of one thread share.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::{IdMint, Scratch};
+use cluster::{Cluster, NodeChoice};
+use http::HeaderValue;
+use log::LaneReader;
+use tokio::sync::{Semaphore, watch};
+use wire::Worker;
+
+use crate::live::Shared;
+use crate::metrics::Counters;
+use crate::outbound::Outbound;
+use crate::queue::Group;
+
+/// What the lanes of one thread share.
+pub(crate) struct Route {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) worker: Worker,
+    pub(crate) permits: Semaphore,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
+    pub(crate) ids: RefCell<IdMint>,
+    pub(crate) scratch: RefCell<Scratch>,
+}
+
+/// One lane on its way.
+pub(crate) struct Lane {
+    pub(crate) route: Rc<Route>,
+    pub(crate) number: u32,
+    pub(crate) reader: LaneReader,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// The way to the cluster as the newest configuration describes it.
+    pub(crate) fn outbound(&self) -> Rc<Outbound> {
+        let live = self.shared.live.load();
+        let settings = &self.group.settings;
+        let cluster = &live.clusters[&settings.cluster];
+        let mut outbound = self.outbound.borrow_mut();
+        match &*outbound {
+            Some((known, outbound)) if Arc::ptr_eq(known, cluster) => Rc::clone(outbound),
+            _ => {
+                let made = Rc::new(Outbound::new(
+                    Arc::clone(cluster),
+                    NodeChoice::default(),
+                    &settings.sending,
+                    1,
+                    self.worker.pool().clone(),
+                    Arc::clone(&self.counters),
+                ));
+                *outbound = Some((Arc::clone(cluster), Rc::clone(&made)));
+                made
+            }
+        }
+    }
+
+    /// The gateway's own account at the cluster.
+    pub(crate) fn account(&self, outbound: &Outbound) -> Option<HeaderValue> {
+        outbound
+            .cluster()
+            .config()
+            .credentials
+            .authorization()
+            .ok()
+            .flatten()
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// Waits; `None` if the gateway stops meanwhile.
+    pub(crate) async fn rest(&mut self, time: Duration) -> Option<()> {
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            () = tokio::time::sleep(time) => Some(()),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+}
+
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Without a sender the gateway is gone, which is as good as being told.
+    let _ = stop.wait_for(|stop| *stop).await;
+}

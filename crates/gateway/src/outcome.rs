@@ -1,0 +1,219 @@
+//! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for good.
+
+use std::time::Duration;
+
+use bulk::Reply;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+use wire::{Fate, SendError, SendErrorKind};
+
+/// What became of an operation in one try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Executed.
+    Done,
+    /// To be tried again later.
+    Again(Again),
+    /// To be tried again at once, with fewer others.
+    Split(Error),
+    /// The cluster would not take it.
+    Refused(Error),
+}
+
+/// Why, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Again {
+    pub(crate) why: String,
+    pub(crate) after: Option<Duration>,
+    /// It may have been executed.
+    pub(crate) doubt: bool,
+    /// Somebody has to put something right.
+    pub(crate) paused: bool,
+}
+
+/// As the cluster words it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Error {
+    pub(crate) status: u16,
+    pub(crate) kind: String,
+    pub(crate) reason: String,
+}
+
+/// What no answer says of the operations sent.
+pub(crate) fn unanswered(error: &SendError) -> Again {
+    Again {
+        why: error.to_string(),
+        after: None,
+        doubt: error.fate == Fate::Unknown,
+        paused: matches!(error.kind, SendErrorKind::Tls(_)),
+    }
+}
+
+/// What a node's answer says of each of `docs` operations.
+pub(crate) fn outcomes(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    docs: u32,
+    node: &str,
+) -> Vec<Outcome> {
+    let after = headers.get(RETRY_AFTER);
+    let after = after.and_then(|value| value.to_str().ok()?.parse().ok().map(Duration::from_secs));
+    let again = |paused: bool, doubt: bool| {
+        let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
+        Outcome::Again(Again {
+            why: format!("{node} answered {status}: {text}"),
+            after,
+            doubt,
+            paused,
+        })
+    };
+    let of_error = || error_of(status.as_u16(), serde_json::from_slice(body).ok()?);
+    let one = match status.as_u16() {
+        200 => match Reply::split(body, docs) {
+            Ok(reply) => return (0..docs).map(|item| item_outcome(&reply, item)).collect(),
+            // Whoever answers like that is no cluster, or not well.
+            Err(_) => again(true, true),
+        },
+        429 => again(false, false),
+        408 | 502 | 503 | 504 => again(false, true),
+        // The cluster's own rejection of the whole; what is in somebody else's words is no reason to give up documents.
+        400 => of_error().map_or_else(|| again(true, false), Outcome::Split),
+        413 => Outcome::Split(Error {
+            status: 413,
+            kind: "content_too_long_exception".to_owned(),
+            reason: format!("{node} answered {status}"),
+        }),
+        _ => again(true, status.is_server_error()),
+    };
+    vec![one; docs as usize]
+}
+
+fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
+    let facts = reply.facts(item);
+    let status = facts.status.unwrap_or(500);
+    if !facts.failed {
+        // A delete that found nothing says 404 and is done.
+        return Outcome::Done;
+    }
+    let parsed: Value = serde_json::from_slice(reply.item(item)).unwrap_or_default();
+    let inner = parsed.as_object().and_then(|item| item.values().next());
+    let error = inner.and_then(|inner| error_of(status, inner.clone()));
+    let error = error.unwrap_or_else(|| Error {
+        status,
+        kind: "exception".to_owned(),
+        reason: String::from_utf8_lossy(reply.item(item)).into_owned(),
+    });
+    let paused = match status {
+        408 | 429 | 502 | 503 | 504 => false,
+        // Rights that are missing, an index that is blocked: nothing that is wrong with the document.
+        401 | 403 => true,
+        _ => return Outcome::Refused(error),
+    };
+    Outcome::Again(Again {
+        why: format!("{status} {}: {}", error.kind, error.reason),
+        after: None,
+        doubt: matches!(status, 502..=504),
+        paused,
+    })
+}
+
+/// An error as the servers write it, with what caused it.
+fn error_of(status: u16, body: Value) -> Option<Error> {
+    let error = body.get("error")?;
+    let kind = error["type"].as_str()?.to_owned();
+    let mut reason = error["reason"].as_str().unwrap_or_default().to_owned();
+    let mut cause = &error["caused_by"];
+    while let Some(text) = cause["reason"].as_str() {
+        reason.push_str("; caused by ");
+        reason.push_str(cause["type"].as_str().unwrap_or_default());
+        reason.push_str(": ");
+        reason.push_str(text);
+        cause = &cause["caused_by"];
+    }
+    Some(Error { status, kind, reason })
+}
+
+const WHY_BYTES_MAX: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcomes_of(status: u16, body: &str, docs: u32) -> Vec<Outcome> {
+        outcomes(
+            StatusCode::from_u16(status).unwrap(),
+            &HeaderMap::new(),
+            body.as_bytes(),
+            docs,
+            "n",
+        )
+    }
+
+    #[test]
+    fn items_are_done_tried_again_or_dead_as_their_status_says() {
+        let item = |status: u16| {
+            format!(
+                "{{\"index\":{{\"_id\":\"1\",\"status\":{status},\"error\":{{\"type\":\"t\",\"reason\":\"r\",\"caused_by\":{{\"type\":\"c\",\"reason\":\"d\"}}}}}}}}"
+            )
+        };
+        let items = [
+            "{\"index\":{\"_id\":\"1\",\"status\":201}}".to_owned(),
+            "{\"delete\":{\"_id\":\"1\",\"result\":\"not_found\",\"status\":404}}".to_owned(),
+            item(429),
+            item(503),
+            item(403),
+            item(400),
+            item(404),
+        ];
+        let body = format!("{{\"took\":1,\"errors\":true,\"items\":[{}]}}", items.join(","));
+        let outcomes = outcomes_of(200, &body, 7);
+        assert_eq!(outcomes[..2], [Outcome::Done, Outcome::Done]);
+        let kinds: Vec<_> = outcomes[2..5]
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Again(again) => (again.paused, again.doubt),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(kinds, [(false, false), (false, true), (true, false)]);
+        let Outcome::Refused(error) = &outcomes[5] else {
+            panic!("{:?}", outcomes[5])
+        };
+        assert_eq!((error.status, error.reason.as_str()), (400, "r; caused by c: d"));
+        assert!(matches!(&outcomes[6], Outcome::Refused(error) if error.status == 404));
+    }
+
+    #[test]
+    fn nothing_but_the_clusters_own_rejection_is_a_reason_to_give_up_documents() {
+        let own = "{\"error\":{\"type\":\"illegal_argument_exception\",\"reason\":\"no\"},\"status\":400}";
+        assert!(matches!(
+            &outcomes_of(400, own, 2)[..],
+            [Outcome::Split(_), Outcome::Split(_)]
+        ));
+        assert!(matches!(&outcomes_of(413, "", 1)[..], [Outcome::Split(_)]));
+        for (status, body) in [
+            (400, "<html>"),
+            (401, own),
+            (403, own),
+            (404, own),
+            (405, ""),
+            (200, "hello"),
+            (302, ""),
+        ] {
+            let outcome = &outcomes_of(status, body, 1)[0];
+            assert!(
+                matches!(outcome, Outcome::Again(again) if again.paused),
+                "{status}: {outcome:?}"
+            );
+        }
+        for status in [408, 429, 502, 503, 504] {
+            let outcome = &outcomes_of(status, "", 1)[0];
+            assert!(
+                matches!(outcome, Outcome::Again(again) if !again.paused),
+                "{status}: {outcome:?}"
+            );
+        }
+    }
+}
