@@ -41,7 +41,7 @@ pub struct Options {
     pub write_timeout: Option<Duration>,
     /// For a connection to be made.
     pub dial_timeout: Duration,
-    /// Note every document that is accepted, for [`verify`](crate::verify).
+    /// Note every document that is accepted, for [`verify`](crate::verify()).
     pub ledger: bool,
     /// Threads; 0: one for each core, but no more than users.
     pub cores: usize,
