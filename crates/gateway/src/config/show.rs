@@ -8,11 +8,15 @@ use super::schema::cached;
 use super::secret::MASK;
 
 /// The configuration as YAML: what was written, and every default, marked as such. No secret is in it: not those
-/// of secret keys, and not those in URLs.
+/// of secret keys, not those in URLs, and no value of the section `env`.
 pub fn show(file: &ConfigFile) -> String {
     let mut out = String::new();
     // The file's types have no maps with keys other than text.
-    let json = serde_json::to_value(file).unwrap_or_default();
+    let mut json = serde_json::to_value(file).unwrap_or_default();
+    // What `$[[env.NAME]]` stands for is often a password, and nothing tells which is one.
+    if let Some(env) = json.get_mut("env").and_then(Json::as_object_mut) {
+        env.values_mut().for_each(|value| *value = MASK.into());
+    }
     write_map(&mut out, &json, cached(), 0);
     out
 }
@@ -120,5 +124,26 @@ fn mask_account(text: &str) -> String {
             format!("{scheme}://{user}:{MASK}@{host}{path}")
         }
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn no_value_of_the_section_env_is_shown() {
+        let text = "
+env:    {ES_PASSWORD: hunter2}
+entry:  [{name: e, router: r, network.binding: '127.0.0.1:8000'}]
+router: [{name: r, default_flow: f}]
+flow:   [{name: f, filter: [{elasticsearch: {elasticsearch: c}}]}]
+elasticsearch:
+  - {name: c, endpoint: 'http://127.0.0.1:9200', basic_auth: {username: u, password: '$[[env.ES_PASSWORD]]'}}
+";
+        let loaded = Config::parse(text, None, &|_| None).unwrap();
+        let shown = super::show(&loaded.file);
+        assert!(shown.contains("ES_PASSWORD"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
     }
 }
