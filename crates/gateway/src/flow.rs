@@ -55,7 +55,7 @@ enum Action {
 impl Front {
     pub(crate) fn new(shared: Arc<Shared>, entry: Arc<str>, worker: &Worker, cores: usize) -> Self {
         let counters = shared.metrics.core(worker.index());
-        let compiled = Compiled::new(shared.live.load_full(), &shared, worker, cores, &counters);
+        let compiled = Compiled::new(shared.live.load_full(), &shared, &entry, worker, cores, &counters);
         Self {
             shared,
             entry,
@@ -71,8 +71,15 @@ impl Front {
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
-            let (shared, worker) = (&self.shared, &self.worker);
-            let compiled = Compiled::new(Arc::clone(&live), shared, worker, self.cores, &self.counters);
+            let (shared, entry, worker) = (&self.shared, &self.entry, &self.worker);
+            let compiled = Compiled::new(
+                Arc::clone(&live),
+                shared,
+                entry,
+                worker,
+                self.cores,
+                &self.counters,
+            );
             *self.compiled.borrow_mut() = Rc::new(compiled);
         }
         Rc::clone(&self.compiled.borrow())
@@ -206,6 +213,7 @@ impl Compiled {
     fn new(
         live: Arc<Live>,
         shared: &Shared,
+        entry: &str,
         worker: &Worker,
         cores: usize,
         counters: &Arc<Counters>,
@@ -213,6 +221,7 @@ impl Compiled {
         let core = Core {
             live: &live,
             queues: &shared.queues,
+            entry,
             worker,
             cores,
             counters,
@@ -250,6 +259,8 @@ fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
 struct Core<'a> {
     live: &'a Live,
     queues: &'a Queues,
+    /// The entry that the requests come in at.
+    entry: &'a str,
     worker: &'a Worker,
     cores: usize,
     counters: &'a Arc<Counters>,
@@ -274,7 +285,7 @@ impl Core<'_> {
 
     fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice) -> Reshuffle {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
-        let entries = self.live.config.entries.iter();
+        let mut entries = self.live.config.entries.iter();
         Reshuffle {
             outbound,
             fallback,
@@ -286,9 +297,8 @@ impl Core<'_> {
                 ))
             }),
             body_bytes_max: entries
-                .map(|entry| entry.limits.body_bytes_max)
-                .max()
-                .unwrap_or(u64::MAX),
+                .find(|entry| &*entry.name == self.entry)
+                .map_or(u64::MAX, |entry| entry.limits.body_bytes_max),
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
             scratch: RefCell::default(),

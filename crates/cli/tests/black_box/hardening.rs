@@ -194,6 +194,46 @@ fn a_gzip_bomb_is_refused() {
 }
 
 #[test]
+fn a_packed_body_is_held_to_the_limit_of_the_entry_that_it_came_in_at() {
+    let cluster = cluster();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry:
+  - {{name: large, router: r, network: {{binding: '127.0.0.1:0'}}}}
+  - {{name: small, router: r, network: {{binding: '127.0.0.1:0'}}, max_request_body_size: 2kb}}
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: sync}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(body(100).as_bytes()).unwrap();
+    let packed = gzip.finish().unwrap();
+    assert!(
+        packed.len() < 2_000 && body(100).len() > 4_000,
+        "{}",
+        packed.len()
+    );
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("content-encoding", "gzip"),
+    ];
+    let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
+    let status_at = |entry: &str| {
+        let address = stats["entries"][entry]["address"].as_str().unwrap();
+        let client = testkit::client::Client::new(&format!("http://{address}")).unwrap();
+        client.send("POST", "/_bulk", &headers, &packed).unwrap().status
+    };
+    assert_eq!((status_at("large"), status_at("small")), (200, 413));
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);
