@@ -89,9 +89,10 @@ impl Outbound {
         Instant::now() + self.timeout
     }
 
-    /// How often something may be tried again.
-    pub(crate) fn retry_count_max(&self) -> u32 {
-        self.retry_count_max
+    /// How often something may be tried again that one of `nodes` nodes is to take; `unsent`: no try so far has sent
+    /// a byte of it.
+    pub(crate) fn retries_max(&self, unsent: bool, nodes: usize) -> u32 {
+        retries_max(self.retry_count_max, unsent, nodes)
     }
 
     /// The wait before retry number `retry` (from 0): doubled each time, with up to half of it as jitter.
@@ -132,6 +133,17 @@ impl Outbound {
     }
 }
 
+/// What could not be sent at all may go round all nodes, whatever is configured. What a node may have begun to execute
+/// may be what broke it, and must not break all the others.
+fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
+    let others = u32::try_from(nodes.saturating_sub(1)).unwrap_or(u32::MAX);
+    if unsent {
+        configured.max(others)
+    } else {
+        configured
+    }
+}
+
 // === impl Ledger ===
 
 impl Ledger {
@@ -145,5 +157,18 @@ impl Ledger {
             self.cluster.report(node, outcome, began.elapsed());
         }
         tracing::debug!(%request_id, node = node.name, %error, fate = ?error.fate, "exchange failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::retries_max;
+
+    #[test]
+    fn only_what_was_not_sent_goes_round_all_nodes() {
+        assert_eq!(retries_max(3, true, 50), 49);
+        assert_eq!(retries_max(3, false, 50), 3);
+        assert_eq!(retries_max(0, false, 3), 0);
+        assert_eq!(retries_max(0, true, 1), 0);
     }
 }

@@ -77,7 +77,6 @@ impl Sender<'_> {
     pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
         let cluster = self.outbound.cluster();
         let nodes = &split.snapshot.nodes;
-        let retries_max = self.outbound.retry_count_max().max(nodes.len() as u32 - 1);
         let mut tried: Vec<Arc<Node>> = Vec::new();
         // Why the fate of some try is unknown, and what its repetition is worth.
         let (mut doubt, mut repeat) = (None, None);
@@ -106,6 +105,7 @@ impl Sender<'_> {
             }
             let retries = tried.len() as u32;
             let may_try_again = doubt.is_none() || repeat.is_some();
+            let retries_max = self.outbound.retries_max(doubt.is_none(), nodes.len());
             if retries >= retries_max || !may_try_again {
                 return doubt.map_or(Answer::Unsent(error), Answer::Unknown);
             }

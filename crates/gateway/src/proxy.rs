@@ -64,6 +64,7 @@ impl Proxy {
         let deadline = self.outbound.deadline();
         let snapshot = self.outbound.cluster().snapshot();
         let mut tried: Vec<Arc<Node>> = Vec::new();
+        let mut unsent = true;
         loop {
             let node = self.outbound.pick(&snapshot, reason, &tried);
             let (sending, again) = body.take();
@@ -72,13 +73,10 @@ impl Proxy {
                 Ok(reply) => return self.answer(reply, node, began, request_id),
                 Err(error) => {
                     let retries = tried.len() as u32;
+                    unsent &= error.fate == Fate::NothingSent;
                     if again.is_none()
                         || !may_repeat(&head.method, &error)
-                        || retries
-                            >= self
-                                .outbound
-                                .retry_count_max()
-                                .max(snapshot.nodes.len() as u32 - 1)
+                        || retries >= self.outbound.retries_max(unsent, snapshot.nodes.len())
                     {
                         self.counters.clients_gone.add(u64::from(client_gone(&error)));
                         return Fault::upstream(&error).response();
