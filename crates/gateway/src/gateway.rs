@@ -135,6 +135,13 @@ impl Gateway {
         if listeners_differ(&before.config.entries, &config.entries) {
             needs_restart.push("entry: listeners keep their old settings until a restart".to_owned());
         }
+        if before.config.paths != config.paths {
+            needs_restart.push("path: directories stay as they are until a restart".to_owned());
+        }
+        let (logging, was) = (&config.logging, &before.config.logging);
+        if (logging.level, logging.format) != (was.level, was.format) {
+            needs_restart.push("logging: level and format stay as they are until a restart".to_owned());
+        }
         if before.config.admin != config.admin {
             needs_restart.push("admin: the admin port keeps its old settings until a restart".to_owned());
         }

@@ -115,7 +115,8 @@ section! {
 section! {
     /// Watching the cluster.
     DiscoveryFile {
-        /// Ask the cluster for its nodes (`true`), or use the given endpoints only.
+        /// Ask the cluster for its nodes (`true`), or use the given endpoints only (`false`): without a topology
+        /// every bulk passes whole.
         enabled: bool = true,
         /// How often.
         refresh: DiscoveryRefreshFile = DiscoveryRefreshFile::default(),
@@ -127,7 +128,7 @@ section! {
 section! {
     /// How often the cluster is looked at.
     DiscoveryRefreshFile {
-        /// Look again after the start.
+        /// Look at all; `false` is `discovery.enabled: false`. A topology that is read once would soon be wrong.
         enabled: bool = true,
         /// Between two looks: what has changed is seen after this long at most.
         interval: Time = Time(Duration::from_secs(1)),

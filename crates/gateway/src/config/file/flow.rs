@@ -104,7 +104,8 @@ section! {
         /// Connections to one node at most.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 512,
-        /// Tries after the first, only where sending twice can't write twice.
+        /// Tries after the first, only where sending twice can't write twice. What could not be sent at all may go
+        /// to every node once in any case.
         #[schemars(range(max = 100))]
         max_retry_times: u32 = 3,
         /// Milliseconds before the first retry; doubled for each further one.
@@ -182,7 +183,8 @@ section! {
         /// Connections to one node at most.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 512,
-        /// Tries after the first, only where sending twice can't write twice.
+        /// Tries after the first, only where sending twice can't write twice. What could not be sent at all may go
+        /// to every node once in any case.
         #[schemars(range(max = 100))]
         max_retry_times: u32 = 3,
         /// Milliseconds before the first retry; doubled for each further one.

@@ -86,7 +86,7 @@ section! {
     PathFile {
         /// Directory for state. Synchronous mode writes nothing there.
         data: String = "data".to_owned(),
-        /// Directory for log files.
+        /// Directory for log files. Nothing is written there: the log goes to standard error.
         logs: String = "log".to_owned(),
         /// Directory of further configuration files.
         #[schemars(extend("x-ignored" = "one file is the whole configuration"))]
@@ -166,8 +166,8 @@ section! {
         /// Shape of the lines.
         #[schemars(extend("x-ignored" = "see `logging.format`"))]
         format: Ignored = Ignored,
-        /// Colours.
-        #[schemars(extend("x-ignored" = "colours are used on terminals"))]
+        /// Log files.
+        #[schemars(extend("x-ignored" = "the log goes to standard error, never to files"))]
         disable_file_output: Ignored = Ignored,
     }
 }
