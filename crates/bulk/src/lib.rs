@@ -72,6 +72,7 @@ mod plan;
 mod repeat;
 mod route;
 mod scan;
+mod share;
 mod slow;
 mod strict;
 mod table;

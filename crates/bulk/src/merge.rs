@@ -227,6 +227,16 @@ fn frame(replies: &[Reply<'_>], errors: bool, took_ms: u64, dialect: &Dialect) -
             &own
         }
     };
+    write_frame(keys, errors, took_ms, ingest_took_ms.unwrap_or_default())
+}
+
+/// A reply with these keys and no items, cut where the items go.
+pub(crate) fn write_frame(
+    keys: &[HeadKey],
+    errors: bool,
+    took_ms: u64,
+    ingest_took_ms: u64,
+) -> (Vec<u8>, Vec<u8>) {
     let mut frame = vec![b'{'];
     let mut items_at = 0;
     for (nth, key) in keys.iter().enumerate() {
@@ -237,8 +247,7 @@ fn frame(replies: &[Reply<'_>], errors: bool, took_ms: u64, dialect: &Dialect) -
             HeadKey::Took => frame.extend_from_slice(format!("\"took\":{took_ms}").as_bytes()),
             HeadKey::Errors => frame.extend_from_slice(format!("\"errors\":{errors}").as_bytes()),
             HeadKey::IngestTook => {
-                let ms = ingest_took_ms.unwrap_or_default();
-                frame.extend_from_slice(format!("\"ingest_took\":{ms}").as_bytes());
+                frame.extend_from_slice(format!("\"ingest_took\":{ingest_took_ms}").as_bytes());
             }
             HeadKey::Items => {
                 frame.extend_from_slice(b"\"items\":[");

@@ -23,6 +23,7 @@ pub struct Plan {
     /// Minted ids, as they are spliced into action lines.
     pub(crate) arena: Vec<u8>,
     pub(crate) docs: u32,
+    pub(crate) ingests: bool,
 }
 
 /// What goes to one destination in one request.
@@ -176,6 +177,11 @@ impl Plan {
         self.docs
     }
 
+    /// Whether some operation may go through an ingest pipeline.
+    pub fn ingests(&self) -> bool {
+        self.ingests
+    }
+
     /// The part that the `doc`th operation is in.
     pub fn part_of(&self, doc: u32) -> usize {
         self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
@@ -191,6 +197,7 @@ impl<'a, 's> Draft<'a, 's> {
             order: std::mem::take(&mut scratch.order),
             arena: std::mem::take(&mut scratch.arena),
             docs: 0,
+            ingests: false,
         };
         scratch.slots.clear(level, table);
         Self {
@@ -217,6 +224,7 @@ impl<'a, 's> Draft<'a, 's> {
                 Aim::Mint => self.push_minted(&doc, ids.mint())?,
             }
         }
+        self.plan.ingests = walk.ingests();
         if self.plan.docs == 0 {
             Err(Pass {
                 why: Why::Empty,

@@ -33,6 +33,8 @@ pub struct IndexRoute {
     pub partition_size: u32,
     /// The mapping's `_routing.required`: an operation without routing gets an item error from any node.
     pub routing_required: bool,
+    /// Documents of this index go through an ingest pipeline of its own, unless an operation names another.
+    pub ingests: bool,
     /// Set when documents of this index cannot be predicted: requests that touch it pass whole.
     pub opaque: Option<Why>,
 }
@@ -40,7 +42,7 @@ pub struct IndexRoute {
 // === impl IndexRoute ===
 
 impl IndexRoute {
-    /// An ordinary index: partition size 1, no required routing, predictable.
+    /// An ordinary index: partition size 1, no required routing, no pipeline, predictable.
     pub fn new(name: &str, formula: Formula, primaries: impl Into<Box<[Option<NodeIx>]>>) -> Self {
         Self {
             name: name.into(),
@@ -48,6 +50,7 @@ impl IndexRoute {
             formula,
             partition_size: 1,
             routing_required: false,
+            ingests: false,
             opaque: None,
         }
     }

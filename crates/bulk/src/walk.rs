@@ -51,6 +51,8 @@ struct Resolver<'b, 't> {
     last: Option<(&'t Entry, &'t IndexRoute)>,
     /// The pipeline found harmless last; empty if none.
     pipeline: Vec<u8>,
+    /// Some operation so far may have gone through an ingest pipeline.
+    ingests: bool,
 }
 
 /// Bodies are addressed with 31 bits.
@@ -87,6 +89,7 @@ impl<'b, 't> Walk<'b, 't> {
             name: Vec::new(),
             last: None,
             pipeline: Vec::new(),
+            ingests: ask.url_pipeline.is_some(),
         };
         Ok(Self {
             body,
@@ -133,6 +136,11 @@ impl<'b, 't> Walk<'b, 't> {
             }
             Err(why) => Err(pass_at(self.body, start, why)),
         }
+    }
+
+    /// Whether some operation so far may go through an ingest pipeline.
+    pub(crate) fn ingests(&self) -> bool {
+        self.resolver.ingests
     }
 
     /// Reads the next action that is not a blank line into `self.slow`: its start, and the place after its newline.
@@ -256,6 +264,7 @@ impl<'b, 't> Resolver<'b, 't> {
         }
         let entry = self.table.entry(name).ok_or(Why::UnknownIndex)?;
         let found = (entry, &**entry.target.write()?);
+        self.ingests |= found.1.ingests;
         self.last = Some(found);
         self.name.clear();
         self.name.extend_from_slice(name);
@@ -269,6 +278,7 @@ impl<'b, 't> Resolver<'b, 't> {
         };
         let name = std::str::from_utf8(pipeline).map_err(|_| Why::UnknownPipeline)?;
         self.table.admit_pipeline(name)?;
+        self.ingests = true;
         self.pipeline.clear();
         self.pipeline.extend_from_slice(pipeline);
         Ok(())

@@ -174,6 +174,7 @@ fn route(
     IndexRoute {
         partition_size: settings.partition_size,
         routing_required: metadata.is_some_and(|m| m.routing_required),
+        ingests: pipelines().next().is_some(),
         opaque,
         ..IndexRoute::new(name, formula.unwrap_or(Formula::Modulo), primaries)
     }

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Request, Response, response};
 use wire::{Incoming, Outgoing, Refusal, Service, SourceError, Worker};
 
 use crate::accept::Accept;
+use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Filter, FilterAction, Forward, Sending};
 use crate::credentials::Fallback;
 use crate::error::Fault;
@@ -285,9 +286,21 @@ impl Core<'_> {
 
     fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice) -> Reshuffle {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
+        let outbound = Rc::new(outbound);
+        let combine = settings.combine.as_ref().filter(|_| settings.queue.is_none());
+        let combiner = combine.map(|combine| {
+            let pool = self.worker.pool().clone();
+            Combiner::new(
+                combine.clone(),
+                Rc::clone(&outbound),
+                pool,
+                Arc::clone(self.counters),
+            )
+        });
         let mut entries = self.live.config.entries.iter();
         Reshuffle {
             outbound,
+            combiner,
             fallback,
             settings: settings.clone(),
             accept: settings.queue.as_ref().map(|name| {

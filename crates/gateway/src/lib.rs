@@ -34,6 +34,7 @@ mod admin_listener;
 mod answer;
 mod batch;
 mod bulk_request;
+mod combine;
 mod credentials;
 mod dead_letters;
 mod delivery;

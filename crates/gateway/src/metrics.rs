@@ -137,6 +137,12 @@ counters! {
     parts,
     /// Parts sent again to another node.
     parts_retried,
+    /// Requests that carried parts of several bulk requests to a node.
+    combined_requests,
+    /// Parts that travelled in them.
+    combined_parts,
+    /// Parts that were sent again by themselves, because a request that carried several was refused as a whole.
+    combined_again,
     /// Bytes of bulk bodies, decoded.
     bulk_bytes,
     /// Bulk requests of which some items failed.

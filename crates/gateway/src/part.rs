@@ -8,6 +8,7 @@ use cluster::{Node, PickReason, Snapshot};
 use http::{StatusCode, response};
 use wire::{Buffer, CHUNK_BYTES, Fate, Outgoing, Pool, SendError, Shared};
 
+use crate::combine::{Combiner, Family, Way};
 use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
 
@@ -33,6 +34,8 @@ pub(crate) struct Sender<'a> {
     pub(crate) outbound: &'a Outbound,
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
+    /// With whom parts may travel, if they may.
+    pub(crate) combine: Option<(&'a Combiner, &'a Rc<Family>)>,
 }
 
 /// What a part came to.
@@ -82,7 +85,8 @@ impl Sender<'_> {
         let (mut doubt, mut repeat) = (None, None);
         loop {
             let (node, at_home) = self.destination(part, split, &tried);
-            let error = match self.try_once(&node, part, split).await {
+            let first = tried.is_empty();
+            let error = match self.try_once(&node, part, split, first).await {
                 Ok((head, body)) if head.status == StatusCode::OK => {
                     return Answer::Items(Items {
                         head,
@@ -119,7 +123,8 @@ impl Sender<'_> {
 
     /// The node to send a part to, and whether it is the one that holds the primaries.
     fn destination(&self, part: usize, split: Split<'_>, tried: &[Arc<Node>]) -> (Arc<Node>, bool) {
-        let home = match split.load.plan.parts[part].destination {
+        let destination = split.load.plan.parts[part].destination;
+        let home = match destination {
             Destination::Node(node) if tried.is_empty() => split.snapshot.node(node),
             _ => None,
         };
@@ -127,19 +132,34 @@ impl Sender<'_> {
             // A node that is down can't take its documents; any other forwards them to the new primary.
             Some(node) if node.health.is_up() => (Arc::clone(node), true),
             _ => {
-                let picked = self.outbound.pick(split.snapshot, PickReason::Documents, tried);
+                let next = || self.outbound.pick(split.snapshot, PickReason::Documents, tried);
+                let picked = match (self.combine, destination) {
+                    (Some((combiner, family)), Destination::Any) if tried.is_empty() => {
+                        combiner.any(family, next)
+                    }
+                    _ => next(),
+                };
                 (picked, false)
             }
         }
     }
 
+    /// Sends a part, in the first try perhaps with those of others.
     async fn try_once(
         &self,
-        node: &Node,
+        node: &Arc<Node>,
         part: usize,
         split: Split<'_>,
+        first: bool,
     ) -> Result<(response::Parts, Buffer), SendError> {
         self.counters.parts.add(1);
+        let _turn = match self.combine {
+            Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
+                Way::Shared(answer) => return answer,
+                Way::Alone(turn) => turn,
+            },
+            _ => None,
+        };
         let began = tokio::time::Instant::now();
         let body = part_body(split.load, part, self.pool);
         let reply = self

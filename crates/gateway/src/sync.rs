@@ -16,6 +16,7 @@ use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool};
 use crate::accept::{Accept, Queued};
 use crate::answer::{json_response, with_head};
 use crate::bulk_request::{self, BulkHead, Kind};
+use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Level};
 use crate::credentials::Fallback;
 use crate::error::Fault;
@@ -27,7 +28,9 @@ use crate::request_id::RequestId;
 
 /// Splits bulk requests, one instance a core.
 pub(crate) struct Reshuffle {
-    pub(crate) outbound: Outbound,
+    pub(crate) outbound: Rc<Outbound>,
+    /// Gathers parts of different requests, if that is wanted.
+    pub(crate) combiner: Option<Combiner>,
     pub(crate) fallback: Fallback,
     pub(crate) settings: BulkReshuffle,
     /// In asynchronous mode: where bulks are put that would be split otherwise.
@@ -195,10 +198,13 @@ impl Reshuffle {
 
     async fn send(&self, split: Split<'_>) -> Response<Outgoing> {
         let began = Instant::now();
+        let combiner = self.combiner.as_ref();
+        let family = combiner.map(|combiner| combiner.family(split.message, split.load.plan.ingests()));
         let sender = Sender {
             outbound: &self.outbound,
             pool: &self.pool,
             counters: &self.counters,
+            combine: combiner.zip(family.as_ref()),
         };
         let parts = 0..split.load.plan.parts.len();
         let mut answers = match parts.len() {

@@ -122,11 +122,16 @@ struct Bulk<'a> {
     scratch: &'a mut Scratch,
 }
 
+/// No operation is shorter than `{"index":{}}`, newline included.
+const OPERATION_BYTES_MIN: usize = 13;
+
 // === impl Bulk ===
 
 impl Bulk<'_> {
     fn run(&mut self, body: &[u8], defaults: &Defaults) -> Result<(), String> {
-        let mut seq_no = self.shared.seq_no.load(Ordering::Relaxed);
+        // Numbers enough for as many operations as the body may hold, so that no other request has the same.
+        let reserved = (body.len() / OPERATION_BYTES_MIN + 1) as u64;
+        let mut seq_no = self.shared.seq_no.fetch_add(reserved, Ordering::Relaxed);
         let mut at = 0;
         let mut line_number = 0;
         while let Some(end) = memchr(b'\n', &body[at..]).map(|found| at + found) {
@@ -151,7 +156,6 @@ impl Bulk<'_> {
             self.apply(&action, defaults, source, seq_no)?;
             seq_no += 1;
         }
-        self.shared.seq_no.fetch_add(self.tallied.docs, Ordering::Relaxed);
         Ok(())
     }
 

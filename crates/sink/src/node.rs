@@ -205,6 +205,14 @@ impl Connection<'_> {
         let body = self.reader.read_body(&head, socket, rate)?;
         match fault {
             Some(Fault::Status { status, body }) => self.reply.text(status, &body),
+            Some(Fault::StatusIfHolds {
+                text,
+                status,
+                body: words,
+            }) => match memchr::memmem::find(self.reader.body(&body), text.as_bytes()) {
+                Some(_) => self.reply.text(status, &words),
+                None => self.answer(&head, &body, None),
+            },
             Some(Fault::CloseUnwritten) => return Ok(false),
             Some(Fault::HangUnwritten) => return self.hang(),
             Some(Fault::Delay(time)) => {

@@ -5,6 +5,7 @@
 
 mod admin;
 mod choosing;
+mod combine;
 mod command_line;
 mod explain;
 mod failures;

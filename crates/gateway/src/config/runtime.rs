@@ -164,8 +164,23 @@ pub struct BulkReshuffle {
     pub queue: Option<Arc<str>>,
     /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
     pub fix_null_id: bool,
+    /// When parts of different requests travel together; none: never.
+    pub combine: Option<Combine>,
     /// How parts are sent.
     pub sending: Sending,
+}
+
+/// When parts of different bulk requests travel to a node together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Combine {
+    /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
+    pub flush_bytes: u64,
+    /// What waits is sent once it is as many documents.
+    pub docs_max: u32,
+    /// What waits is sent once it is of as many requests.
+    pub requests_max: u32,
+    /// No part waits longer.
+    pub interval: Duration,
 }
 
 /// The filter `elasticsearch`.

@@ -75,7 +75,42 @@ pub enum SendErrorKind {
     Body(SourceError),
 }
 
+// === impl SendError ===
+
+impl SendError {
+    /// The same error once more, for another who waited for the same exchange.
+    pub fn again(&self) -> Self {
+        Self {
+            kind: self.kind.again(),
+            fate: self.fate,
+            reused: self.reused,
+            origin: Arc::clone(&self.origin),
+        }
+    }
+}
+
 // === impl SendErrorKind ===
+
+impl SendErrorKind {
+    /// The same once more; of what caused it, kind and words.
+    fn again(&self) -> Self {
+        let io = |error: &std::io::Error| std::io::Error::new(error.kind(), error.to_string());
+        match self {
+            Self::Connect(error) => Self::Connect(io(error)),
+            Self::Tls(error) => Self::Tls(io(error)),
+            Self::ConnectTimeout => Self::ConnectTimeout,
+            Self::Busy => Self::Busy,
+            Self::Deadline => Self::Deadline,
+            Self::Timeout => Self::Timeout,
+            Self::Closed => Self::Closed,
+            Self::Io(error) => Self::Io(io(error)),
+            Self::Malformed(what) => Self::Malformed(what),
+            Self::TooLarge { limit } => Self::TooLarge { limit: *limit },
+            Self::OverBudget(over) => Self::OverBudget(*over),
+            Self::Body(error) => Self::Body(error.to_string().into()),
+        }
+    }
+}
 
 impl From<ReceiveFault> for SendErrorKind {
     fn from(fault: ReceiveFault) -> Self {

@@ -83,6 +83,26 @@ section! {
 }
 
 section! {
+    /// Small parts of different bulk requests with the same path, parameters and headers gather for a node that is busy
+    /// with a request, and then go as one; each client gets its own items. See docs/combine.md. Without effect in
+    /// asynchronous mode, where the log gathers.
+    CombineFile {
+        /// Whether they do.
+        enabled: bool = false,
+        /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
+        flush_threshold_size: super::Bytes = super::Bytes(1 << 20),
+        /// The longest wait for others. With nobody to wait for there is none.
+        interval: Time = Time(Duration::from_millis(50)),
+        /// What waits is sent once it is as many documents.
+        #[schemars(range(min = 1))]
+        max_docs: u32 = 10_000,
+        /// What waits is sent once it is of as many requests.
+        #[schemars(range(min = 1))]
+        max_wait_requests: u32 = 1024,
+    }
+}
+
+section! {
     /// Splits bulk requests by where their documents live. Requests that are not bulk requests go on to the
     /// next filter.
     #[schemars(extend("required" = ["elasticsearch"]))]
@@ -98,6 +118,8 @@ section! {
         queue: QueueFile = QueueFile::default(),
         /// What a part of a request is made for.
         level: Level = Level::Node,
+        /// In synchronous mode: small parts of different requests travel together.
+        combine: CombineFile = CombineFile::default(),
         /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
         /// to the server, which then writes them without looking for an older version.
         fix_null_id: bool = false,

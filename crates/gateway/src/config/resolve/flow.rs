@@ -126,6 +126,12 @@ impl Resolver<'_> {
             level: bulk.level,
             queue,
             fix_null_id: bulk.fix_null_id,
+            combine: bulk.combine.enabled.then_some(Combine {
+                flush_bytes: bulk.combine.flush_threshold_size.0,
+                docs_max: bulk.combine.max_docs,
+                requests_max: bulk.combine.max_wait_requests,
+                interval: bulk.combine.interval.0,
+            }),
             sending: self.sending(
                 path,
                 Sending {

@@ -1,0 +1,259 @@
+//! Small bulks of many clients that travel to the nodes together: each client gets its own.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::client::Client;
+use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec};
+
+use crate::gateway::{Gateway, cluster, ids, statuses};
+
+/// Nodes that are slow enough for the others to gather meanwhile.
+fn busy() -> FakeCluster {
+    let manners = Manners {
+        latency: Duration::from_millis(30),
+        ..Manners::default()
+    };
+    let spec = Spec {
+        manners,
+        ..Spec::default()
+    };
+    FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
+}
+
+fn combining(cluster: &FakeCluster, more: &str) -> Gateway {
+    Gateway::with_filters(
+        cluster,
+        &format!(
+            "      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true{more}}}}}
+      - elasticsearch: {{elasticsearch: c}}
+worker: {{count: 1}}"
+        ),
+    )
+}
+
+const CLIENTS: usize = 24;
+
+/// `docs` operations with ids that no other client uses.
+fn own(client: usize, round: usize, docs: usize) -> (String, Vec<String>) {
+    let ids: Vec<String> = (0..docs).map(|n| format!("{client}-{round}-{n}")).collect();
+    let lines = ids.iter().map(|id| {
+        format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"client\":{client}}}\n")
+    });
+    (lines.collect(), ids)
+}
+
+/// Each client sends its bulks one after another, all clients at once.
+fn all_at_once(gateway: &Gateway, rounds: usize, act: impl Fn(&Client, usize, usize) + Sync) {
+    let start = Barrier::new(CLIENTS);
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (start, act) = (&start, &act);
+            scope.spawn(move || {
+                let connection = gateway.client();
+                start.wait();
+                for round in 0..rounds {
+                    act(&connection, client, round);
+                }
+            });
+        }
+    });
+}
+
+fn send(client: &Client, body: &str) -> Value {
+    let answer = client.post_ndjson("/_bulk", body.as_bytes()).unwrap();
+    answer.ok().unwrap().json().unwrap()
+}
+
+#[test]
+fn many_clients_bulks_reach_the_nodes_as_few_and_each_client_gets_its_own_items() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 5, |client, who, round| {
+        let (body, wanted) = own(who, round, 10);
+        let answer = send(client, &body);
+        assert_eq!(answer["errors"], json!(false));
+        assert_eq!(ids(&answer, "index"), wanted);
+    });
+    let docs = CLIENTS * 5 * 10;
+    let counts = cluster.counts();
+    assert_eq!((counts.docs, counts.misrouted), (docs as u64, 0));
+    assert_eq!(cluster.docs("logs").len(), docs);
+    // Ten documents on six shards nearly always touch all three nodes.
+    let alone = CLIENTS as u64 * 5 * 3;
+    assert!(
+        counts.bulks < alone / 3,
+        "{} requests for {alone} parts",
+        counts.bulks
+    );
+    let (requests, parts) = (
+        gateway.counter("combined_requests"),
+        gateway.counter("combined_parts"),
+    );
+    assert!(
+        requests > 0 && parts >= 2 * requests,
+        "{parts} parts in {requests}"
+    );
+    assert_eq!(gateway.counter("docs_direct"), docs as u64);
+}
+
+#[test]
+fn documents_without_ids_gather_as_whole_requests_and_nodes_take_turns() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 5, |client, _, _| {
+        let body = "{\"index\":{\"_index\":\"logs\"}}\n{}\n".repeat(10);
+        assert_eq!(statuses(&send(client, &body)), [201; 10]);
+    });
+    let counts = cluster.counts();
+    assert_eq!(counts.docs, CLIENTS as u64 * 50);
+    assert!(counts.bulks < CLIENTS as u64 * 5 / 2, "{} requests", counts.bulks);
+    assert!(
+        counts.docs_by_node.iter().all(|docs| *docs > 0),
+        "{:?}",
+        counts.docs_by_node
+    );
+}
+
+#[test]
+fn a_lone_client_never_waits_for_others() {
+    let cluster = cluster();
+    let gateway = combining(&cluster, ", interval: 10s");
+    let client = gateway.client();
+    let began = Instant::now();
+    for round in 0..50 {
+        let (body, wanted) = own(0, round, 10);
+        assert_eq!(ids(&send(&client, &body), "index"), wanted);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(gateway.counter("combined_requests"), 0);
+}
+
+#[test]
+fn items_that_fail_are_their_owners_alone() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 4, |client, who, round| {
+        let (body, wanted) = own(who, round, 6);
+        // Every second client creates what is there already from the second round on.
+        let clashes = who % 2 == 1;
+        let body = match clashes {
+            true => body
+                .replace(&format!("{who}-{round}-"), &format!("{who}-0-"))
+                .replace("\"index\":{", "\"create\":{"),
+            false => body,
+        };
+        let answer = send(client, &body);
+        assert_eq!(
+            answer["errors"],
+            json!(clashes && round > 0),
+            "client {who}, round {round}"
+        );
+        if clashes {
+            let expected = if round > 0 { 409 } else { 201 };
+            assert_eq!(statuses(&answer), [expected; 6]);
+        } else {
+            assert_eq!(ids(&answer, "index"), wanted);
+        }
+    });
+    assert!(gateway.counter("combined_requests") > 0);
+}
+
+#[test]
+fn a_request_that_is_refused_as_a_whole_is_sent_again_part_by_part() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    // One client's document makes the nodes refuse the request that it is in.
+    cluster.cue(
+        Cue::bulk(Fault::StatusIfHolds {
+            text: "poison".to_owned(),
+            status: 400,
+            body: r#"{"error":{"type":"illegal_argument_exception","reason":"no"},"status":400}"#.to_owned(),
+        })
+        .always(),
+    );
+    all_at_once(&gateway, 3, |client, who, round| {
+        let (body, wanted) = own(who, round, 10);
+        if who == 0 {
+            let answer = client.post_ndjson("/_bulk", body.replace("client", "poison").as_bytes());
+            assert_eq!(answer.unwrap().status, 400);
+        } else {
+            assert_eq!(ids(&send(client, &body), "index"), wanted);
+        }
+    });
+    assert_eq!(cluster.docs("logs").len(), (CLIENTS - 1) * 30);
+    assert!(gateway.counter("combined_again") > 0);
+}
+
+#[test]
+fn a_node_that_breaks_off_is_asked_again_for_each_as_if_alone() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(1).after(2).times(3));
+    all_at_once(&gateway, 4, |client, who, round| {
+        let (body, wanted) = own(who, round, 10);
+        let answer = send(client, &body);
+        assert_eq!(
+            (ids(&answer, "index"), &answer["errors"]),
+            (wanted, &json!(false))
+        );
+    });
+    assert_eq!(cluster.docs("logs").len(), CLIENTS * 40);
+    assert!(gateway.counter("parts_retried") > 0);
+}
+
+#[test]
+fn other_credentials_and_other_parameters_never_travel_together() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 2, |client, who, round| {
+        let client = client.clone().basic_auth("u", &who.to_string());
+        let (body, wanted) = own(who, round, 10);
+        assert_eq!(ids(&send(&client, &body), "index"), wanted);
+    });
+    assert_eq!(
+        gateway.counter("combined_requests"),
+        0,
+        "each has an account of its own"
+    );
+    all_at_once(&gateway, 2, |client, who, round| {
+        let (body, wanted) = own(who, round + 2, 10);
+        let target = format!("/_bulk?timeout={who}s");
+        let answer = client.post_ndjson(&target, body.as_bytes()).unwrap();
+        assert_eq!(ids(&answer.ok().unwrap().json().unwrap(), "index"), wanted);
+    });
+    assert_eq!(
+        gateway.counter("combined_requests"),
+        0,
+        "each has parameters of its own"
+    );
+}
+
+#[test]
+fn what_a_client_sent_before_it_went_away_is_executed_as_a_node_would_and_delays_nobody() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    all_at_once(&gateway, 4, |client, who, round| {
+        let (body, wanted) = own(who, round, 10);
+        if who % 3 > 0 {
+            assert_eq!(ids(&send(client, &body), "index"), wanted);
+            return;
+        }
+        let hasty = Client::build(client.origin(), None, Duration::from_millis(10)).unwrap();
+        assert!(
+            hasty.post_ndjson("/_bulk", body.as_bytes()).is_err(),
+            "no node is that fast"
+        );
+    });
+    let began = Instant::now();
+    while cluster.docs("logs").len() < CLIENTS * 40 {
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{} documents",
+            cluster.docs("logs").len()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(cluster.counts().docs, CLIENTS as u64 * 40, "each once");
+}

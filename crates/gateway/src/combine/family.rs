@@ -1,0 +1,166 @@
+//! Requests whose parts may travel together: those that tell the cluster the same.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Node;
+use http::header::{CONTENT_LENGTH, USER_AGENT};
+use http::{HeaderMap, HeaderName, Method};
+
+use super::batch::Member;
+use super::slot::{Slot, Step, Target};
+use crate::config::Combine;
+use crate::outbound::Message;
+
+/// Requests with the same method, path, parameters and headers, credentials among them.
+pub(crate) struct Family {
+    pub(super) method: Method,
+    pub(super) target: String,
+    /// What they have in common.
+    pub(super) headers: HeaderMap,
+    slots: RefCell<HashMap<Target, Slot>>,
+    /// Where the last part went that any node may take.
+    gathering: RefCell<Option<(Arc<Node>, Target)>>,
+}
+
+/// Headers in which requests of one family may differ: they tell who asks and from where in what program, which changes
+/// nothing about what is executed. A request that carries several clients' parts carries none of them.
+static APART: [HeaderName; 7] = [
+    CONTENT_LENGTH,
+    USER_AGENT,
+    HeaderName::from_static("baggage"),
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-elastic-client-meta"),
+    HeaderName::from_static("x-request-id"),
+];
+
+/// What requests of one family have in common, as bytes. `ingests`: some document may go through an ingest pipeline,
+/// whose time is told in the answer.
+pub(super) fn key(message: Message<'_>, ingests: bool) -> Vec<u8> {
+    let mut key = Vec::with_capacity(256);
+    key.push(u8::from(ingests));
+    for text in [message.method.as_str(), message.target] {
+        key.extend_from_slice(text.as_bytes());
+        key.push(b'\n');
+    }
+    for (name, value) in message.headers {
+        if !APART.contains(name) {
+            key.extend_from_slice(name.as_str().as_bytes());
+            key.push(b':');
+            key.extend_from_slice(value.as_bytes());
+            key.push(b'\n');
+        }
+    }
+    key
+}
+
+// === impl Family ===
+
+impl Family {
+    pub(super) fn new(message: Message<'_>) -> Self {
+        // Copied, not removed: removing would change the order of the others.
+        let common = message.headers.iter().filter(|(name, _)| !APART.contains(name));
+        let mut headers = HeaderMap::new();
+        for (name, value) in common {
+            headers.append(name, value.clone());
+        }
+        Self {
+            method: message.method.clone(),
+            target: message.target.to_owned(),
+            headers,
+            slots: RefCell::default(),
+            gathering: RefCell::default(),
+        }
+    }
+
+    /// Nothing waits and nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots.borrow().values().all(Slot::is_idle)
+    }
+
+    pub(super) fn gathering(&self) -> Option<Arc<Node>> {
+        let gathering = self.gathering.borrow();
+        let (node, target) = gathering.as_ref()?;
+        let waits = self.slots.borrow().get(target).is_some_and(Slot::waits);
+        (waits && node.health.is_up()).then(|| Arc::clone(node))
+    }
+
+    pub(super) fn set_gathering(&self, node: &Arc<Node>) {
+        *self.gathering.borrow_mut() = Some((Arc::clone(node), Target::new(node, None, None)));
+    }
+
+    pub(super) fn wait(&self, target: &Target, node: &Arc<Node>, member: Member) {
+        let mut slots = self.slots.borrow_mut();
+        if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
+            slots.retain(|_, slot| !slot.is_idle());
+        }
+        let slot = slots.entry(target.clone()).or_insert_with(|| Slot::new(node));
+        slot.push(node, member);
+    }
+
+    pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> Step {
+        let mut slots = self.slots.borrow_mut();
+        slots
+            .get_mut(target)
+            .map_or(Step::Nothing, |slot| slot.next_step(settings))
+    }
+
+    /// The number of the present round of waiting.
+    pub(super) fn round(&self, target: &Target) -> Option<u64> {
+        self.slots.borrow().get(target).map(Slot::round)
+    }
+
+    /// What waits, as under way from now on; `None` if nothing does.
+    pub(super) fn take(&self, target: &Target) -> Option<(Arc<Node>, Vec<Member>)> {
+        self.slots.borrow_mut().get_mut(target)?.take()
+    }
+
+    pub(super) fn returned(&self, target: &Target, parts: usize, lasted: Duration) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(target) {
+            slot.returned(parts, lasted);
+        }
+    }
+}
+
+/// Slots of a family beyond which idle ones are cleared out.
+const SLOTS_KEPT: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_id::RequestIds;
+
+    fn key_of(target: &str, headers: &[(&'static str, &str)]) -> Vec<u8> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let message = Message {
+            request_id: &RequestIds::new(1).of(&HeaderMap::new()),
+            method: &Method::POST,
+            target,
+            headers: &map,
+        };
+        key(message, false)
+    }
+
+    #[test]
+    fn who_asks_for_the_same_is_family_and_credentials_parameters_and_tasks_keep_apart() {
+        let same = key_of("/_bulk", &[("authorization", "a"), ("user-agent", "x")]);
+        let traced = [("authorization", "a"), ("traceparent", "1"), ("user-agent", "y")];
+        assert_eq!(same, key_of("/_bulk", &traced));
+        for (target, headers) in [
+            ("/_bulk", vec![("authorization", "b")]),
+            ("/_bulk", vec![]),
+            ("/_bulk?refresh=true", vec![("authorization", "a")]),
+            ("/i/_bulk", vec![("authorization", "a")]),
+            ("/_bulk", vec![("authorization", "a"), ("x-opaque-id", "1")]),
+            ("/_bulk", vec![("authorization", "a"), ("cookie", "s=1")]),
+        ] {
+            assert_ne!(same, key_of(target, &headers), "{target} {headers:?}");
+        }
+    }
+}
