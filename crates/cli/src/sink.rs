@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use sink::{FakeCluster, Fault, Flavour, Manners, Spec};
+use sink::{FakeCluster, Flavour, Manners, Refusal, Spec};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Run a fake cluster, for measuring a gateway or a client without a real one
@@ -39,18 +39,15 @@ pub(crate) struct Arguments {
     /// An index that is there from the start; may be repeated
     #[arg(long, value_name = "NAME:SHARDS", value_parser = index)]
     index: Vec<(String, u32)>,
-    /// Answer each bulk so many milliseconds later
+    /// Answer each bulk, write and search so many milliseconds later
     #[arg(long, value_name = "MS", default_value_t = 0)]
     latency_ms: u64,
     /// Take no more documents a second, all nodes together
     #[arg(long, value_name = "DOCUMENTS")]
     capacity: Option<u32>,
-    /// Refuse every n-th document of each bulk
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    fail_every: Option<u32>,
-    /// The status of refused documents
-    #[arg(long, value_name = "STATUS", default_value_t = 429, value_parser = clap::value_parser!(u16).range(400..=599))]
-    fail_status: u16,
+    /// Refuse every n-th document of each bulk with this status; may be repeated for a mix of errors
+    #[arg(long, value_name = "STATUS:N", value_parser = refusal)]
+    fail: Vec<Refusal>,
     /// Keep documents, so that they can be read, in place of counting them only
     #[arg(long)]
     store: bool,
@@ -79,11 +76,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
         manners: Manners {
             latency: Duration::from_millis(arguments.latency_ms),
             docs_per_s_max: arguments.capacity,
-            failing: arguments.fail_every.map(|every| Fault::Items {
-                every: every as usize,
-                status: arguments.fail_status,
-                error: error_of(arguments.fail_status),
-            }),
+            failing: arguments.fail.clone(),
         },
         ..Spec::default()
     })?;
@@ -119,7 +112,24 @@ fn error_of(status: u16) -> String {
         503 => "unavailable_shards_exception",
         _ => "exception",
     };
-    json!({"type": kind, "reason": "as asked for by --fail-every"}).to_string()
+    json!({"type": kind, "reason": "as asked for by --fail"}).to_string()
+}
+
+fn refusal(text: &str) -> Result<Refusal, String> {
+    let (status, every) = text.split_once(':').ok_or("STATUS:N is wanted, as in 429:100")?;
+    let wrong_status = || format!("`{status}` is no status from 400 to 599");
+    let status = status.parse().map_err(|_| wrong_status())?;
+    if !(400..=599).contains(&status) {
+        return Err(wrong_status());
+    }
+    match every.parse() {
+        Ok(every) if every > 0 => Ok(Refusal {
+            every,
+            status,
+            error: error_of(status),
+        }),
+        _ => Err(format!("`{every}` is no number from 1")),
+    }
 }
 
 fn index(text: &str) -> Result<(String, u32), String> {

@@ -7,6 +7,7 @@ use super::http::{Head, Reply, decode};
 use super::index::Index;
 use super::route::Formula;
 use super::state::{Shared, State};
+use super::{document, search};
 
 /// Whether the request carries the user that the cluster asks for, if it asks for one.
 pub(super) fn authorized(shared: &Shared, head: &Head) -> bool {
@@ -41,6 +42,7 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (status, value) = match (head.method.as_str(), parts.as_slice()) {
         ("GET" | "HEAD", []) => (200, root(shared, &state, node)),
+        ("GET", ["_nodes", "stats", ..]) => (200, node_stats(&state)),
         ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, &state, node, which)),
         ("GET", ["_cluster", "state", which @ ..]) => (200, cluster_state(shared, &state, which)),
         ("GET", ["_cluster", "health", ..]) => (200, health(&state)),
@@ -53,11 +55,31 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),
         ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
         ("GET" | "POST", [index, "_search_shards"]) => search_shards(&state, index, head),
-        ("GET" | "POST", ["_count"]) => (
-            200,
-            count(state.indices.values().map(|index| index.count()).sum()),
-        ),
-        ("GET" | "POST", [index, "_count"]) => found(&state, index, |index| count(index.count())),
+        ("GET" | "POST", ["_count"]) => search::count(&state, None, body),
+        ("GET" | "POST", [index, "_count"]) => search::count(&state, Some(index), body),
+        ("GET" | "POST", ["_search"]) => searched(shared, search::search(&state, None, head, body)),
+        ("GET" | "POST", [index, "_search"]) => {
+            searched(shared, search::search(&state, Some(index), head, body))
+        }
+        ("GET" | "POST", ["_msearch"]) => searched(shared, search::msearch(&state, None, head, body)),
+        ("GET" | "POST", [index, "_msearch"]) => {
+            searched(shared, search::msearch(&state, Some(index), head, body))
+        }
+        ("POST", [index, "_doc"]) if !index.starts_with('_') => {
+            document::write(shared, node, "index", (index, None), head, body)
+        }
+        ("PUT" | "POST", [index, "_doc", id]) => {
+            document::write(shared, node, "index", (index, Some(id)), head, body)
+        }
+        ("PUT" | "POST", [index, "_create", id]) => {
+            document::write(shared, node, "create", (index, Some(id)), head, body)
+        }
+        ("POST", [index, "_update", id]) => {
+            document::write(shared, node, "update", (index, Some(id)), head, body)
+        }
+        ("DELETE", [index, "_doc", id]) => {
+            document::write(shared, node, "delete", (index, Some(id)), head, body)
+        }
         ("GET" | "HEAD", [index, "_doc", id]) => doc(&state, index, id),
         (_, [_, "_refresh" | "_flush"] | ["_refresh" | "_flush"]) => (
             200,
@@ -399,20 +421,50 @@ fn create(shared: &Shared, state: &State, name: &str, body: &[u8]) -> (u16, Valu
     )
 }
 
-fn count(docs: usize) -> Value {
-    json!({"count": docs, "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0}})
+/// An answer that comes as late as the cluster is slow.
+fn searched(shared: &Shared, answer: (u16, Value)) -> (u16, Value) {
+    shared.capacity.take(&shared.spec.manners, 0);
+    answer
+}
+
+/// `_nodes/stats`: the CPU time of this process, divided among its nodes.
+fn node_stats(state: &State) -> Value {
+    let here: Vec<_> = state.nodes.iter().filter(|node| !node.gone).collect();
+    let share_ms = cpu_ms() / here.len().max(1) as u64;
+    let entry = |node: &&super::state::NodeState| {
+        let process = json!({"cpu": {"percent": 0, "total_in_millis": share_ms}});
+        (node.id.clone(), json!({"name": node.name, "process": process}))
+    };
+    let list: Map<String, Value> = here.iter().map(entry).collect();
+    let total = list.len();
+    json!({"_nodes": {"total": total, "successful": total, "failed": 0}, "cluster_name": "fake", "nodes": list})
+}
+
+/// CPU time that this process has used, user and system.
+fn cpu_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // After the name, which may hold anything, user and system time are the 12th and 13th words, in hundredths.
+    let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    words
+        .skip(11)
+        .take(2)
+        .filter_map(|word| word.parse::<u64>().ok())
+        .sum::<u64>()
+        * 10
 }
 
 fn found(state: &State, name: &str, answer: impl FnOnce(&Index) -> Value) -> (u16, Value) {
     match state.index(name) {
         Some(index) => (200, answer(index)),
-        None => {
-            let reason = format!("no such index [{name}]");
-            let cause = json!({"type": "index_not_found_exception", "reason": reason, "index": name});
-            (
-                404,
-                json!({"error": {"root_cause": [cause], "type": "index_not_found_exception", "reason": reason, "index": name}, "status": 404}),
-            )
-        }
+        None => no_such_index(name),
     }
+}
+
+pub(super) fn no_such_index(name: &str) -> (u16, Value) {
+    let reason = format!("no such index [{name}]");
+    let cause = json!({"type": "index_not_found_exception", "reason": reason, "index": name});
+    (
+        404,
+        json!({"error": {"root_cause": [cause], "type": "index_not_found_exception", "reason": reason, "index": name}, "status": 404}),
+    )
 }

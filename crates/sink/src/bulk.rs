@@ -70,6 +70,8 @@ pub(super) fn answer(
         state: shared.state(),
         fault,
         seen: None,
+        counted: 0,
+        number: shared.numbers.fetch_add(1, Ordering::Relaxed),
         tallied: Tallied::default(),
         scratch,
     };
@@ -118,6 +120,10 @@ struct Bulk<'a> {
     fault: Option<&'a Fault>,
     /// The index seen last: bulks mostly name one.
     seen: Option<Arc<Index>>,
+    /// Documents for it that are only counted, not yet added to its own count.
+    counted: u64,
+    /// No other bulk and no single write has it.
+    number: u64,
     tallied: Tallied,
     scratch: &'a mut Scratch,
 }
@@ -156,7 +162,16 @@ impl Bulk<'_> {
             self.apply(&action, defaults, source, seq_no)?;
             seq_no += 1;
         }
+        self.add_counted();
         Ok(())
+    }
+
+    /// Once a bulk and index, since all threads share the count.
+    fn add_counted(&mut self) {
+        let counted = std::mem::take(&mut self.counted);
+        if let Some(index) = self.seen.as_ref().filter(|_| counted > 0) {
+            index.counted.fetch_add(counted, Ordering::Relaxed);
+        }
     }
 
     fn apply(
@@ -172,6 +187,7 @@ impl Bulk<'_> {
             .or(defaults.index.as_deref())
             .ok_or("index is missing")?;
         if self.seen.as_ref().is_none_or(|index| index.name != name) {
+            self.add_counted();
             self.seen = self.find(name);
         }
         self.tallied.docs += 1;
@@ -191,16 +207,31 @@ impl Bulk<'_> {
             self.fail(action, &index.name, action.id.as_deref(), *status, error);
             return Ok(());
         }
+        let nth = self.tallied.docs - 1;
+        let mix = self.shared.spec.manners.failing.iter();
+        // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a frequent one.
+        let mut due = (nth..).zip(mix);
+        if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
+            self.fail(
+                action,
+                &index.name,
+                action.id.as_deref(),
+                refusal.status,
+                &refusal.error,
+            );
+            return Ok(());
+        }
         let minted;
         let id = match action.id.as_deref() {
             Some(id) => id,
             None => {
-                minted = format!("fakeid{seq_no:014x}");
+                minted = minted_id(self.number, self.tallied.docs);
                 &minted
             }
         };
         let Some(store) = &index.store else {
             self.succeed_counted(action.operation, &index, id, seq_no);
+            self.counted += 1;
             return Ok(());
         };
         let write = Write {
@@ -322,6 +353,11 @@ impl Bulk<'_> {
         )
         .expect(VEC);
     }
+}
+
+/// An id as servers make them: 20 characters, never the same twice.
+pub(super) fn minted_id(number: u64, document: u64) -> String {
+    format!("fakeid{number:07x}{document:07x}")
 }
 
 const VEC: &str = "a Vec takes every write";

@@ -1,6 +1,7 @@
 //! One index: where its primaries are and, if the cluster stores, its documents.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ pub(super) struct Index {
     pub(super) primaries: Vec<Option<usize>>,
     pub(super) formula: Formula,
     pub(super) store: Option<Arc<Mutex<Store>>>,
+    /// Writes taken, where documents are only counted.
+    pub(super) counted: Arc<AtomicU64>,
 }
 
 /// Documents, and the versions of deleted ones.
@@ -80,6 +83,7 @@ impl Index {
             primaries,
             formula,
             store,
+            counted: Arc::default(),
         }
     }
 
@@ -99,8 +103,21 @@ impl Index {
         self.with_store(|store| store.docs.get(id).cloned()).flatten()
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.with_store(|store| store.docs.len()).unwrap_or_default()
+    /// Shows each document that fits, with its number among them, and gives how many there are. Documents that are only
+    /// counted all fit, and none is shown.
+    pub(super) fn each_match(
+        &self,
+        fits: &dyn Fn(&str, &Stored) -> bool,
+        see: &mut dyn FnMut(usize, &str, &Stored),
+    ) -> usize {
+        let matches = self.with_store(|store| {
+            let matching = store.docs.iter().filter(|(id, doc)| fits(id, doc));
+            matching
+                .enumerate()
+                .map(|(at, (id, doc))| see(at, id, doc))
+                .count()
+        });
+        matches.unwrap_or_else(|| self.counted.load(Ordering::Relaxed) as usize)
     }
 
     fn with_store<T>(&self, look: impl FnOnce(&Store) -> T) -> Option<T> {

@@ -17,6 +17,7 @@
 
 mod api;
 mod bulk;
+mod document;
 mod fault;
 mod filter_path;
 mod flavour;
@@ -25,13 +26,14 @@ mod index;
 mod manners;
 mod node;
 mod route;
+mod search;
 mod state;
 mod tls;
 
 pub use fault::{Cue, Fault, On};
 pub use flavour::Flavour;
 pub use index::Stored;
-pub use manners::Manners;
+pub use manners::{Manners, Refusal};
 pub use route::{Formula, routing_num_shards, shard_of};
 
 use std::collections::BTreeMap;
@@ -66,7 +68,7 @@ pub struct Spec {
     pub basic_auth: Option<(String, String)>,
     /// Bodies above this many bytes are answered with 413.
     pub content_length_max: usize,
-    /// How slow and how faulty bulks are, all the time.
+    /// How slow and how faulty answers are, all the time.
     pub manners: Manners,
 }
 
@@ -85,7 +87,9 @@ pub struct Counts {
     pub requests: u64,
     /// Bulk requests that were read to the end and taken.
     pub bulks: u64,
-    /// Operations in them.
+    /// Documents written one by one.
+    pub writes: u64,
+    /// Operations in bulks.
     pub docs: u64,
     /// Those of them with an id or a routing whose shard has its primary on another node than the one that got them.
     pub misrouted: u64,

@@ -4,17 +4,27 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::fault::Fault;
-
-/// How slow and how faulty bulks are.
+/// How slow and how faulty answers are.
 #[derive(Debug, Clone, Default)]
 pub struct Manners {
-    /// Every bulk is answered this much later.
+    /// Every bulk, single write and search is answered this much later.
     pub latency: Duration,
     /// No more documents a second than this, all nodes together: bulks wait for their turn.
     pub docs_per_s_max: Option<u32>,
-    /// A fault of every bulk that no cue is for; [`Fault::Items`] makes a mix of errors.
-    pub failing: Option<Fault>,
+    /// The mix of errors inside every bulk; of several that a document is due for, the first.
+    /// The second kind begins to count one document earlier than the first one, and so on.
+    pub failing: Vec<Refusal>,
+}
+
+/// Documents of a bulk that are refused.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// Every so-manieth document of each bulk, counted from the first; 1 refuses all.
+    pub every: u32,
+    /// The status of their items.
+    pub status: u16,
+    /// Their `error`, a JSON object.
+    pub error: String,
 }
 
 /// When the documents that were taken so far will have been worked off.

@@ -264,7 +264,7 @@ impl Connection<'_> {
                 self.at,
                 head,
                 bytes,
-                fault.or(self.shared.spec.manners.failing.as_ref()),
+                fault,
                 &mut self.scratch,
                 &mut self.reply,
             );

@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) version: AtomicU64,
     /// Sequence numbers of documents that are only counted.
     pub(super) seq_no: AtomicU64,
+    /// Numbers of bulks and single writes; ids are made from them.
+    pub(super) numbers: AtomicU64,
     state: RwLock<Arc<State>>,
     tallies: Vec<Tally>,
 }
@@ -31,6 +33,8 @@ pub(super) struct Shared {
 pub(super) struct Tally {
     pub(super) requests: AtomicU64,
     pub(super) bulks: AtomicU64,
+    /// Documents written one by one.
+    pub(super) writes: AtomicU64,
     pub(super) docs: AtomicU64,
     pub(super) misrouted: AtomicU64,
     pub(super) body_bytes: AtomicU64,
@@ -84,6 +88,7 @@ impl Shared {
             capacity: Capacity::default(),
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
             state: RwLock::new(Arc::new(state)),
             tallies,
         }
@@ -119,6 +124,7 @@ impl Shared {
         Counts {
             requests: sum(|tally| &tally.requests),
             bulks: sum(|tally| &tally.bulks),
+            writes: sum(|tally| &tally.writes),
             docs: sum(|tally| &tally.docs),
             misrouted: sum(|tally| &tally.misrouted),
             docs_by_node: self
@@ -135,6 +141,7 @@ impl Shared {
             for counter in [
                 &tally.requests,
                 &tally.bulks,
+                &tally.writes,
                 &tally.docs,
                 &tally.misrouted,
                 &tally.body_bytes,

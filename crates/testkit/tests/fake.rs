@@ -190,3 +190,103 @@ fn settings_and_aliases_are_listed() {
     assert_eq!(aliases["logs-2"]["aliases"]["logs"]["is_write_index"], true);
     assert_eq!(aliases["logs-1"]["aliases"]["logs"]["is_write_index"], false);
 }
+
+#[test]
+fn documents_are_written_one_by_one_and_found_by_simple_searches() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
+    let client = client(&cluster, 0);
+    let send = |method: &str, path: &str, body: Value| {
+        let answer = client
+            .send(method, path, &[], body.to_string().as_bytes())
+            .unwrap();
+        (answer.status, answer.json().unwrap())
+    };
+    let (status, answer) = send("PUT", "/logs/_doc/1", json!({"user": "alice", "n": 1}));
+    assert_eq!(
+        (status, &answer["result"], &answer["_version"]),
+        (201, &json!("created"), &json!(1))
+    );
+    assert_eq!(send("PUT", "/logs/_create/1", json!({})).0, 409);
+    assert_eq!(
+        send("POST", "/logs/_update/1", json!({"doc": {"n": 2}})).1["result"],
+        "updated"
+    );
+    assert_eq!(send("POST", "/logs/_doc", json!({"user": "bob"})).0, 201);
+    assert_eq!(send("PUT", "/logs/_doc/2", json!([])).0, 400);
+    let found = |path: &str, query: Value| send("POST", path, query).1;
+    let term = json!({"query": {"term": {"user": "alice"}}});
+    let answer = found("/logs/_search", term.clone());
+    assert_eq!(answer["hits"]["total"]["value"], 1);
+    assert_eq!(
+        answer["hits"]["hits"][0]["_source"],
+        json!({"user": "alice", "n": 2})
+    );
+    assert_eq!(found("/logs/_count", term)["count"], 1);
+    assert_eq!(
+        found("/_search?q=user:bob", json!({}))["hits"]["total"]["value"],
+        1
+    );
+    assert_eq!(
+        found("/logs/_search?size=1", json!({}))["hits"]["hits"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    let pairs =
+        b"{\"index\":\"logs\"}\n{\"query\":{\"ids\":{\"values\":[\"1\"]}}}\n{\"index\":\"none\"}\n{}\n";
+    let answer = bulk(&client, "/_msearch", pairs);
+    assert_eq!(answer["responses"][0]["hits"]["total"]["value"], 1);
+    assert_eq!(answer["responses"][1]["status"], 404);
+    assert_eq!(send("DELETE", "/logs/_doc/1", json!({})).1["result"], "deleted");
+    assert_eq!(found("/logs/_search", json!({}))["hits"]["total"]["value"], 1);
+    assert_eq!((cluster.counts().writes, cluster.counts().docs), (5, 0));
+}
+
+#[test]
+fn what_is_only_counted_is_counted_by_index() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let client = client(&cluster, 0);
+    bulk(&client, "/_bulk", &Bulk::new("logs", 40).body(1));
+    client.put("/other/_doc/1", &json!({})).unwrap().ok().unwrap();
+    let count = |path: &str| client.get(path).unwrap().json().unwrap()["count"].clone();
+    assert_eq!(
+        (count("/logs/_count"), count("/other/_count"), count("/_count")),
+        (40.into(), 1.into(), 41.into())
+    );
+}
+
+#[test]
+fn nodes_tell_the_cpu_time_that_they_have_used() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let stats = client(&cluster, 0)
+        .get("/_nodes/stats/process")
+        .unwrap()
+        .json()
+        .unwrap();
+    let nodes = stats["nodes"].as_object().unwrap();
+    assert_eq!(nodes.len(), 3);
+    assert!(
+        nodes
+            .values()
+            .all(|node| node["process"]["cpu"]["total_in_millis"].is_u64()),
+        "{stats}"
+    );
+}
+
+#[test]
+fn ids_that_the_nodes_make_are_never_the_same_twice_in_bulks_at_the_same_time() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
+    let body = Bulk {
+        ids: Ids::None,
+        ..Bulk::new("logs", 500)
+    }
+    .body(1);
+    std::thread::scope(|scope| {
+        for node in 0..3 {
+            let (client, body) = (client(&cluster, node), &body);
+            scope.spawn(move || (0..4).for_each(|_| drop(bulk(&client, "/_bulk", body))));
+        }
+    });
+    assert_eq!(cluster.docs("logs").len(), 6_000);
+}

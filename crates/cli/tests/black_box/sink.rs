@@ -9,7 +9,16 @@ use serde_json::Value;
 fn a_sink_takes_a_load_with_the_mix_of_errors_that_was_asked_for_and_counts_it() {
     let mut sink = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["sink", "--port", "0", "--nodes", "2", "--index", "loadgen:4"])
-        .args(["--fail-every", "10", "--latency-ms", "1", "--capacity", "100000"])
+        .args([
+            "--fail",
+            "429:10",
+            "--fail",
+            "400:100",
+            "--latency-ms",
+            "1",
+            "--capacity",
+            "100000",
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -36,9 +45,10 @@ fn a_sink_takes_a_load_with_the_mix_of_errors_that_was_asked_for_and_counts_it()
     let documents = &report["documents"];
     assert_eq!(
         (&documents["accepted"], &documents["failed"]),
-        (&4_500.into(), &500.into())
+        (&4_450.into(), &550.into())
     );
     assert_eq!(documents["errors"]["es_rejected_execution_exception"], 500);
+    assert_eq!(documents["errors"]["mapper_parsing_exception"], 50);
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     let counts: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();

@@ -1,0 +1,104 @@
+//! Documents written one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::api::no_such_index;
+use super::bulk::minted_id;
+use super::http::Head;
+use super::index::{Index, Outcome, Write};
+use super::state::Shared;
+
+/// Writes one document, as `operation` of a bulk would, and gives the answer; without an id one is made.
+pub(super) fn write(
+    shared: &Shared,
+    node: usize,
+    operation: &'static str,
+    (name, id): (&str, Option<&str>),
+    head: &Head,
+    body: &[u8],
+) -> (u16, Value) {
+    if operation != "delete" && !serde_json::from_slice::<Value>(body).is_ok_and(|body| body.is_object()) {
+        let reason = "request body is required, and has to be an object";
+        let error = json!({"type": "parse_exception", "reason": reason});
+        return (400, json!({"error": error, "status": 400}));
+    }
+    let Some(index) = find(shared, name) else {
+        return no_such_index(name);
+    };
+    shared.tally(node).writes.fetch_add(1, Ordering::Relaxed);
+    shared.capacity.take(&shared.spec.manners, 1);
+    let made;
+    let id = match id {
+        Some(id) => id,
+        None => {
+            made = minted_id(shared.numbers.fetch_add(1, Ordering::Relaxed), 0);
+            &made
+        }
+    };
+    let operation = match (operation, head.parameter("op_type").as_deref()) {
+        ("index", Some("create")) => "create",
+        (operation, _) => operation,
+    };
+    let routing = head.parameter("routing");
+    let write = Write {
+        operation,
+        id,
+        routing: routing.as_deref(),
+        if_seq_no: head.parameter("if_seq_no").and_then(|number| number.parse().ok()),
+        source: body,
+    };
+    let outcome = match &index.store {
+        Some(store) => store.lock().expect("no holder panics").apply(&write, &index.name),
+        None => {
+            index.counted.fetch_add(1, Ordering::Relaxed);
+            let (status, result) = match operation {
+                "update" => (200, "updated"),
+                "delete" => (200, "deleted"),
+                _ => (201, "created"),
+            };
+            Outcome::Done {
+                status,
+                result,
+                version: 1,
+                seq_no: shared.seq_no.fetch_add(1, Ordering::Relaxed),
+            }
+        }
+    };
+    match outcome {
+        Outcome::Done {
+            status,
+            result,
+            version,
+            seq_no,
+        } => {
+            let mut answer = json!({"_index": index.name, "_id": id, "_version": version, "result": result});
+            if shared.spec.flavour.has_types() {
+                answer["_type"] = json!("_doc");
+            }
+            answer["_shards"] = json!({"total": 1, "successful": 1, "failed": 0});
+            answer["_seq_no"] = json!(seq_no);
+            answer["_primary_term"] = json!(1);
+            (status, answer)
+        }
+        Outcome::Failed { status, error } => (status, json!({"error": error, "status": status})),
+    }
+}
+
+/// The index of this name, made when it is not there and may be.
+fn find(shared: &Shared, name: &str) -> Option<Arc<Index>> {
+    if let Some(index) = shared.state().index(name) {
+        return Some(Arc::clone(index));
+    }
+    if !shared.spec.auto_create {
+        return None;
+    }
+    shared.change(|state| {
+        if state.index(name).is_none() {
+            state.create(name, 1);
+        }
+    });
+    shared.state().index(name).cloned()
+}

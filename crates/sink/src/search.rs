@@ -1,0 +1,154 @@
+//! Searches: small plausible answers. Documents that are stored are found by the simplest of queries; of documents that
+//! are only counted there is their number.
+
+use serde_json::{Map, Value, json};
+
+use super::api::no_such_index;
+use super::http::Head;
+use super::index::{Index, Stored};
+use super::state::State;
+
+/// What a query asks for. A query of another kind matches everything.
+enum Query {
+    All,
+    /// A field has this value, or one of these.
+    Field(String, Vec<Value>),
+    Ids(Vec<String>),
+}
+
+/// `_search` of one index, of several with commas between, or of all.
+pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let query = match head.parameter("q") {
+        Some(text) => Query::of_text(&text),
+        None => Query::of(&body["query"]),
+    };
+    let number = |name: &str, default: u64| {
+        let given = head.parameter(name).and_then(|text| text.parse().ok());
+        given.or_else(|| body[name].as_u64()).unwrap_or(default) as usize
+    };
+    let (from, size) = (number("from", 0), number("size", 10));
+    let indices = match chosen(state, names) {
+        Ok(indices) => indices,
+        Err(missing) => return no_such_index(missing),
+    };
+    let (mut total, mut hits, mut shards) = (0, Vec::new(), 0);
+    for index in indices {
+        shards += index.shards();
+        total += index.each_match(&|id, doc| query.fits(id, doc), &mut |at, id, doc| {
+            if (from..from.saturating_add(size)).contains(&(total + at)) {
+                hits.push(hit(index, id, doc));
+            }
+        });
+    }
+    let best = if hits.is_empty() { Value::Null } else { json!(1.0) };
+    let answer = json!({
+        "took": 1, "timed_out": false,
+        "_shards": {"total": shards, "successful": shards, "skipped": 0, "failed": 0},
+        "hits": {"total": {"value": total, "relation": "eq"}, "max_score": best, "hits": hits},
+    });
+    (200, answer)
+}
+
+/// `_count` of one index, of several with commas between, or of all.
+pub(super) fn count(state: &State, names: Option<&str>, body: &[u8]) -> (u16, Value) {
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let query = Query::of(&body["query"]);
+    let indices = match chosen(state, names) {
+        Ok(indices) => indices,
+        Err(missing) => return no_such_index(missing),
+    };
+    let (mut total, mut shards) = (0, 0);
+    for index in indices {
+        shards += index.shards();
+        total += index.each_match(&|id, doc| query.fits(id, doc), &mut |_, _, _| ());
+    }
+    let answer = json!({
+        "count": total, "_shards": {"total": shards, "successful": shards, "skipped": 0, "failed": 0},
+    });
+    (200, answer)
+}
+
+/// `_msearch`: an answer for each pair of lines.
+pub(super) fn msearch(state: &State, name: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
+    let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
+    let pairs = lines.chunks_exact(2);
+    let responses: Vec<Value> = pairs
+        .map(|pair| {
+            let about: Value = serde_json::from_slice(pair[0]).unwrap_or(Value::Null);
+            let (status, mut answer) = search(state, about["index"].as_str().or(name), head, pair[1]);
+            answer["status"] = json!(status);
+            answer
+        })
+        .collect();
+    (200, json!({"took": 1, "responses": responses}))
+}
+
+fn chosen<'s>(state: &'s State, names: Option<&'s str>) -> Result<Vec<&'s Index>, &'s str> {
+    match names {
+        None | Some("_all" | "*") => Ok(state.indices.values().map(AsRef::as_ref).collect()),
+        Some(names) => names
+            .split(',')
+            .map(|name| state.index(name).map(AsRef::as_ref).ok_or(name))
+            .collect(),
+    }
+}
+
+fn hit(index: &Index, id: &str, doc: &Stored) -> Value {
+    let source: Value = serde_json::from_str(&doc.source).unwrap_or(Value::Null);
+    json!({"_index": index.name, "_id": id, "_score": 1.0, "_source": source})
+}
+
+// === impl Query ===
+
+impl Query {
+    fn of(query: &Value) -> Query {
+        let Some((kind, inner)) = query.as_object().and_then(|query| query.iter().next()) else {
+            return Query::All;
+        };
+        let field = || {
+            inner
+                .as_object()
+                .and_then(|fields: &Map<String, Value>| fields.iter().next())
+        };
+        match (kind.as_str(), field()) {
+            ("ids", _) => {
+                let values = inner["values"].as_array().into_iter().flatten();
+                Query::Ids(values.map(text_of).collect())
+            }
+            ("term" | "match", Some((field, value))) => {
+                let value = value.get("value").or(value.get("query")).unwrap_or(value);
+                Query::Field(field.clone(), vec![value.clone()])
+            }
+            ("terms", Some((field, values))) => {
+                Query::Field(field.clone(), values.as_array().cloned().unwrap_or_default())
+            }
+            _ => Query::All,
+        }
+    }
+
+    /// `field:value`.
+    fn of_text(text: &str) -> Query {
+        match text.split_once(':') {
+            Some((field, value)) if field != "*" => Query::Field(field.to_owned(), vec![json!(value)]),
+            _ => Query::All,
+        }
+    }
+
+    fn fits(&self, id: &str, doc: &Stored) -> bool {
+        match self {
+            Query::All => true,
+            Query::Ids(ids) => ids.iter().any(|wanted| wanted == id),
+            Query::Field(field, values) => {
+                let source: Value = serde_json::from_str(&doc.source).unwrap_or(Value::Null);
+                let found = field.split('.').fold(&source, |at, key| &at[key]);
+                let found = text_of(found);
+                values.iter().any(|value| text_of(value) == found)
+            }
+        }
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
