@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,9 @@ use std::time::Duration;
 use loadgen::{
     Load, Options, Progress, Prometheus, Report, Schedule, Screen, Statsd, Stop, VerifyOptions, WarmUp,
 };
+
+use crate::interrupt::stop_at_interrupt;
+use crate::output::write_file;
 
 /// Load a cluster or a gateway with the requests of a file
 ///
@@ -22,7 +25,8 @@ use loadgen::{
 /// dash or two. Without -d, a limit (-l, -total-rounds) alone ends the run; without a limit it
 /// lasts five seconds.
 ///
-/// Certificates of servers are not checked unless -ca names authorities.
+/// Certificates of servers are checked against the system's authorities, or those of -ca; with
+/// -insecure they are not.
 ///
 /// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, or
 /// -verify found a document that is not as it should be, 2 there were requests without an answer
@@ -83,9 +87,12 @@ pub(crate) struct Arguments {
         allow_negative_numbers = true
     )]
     cpu: i64,
-    /// Check certificates against the authorities in this file (PEM)
-    #[arg(long, value_name = "FILE")]
+    /// Authorities (PEM file) to trust in place of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
+    /// Trust any certificate: for trying things out
+    #[arg(long)]
+    insecure: bool,
     /// Afterwards read the cluster and prove that every document that was accepted is there, once, with its last value
     #[arg(long)]
     verify: bool,
@@ -169,7 +176,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         }
     }
     let stop = Stop::default();
-    stop_at_interrupt(&stop);
+    stop_at_interrupt(&stop, "stopping: requests under way are finished");
     let mut outlets = match Outlets::open(arguments, &load) {
         Ok(outlets) => outlets,
         Err(error) => return fail(&error.to_string()),
@@ -269,7 +276,12 @@ fn options(arguments: &Arguments, load: &Load) -> Options {
         write_timeout: seconds(arguments.write_timeout),
         dial_timeout: Duration::from_secs(arguments.dial_timeout.max(1)),
         cores: usize::try_from(arguments.cpu).unwrap_or(0),
-        ca_file: arguments.ca.clone(),
+        // What is typed counts more than what the file says.
+        ca_file: match arguments.insecure {
+            true => None,
+            false => arguments.ca.clone().or_else(|| load.runner().ca.clone()),
+        },
+        insecure: arguments.insecure || (load.runner().insecure && arguments.ca.is_none()),
         ledger: arguments.verify,
     }
 }
@@ -364,12 +376,6 @@ fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-    let mut out = io::BufWriter::new(std::fs::File::create(file).map_err(named)?);
-    write(&mut out).and_then(|()| out.flush()).map_err(named)
-}
-
 fn exit_status(arguments: &Arguments, load: &Load, report: &Report) -> ExitCode {
     let proven = report.verified.as_ref().map(loadgen::Verified::holds);
     if arguments.verify && proven.is_none() {
@@ -383,36 +389,6 @@ fn exit_status(arguments: &Arguments, load: &Load, report: &Report) -> ExitCode 
     } else {
         ExitCode::SUCCESS
     }
-}
-
-/// The first SIGINT or SIGTERM ends the run in good order, the second one at once.
-fn stop_at_interrupt(stop: &Stop) {
-    let stop = stop.clone();
-    let watch = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let mut terminate = signal(SignalKind::terminate())?;
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            stop.stop();
-            note("stopping: requests under way are finished; again to stop at once");
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            std::process::exit(130);
-        })
-    };
-    // Without it the signal ends the process at once, which is no harm.
-    let _ = std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || -> io::Result<()> { watch() });
 }
 
 fn start_logging(arguments: &Arguments) {

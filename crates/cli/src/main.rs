@@ -2,11 +2,14 @@
 
 mod access;
 mod check;
+mod compare;
 mod config;
 mod explain;
 mod gateway;
+mod interrupt;
 mod loadgen;
 mod log;
+mod output;
 mod sink;
 
 use std::process::ExitCode;
@@ -31,6 +34,7 @@ enum Command {
     Check(check::Arguments),
     Config(config::Arguments),
     Loadgen(Box<loadgen::Arguments>),
+    Compare(Box<compare::Arguments>),
     Sink(sink::Arguments),
     Log(log::Arguments),
 }
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Loadgen(arguments) => loadgen::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Sink(arguments) => sink::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
     }

@@ -7,7 +7,8 @@ use http::{HeaderMap, HeaderName};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::template::{Slot, Template};
+use crate::slot::Slot;
+use crate::template::Template;
 
 /// An answer that is looked at.
 #[derive(Debug)]

@@ -13,20 +13,20 @@ use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use wire::{Client, ClientConfig, ClientTls, Origin, Worker};
 
 pub(crate) use self::exchange::Seen;
-use crate::engine::Options;
 use crate::file::Load;
+use crate::ledger::Ledger;
+use crate::options::Options;
 use crate::pace::Pace;
 use crate::progress::Interval;
 use crate::request::{Request, Server};
 use crate::tally::Tally;
 use crate::variable::Draws;
-use crate::verify::Ledger;
 
 /// What all cores share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// No further request is begun.
-    pub(crate) stop: AtomicBool,
+    pub(crate) stop: Arc<AtomicBool>,
     /// Requests begun, where they are limited.
     pub(crate) tickets: AtomicU64,
     /// Rounds begun, where they are limited.

@@ -1,53 +1,19 @@
 //! Runs a load: spreads users over cores, ends them in time, adds up what they counted.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use wire::{ClientTls, ClientTlsConfig, Roots, TlsError, Workers, WorkersConfig};
+use wire::{TlsError, Workers, WorkersConfig};
 
 use crate::core::{Core, Part, Shared};
 use crate::file::Load;
+use crate::ledger::Ledger;
+use crate::options::Options;
 use crate::progress::{Progress, Timeline};
 use crate::report::Report;
 use crate::schedule::Schedule;
 use crate::tally::Tally;
-use crate::verify::Ledger;
-
-/// How a load is run.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Users: each has one request under way at a time.
-    pub users: usize,
-    /// No request is begun after so long; none: only a limit ends the run.
-    pub duration: Option<Duration>,
-    /// Requests in all.
-    pub requests_max: Option<u64>,
-    /// Rounds over all requests, by all users together.
-    pub rounds_max: Option<u64>,
-    /// When requests are to be sent; none: as soon as a user is free.
-    ///
-    /// With a schedule latency counts from the moment at which a request was to be sent, so that a server which stalls
-    /// can't hide the requests that it kept from being sent.
-    pub schedule: Option<Schedule>,
-    /// Bodies are sent gzipped, at this level (1 to 9).
-    pub gzip: Option<u32>,
-    /// From a request's begin to the end of its answer.
-    pub timeout: Duration,
-    /// From the last byte of a request to the head of its answer; none: only `timeout` counts.
-    pub read_timeout: Option<Duration>,
-    /// While the server takes no byte of a request; none: `timeout`.
-    pub write_timeout: Option<Duration>,
-    /// For a connection to be made.
-    pub dial_timeout: Duration,
-    /// Note every document that is accepted, for [`verify`](crate::verify()).
-    pub ledger: bool,
-    /// Threads; 0: one for each core, but no more than users.
-    pub cores: usize,
-    /// Authorities (PEM) that servers' certificates are checked against; none: they are not checked.
-    pub ca_file: Option<PathBuf>,
-}
 
 /// Why a load can't be run at all.
 #[derive(Debug, thiserror::Error)]
@@ -66,46 +32,7 @@ pub enum RunError {
 /// Ends a run before its time: no further request is begun, those under way are finished.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    shared: Arc<Shared>,
-}
-
-// === impl Options ===
-
-impl Default for Options {
-    /// One user for five seconds.
-    fn default() -> Self {
-        Options {
-            users: 1,
-            duration: Some(Duration::from_secs(5)),
-            requests_max: None,
-            rounds_max: None,
-            schedule: None,
-            gzip: None,
-            timeout: Duration::from_secs(60),
-            read_timeout: None,
-            write_timeout: None,
-            dial_timeout: Duration::from_secs(3),
-            ledger: false,
-            cores: 0,
-            ca_file: None,
-        }
-    }
-}
-
-impl Options {
-    pub(crate) fn tls(&self) -> Result<ClientTls, TlsError> {
-        ClientTls::new(&match &self.ca_file {
-            Some(file) => ClientTlsConfig {
-                roots: Roots::File(file.clone()),
-                ..ClientTlsConfig::default()
-            },
-            // As load files have always been run: test clusters sign their own certificates.
-            None => ClientTlsConfig {
-                insecure: true,
-                ..ClientTlsConfig::default()
-            },
-        })
-    }
+    asked: Arc<AtomicBool>,
 }
 
 // === impl Stop ===
@@ -113,7 +40,12 @@ impl Options {
 impl Stop {
     /// Ends it.
     pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
     }
 }
 
@@ -139,7 +71,10 @@ pub fn run(
         budget_bytes: BUDGET_BYTES,
         ..WorkersConfig::default()
     })?;
-    let shared = Arc::clone(&stop.shared);
+    let shared = Arc::new(Shared {
+        stop: Arc::clone(&stop.asked),
+        ..Shared::default()
+    });
     let options = Arc::new(options.clone());
     let begun = Instant::now();
     let scheduled = options.schedule.as_ref().and_then(Schedule::duration);

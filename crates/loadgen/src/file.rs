@@ -3,18 +3,20 @@
 //! [`Load::read`] gives requests whose texts are compiled templates over the file's variables. Everything that is
 //! wrong with the file is reported at once, each with its line, its key and the nearest valid one.
 
+mod account;
 mod condition;
 mod request;
 mod runner;
 mod section;
+mod text;
 mod variable;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use settings::problem::{Place, Problems};
+use settings::problem::Problems;
 use settings::tree::{self, Unknown};
-use settings::yaml::{self, Node, Value};
+use settings::yaml;
 use settings::{Environment, Problem, Rejected, Severity};
 
 pub use self::runner::Runner;
@@ -122,7 +124,7 @@ impl Load {
         let statsd = statsd(&mut top);
         top.end();
 
-        let runner = Runner::read(runner, problems);
+        let runner = Runner::read(runner, folder, problems);
         let variables = variable::read_all(&variables, folder, problems);
         if requests.is_empty() {
             let help = Some("write at least one `- request:` with `method` and `url`".to_owned());
@@ -186,25 +188,4 @@ fn statsd(top: &mut Section<'_, '_>) -> Option<StatsdTarget> {
         port,
         namespace,
     })
-}
-
-/// A text of the file, for messages about what is inside it.
-#[derive(Debug, Clone)]
-pub(crate) struct Text {
-    pub(crate) text: String,
-    pub(crate) place: Place,
-    pub(crate) path: String,
-}
-
-impl Text {
-    fn of(node: &Node, path: &str) -> Option<Text> {
-        match &node.value {
-            Value::Scalar(scalar) if !node.is_null() => Some(Text {
-                text: scalar.text.clone(),
-                place: node.place,
-                path: path.to_owned(),
-            }),
-            _ => None,
-        }
-    }
 }

@@ -1,13 +1,17 @@
 //! The report as one file for a browser: tables, and charts drawn as SVG. It loads nothing from anywhere.
 
+mod bars;
 mod chart;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+pub(crate) use self::bars::{Bar, Bars, Whiskers, whiskers};
 use self::chart::{Chart, Line};
 use crate::progress::Progress;
-use crate::report::{Report, Spread, bytes, decimal, number, time};
+use crate::report::Report;
+use crate::spread::Spread;
+use crate::units::{bytes, decimal, number, time};
 
 impl Report {
     /// Writes the page.
@@ -15,18 +19,20 @@ impl Report {
     /// # Errors
     /// Those of `out`.
     pub fn write_html(&self, title: &str, out: &mut dyn Write) -> io::Result<()> {
-        let title = escape(title);
-        let mut page = String::new();
-        page += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
-        page += "<meta name=\"viewport\" content=\"width=device-width\">";
-        page += &format!("<title>{title}</title><style>{STYLE}</style></head><body><main>");
-        page += &format!("<h1>{title}</h1>");
-        page += &tiles(self);
-        page += &charts(self);
-        page += &tables(self);
-        page += "</main></body></html>\n";
-        out.write_all(page.as_bytes())
+        let body = tiles(self) + &charts(self) + &tables(self);
+        out.write_all(page(title, &body).as_bytes())
     }
+}
+
+/// A whole page.
+pub(crate) fn page(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title}</title><style>{STYLE}</style></head><body><main>\
+         <h1>{title}</h1>{body}</main></body></html>\n"
+    )
 }
 
 /// The figures that matter most.
@@ -208,14 +214,15 @@ fn latencies(report: &Report) -> String {
 }
 
 /// For text between tags and in attributes.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-const BLUE: &str = "#2f6fde";
+pub(crate) const BLUE: &str = "#2f6fde";
+pub(crate) const GREY: &str = "#8a94a6";
 const GREEN: &str = "#2a9d5c";
 const AMBER: &str = "#d98e04";
 const RED: &str = "#d43d3d";
@@ -232,7 +239,8 @@ h1{font-size:24px;margin:0 0 16px}h2{font-size:17px;margin:28px 0 8px}
 .bad b{color:#d43d3d}
 figure{margin:16px 0 0;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
 figcaption{font-weight:600;display:flex;gap:14px;flex-wrap:wrap}figcaption i{font-style:normal;font-weight:400;font-size:13px}
-svg{display:block;width:100%;height:auto}svg text{fill:var(--dim);font-size:11px}svg .grid{stroke:var(--line)}
+svg{display:block;width:100%;height:auto}svg text{fill:var(--dim);font-size:11px}svg .grid{stroke:var(--line)}svg .zero{stroke:var(--dim)}
+.verdict{font-size:17px;margin:8px 0}
 table{border-collapse:collapse;width:100%;background:var(--card);font-variant-numeric:tabular-nums;font-size:14px}
 td,th{border:1px solid var(--line);padding:4px 10px;text-align:right;font-weight:400}
 td:first-child,th:first-child{text-align:left}th{color:var(--dim)}

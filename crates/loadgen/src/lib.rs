@@ -37,12 +37,18 @@
 //! ```
 
 mod answer;
+mod ask;
+mod compare;
 mod condition;
 mod core;
 mod csv;
 mod engine;
 mod file;
 mod html;
+mod ledger;
+mod options;
+#[cfg(test)]
+mod oracle;
 mod pace;
 mod progress;
 mod prometheus;
@@ -50,20 +56,33 @@ mod report;
 mod request;
 mod schedule;
 mod screen;
+mod slot;
+mod spread;
 mod statsd;
 mod tally;
 mod template;
+mod trouble;
+mod units;
 mod variable;
+mod verified;
 mod verify;
 mod warm_up;
 
-pub use engine::{Options, RunError, Stop, run};
+pub use ask::AskError;
+pub use compare::{
+    Averages, Change, CompareError, CompareEvent, CompareOptions, Compared, Phase, PhaseOutcome, Run,
+    Verdict, Way, compare,
+};
+pub use engine::{RunError, Stop, run};
 pub use file::{Load, Loaded, Runner};
+pub use options::Options;
 pub use progress::{Counts, Progress};
 pub use prometheus::Prometheus;
-pub use report::{Documents, Figures, Report, Spread};
+pub use report::{Documents, Figures, Report};
 pub use schedule::Schedule;
 pub use screen::Screen;
+pub use spread::Spread;
 pub use statsd::{Statsd, StatsdTarget};
-pub use verify::{Flaw, Verified, VerifyError, VerifyOptions, verify};
+pub use verified::{Flaw, Verified};
+pub use verify::{VerifyError, VerifyOptions, verify};
 pub use warm_up::{WarmUp, warm_up};

@@ -2,19 +2,18 @@
 //! latency of a fast server.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 
 /// A timer of one user.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    timer: AsyncFd<OwnedFd>,
+    /// To the reactor a timer is like the end of a pipe: once its moment has come eight bytes can be read from it.
+    timer: Receiver,
 }
 
 // === impl Pace ===
@@ -24,9 +23,9 @@ impl Pace {
     pub(crate) fn new() -> io::Result<Pace> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // SAFETY: the timer is open, is owned by the `AsyncFd` from here on, and an `OwnedFd` never changes its number.
-        let timer = unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) }?;
-        Ok(Pace { timer })
+        Ok(Pace {
+            timer: Receiver::from_owned_fd_unchecked(timer)?,
+        })
     }
 
     /// Waits so long.
@@ -45,12 +44,12 @@ impl Pace {
         };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)?;
         loop {
-            let mut ready = self.timer.readable().await?;
+            self.timer.readable().await?;
             let mut expirations = [0; 8];
-            match rustix::io::read(&self.timer, &mut expirations) {
+            match self.timer.try_read(&mut expirations) {
                 Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::report::Spread;
+use crate::spread::Spread;
 use crate::tally::{latencies, nanos};
 
 /// Counts of a stretch of time.

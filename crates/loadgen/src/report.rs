@@ -5,13 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::file::Load;
+use crate::ledger::Ledger;
 use crate::progress::Progress;
+use crate::spread::Spread;
 use crate::tally::Tally;
-use crate::verify::{Ledger, Verified};
+use crate::units::{bytes, decimal, number, time};
+use crate::verified::Verified;
 
 /// What came of a run.
 #[derive(Debug, Clone, Serialize)]
@@ -91,23 +93,6 @@ pub struct Documents {
     pub errors: BTreeMap<String, u64>,
 }
 
-/// How values are spread, milliseconds.
-#[derive(Debug, Clone, Serialize)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Spread {
-    pub count: u64,
-    pub min: f64,
-    pub mean: f64,
-    pub p50: f64,
-    pub p75: f64,
-    pub p90: f64,
-    pub p95: f64,
-    pub p99: f64,
-    pub p99_9: f64,
-    pub p99_99: f64,
-    pub max: f64,
-}
-
 // === impl Report ===
 
 impl Report {
@@ -170,27 +155,6 @@ impl Figures {
             behind_ms: Spread::of(&tally.behind_ns, 1e6),
             took_ms: Spread::of(&tally.took_ms, 1.0),
         }
-    }
-}
-
-// === impl Spread ===
-
-impl Spread {
-    pub(crate) fn of(values: &Histogram<u64>, per_ms: f64) -> Option<Spread> {
-        let at = |quantile: f64| values.value_at_quantile(quantile) as f64 / per_ms;
-        (!values.is_empty()).then(|| Spread {
-            count: values.len(),
-            min: values.min() as f64 / per_ms,
-            mean: values.mean() / per_ms,
-            p50: at(0.5),
-            p75: at(0.75),
-            p90: at(0.9),
-            p95: at(0.95),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            p99_99: at(0.9999),
-            max: values.max() as f64 / per_ms,
-        })
     }
 }
 
@@ -352,78 +316,4 @@ fn per_second(count: u64, seconds: f64) -> f64 {
     }
 }
 
-/// `1,234,567`.
-pub(crate) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `1,234,567`, `12.3`.
-pub(crate) fn decimal(value: f64) -> String {
-    if value == 0.0 || value >= 100.0 {
-        number(value.round() as u64)
-    } else {
-        format!("{value:.2}")
-    }
-}
-
-/// `1.50 GiB`.
-pub(crate) fn bytes(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes;
-    let mut at = 0;
-    while value >= 1024.0 && at + 1 < units.len() {
-        value /= 1024.0;
-        at += 1;
-    }
-    if at == 0 {
-        format!("{value:.0} B")
-    } else {
-        format!("{value:.2} {}", units[at])
-    }
-}
-
-/// `850 µs`, `12.3 ms`, `1.25 s`.
-pub(crate) fn time(ms: f64) -> String {
-    match ms {
-        ms if ms < 1.0 => format!("{:.0} µs", ms * 1e3),
-        ms if ms < 100.0 => format!("{ms:.2} ms"),
-        ms if ms < 1e4 => format!("{ms:.0} ms"),
-        ms => format!("{:.2} s", ms / 1e3),
-    }
-}
-
 const NAME_WIDTH: usize = 40;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_are_written_for_people() {
-        assert_eq!(
-            (number(0), number(999), number(1_234_567)),
-            ("0".into(), "999".into(), "1,234,567".into())
-        );
-        assert_eq!(
-            (bytes(512.0), bytes(1_610_612_736.0)),
-            ("512 B".into(), "1.50 GiB".into())
-        );
-        assert_eq!(
-            (time(0.85), time(12.345), time(1_250.0), time(61_000.0)),
-            (
-                "850 µs".into(),
-                "12.35 ms".into(),
-                "1250 ms".into(),
-                "61.00 s".into()
-            )
-        );
-    }
-}

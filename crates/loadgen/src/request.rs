@@ -6,7 +6,8 @@ use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::condition::{Condition, Field};
-use crate::template::{Slot, Template};
+use crate::slot::Slot;
+use crate::template::Template;
 use crate::variable::{Draws, Kind, Need, Variable};
 
 /// A request, compiled: rendering it only copies.

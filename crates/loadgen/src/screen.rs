@@ -18,9 +18,10 @@ use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Gauge, Paragraph, Sparkline};
 
-use crate::engine::{Options, Stop};
+use crate::engine::Stop;
+use crate::options::Options;
 use crate::progress::Progress;
-use crate::report::{bytes, decimal, number, time};
+use crate::units::{bytes, decimal, number, time};
 
 /// The screen; dropping it gives the terminal back as it was.
 pub struct Screen {

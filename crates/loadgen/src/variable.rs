@@ -19,7 +19,7 @@ pub(crate) use self::layout::Layout;
 pub(crate) use self::moment::Moment;
 pub(crate) use self::words::{Replacements, Words};
 use self::xid::{XID_BYTES, Xid};
-use crate::template::Slot;
+use crate::slot::Slot;
 
 /// A named source of values.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Variable {
 pub(crate) enum Kind {
     /// One of these, by chance.
     Words(Words),
+    /// The one of these that belongs to the last number drawn from a sequence: the same in every run.
+    Tied { words: Words, to: u16 },
     /// The next number.
     Sequence(Sequence),
     /// A number between these, both included, by chance.
@@ -217,6 +219,10 @@ impl Hand {
         let at = usize::from(variable);
         match &variables[at].kind {
             Kind::Words(words) => out.extend_from_slice(words.pick(&mut self.rng)),
+            Kind::Tied { words, to } => {
+                let number = self.next[usize::from(*to)] ^ (at as u64) << 48;
+                out.extend_from_slice(words.get((scattered(number) % words.len() as u64) as usize));
+            }
             Kind::Range { from, to } => put_number(self.rng.i64(*from..=*to), out),
             Kind::Sequence(sequence) => {
                 let number = self.next[at];
@@ -269,6 +275,14 @@ impl Hand {
             out.extend_from_slice(text.as_bytes());
         }
     }
+}
+
+/// Numbers that follow each other, spread over all numbers (the finish of SplitMix64).
+fn scattered(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 fn put_number(number: impl itoa::Integer, out: &mut Vec<u8>) {
@@ -342,6 +356,32 @@ mod tests {
         assert_eq!(drawn(&mut draws, 1), "7,7,7");
         assert_eq!(drawn(&mut draws, 2), r#"["7","7","7"]"#);
         assert_eq!(drawn(&mut draws, 3), "['7','7','7']");
+    }
+
+    #[test]
+    fn what_goes_by_a_sequence_is_the_same_for_the_same_number_and_differs_between_numbers() {
+        let run = |blocks: &[u64]| -> Vec<String> {
+            let mut words = Words::default();
+            (0..10).for_each(|word: u8| words.add(&[b'a' + word]));
+            let tied = Kind::Tied { words, to: 0 };
+            let (mut draws, _) = draws(vec![Kind::Sequence(Sequence::new(1, 1_000)), tied]);
+            let mut drawn_so = Vec::new();
+            for block in blocks {
+                let need = Need {
+                    variable: 0,
+                    draws: *block,
+                };
+                draws.begin(Timestamp::UNIX_EPOCH, &[need], &[]);
+                for _ in 0..*block {
+                    drawn(&mut draws, 0);
+                    drawn_so.push(drawn(&mut draws, 1));
+                }
+            }
+            drawn_so
+        };
+        let whole = run(&[100]);
+        assert_eq!(whole, run(&[1, 50, 49]));
+        assert_eq!(whole.iter().collect::<HashSet<_>>().len(), 10);
     }
 
     proptest! {

@@ -1,50 +1,25 @@
 //! The proof: what was accepted is there, once, with its last value.
 //!
-//! While a load runs, a [`Ledger`] notes each document that an item of an answer accepted: its index, its id (from the
-//! item, so that ids made by servers count too), the version that the server gave it and a digest of its source.
-//! Afterwards [`verify`] reads the documents back by their ids, over all shards, and compares.
+//! While a load runs, a [`Ledger`](crate::ledger::Ledger) notes each document that an item of an answer accepted: its
+//! index, its id (from the item, so that ids made by servers count too), the version that the server gave it and a
+//! digest of its source. Afterwards [`verify`] reads the documents back by their ids, over all shards, and compares.
 
-mod ledger;
-mod read;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use std::time::Duration;
+use http::Method;
+use http::header::{AUTHORIZATION, HeaderValue};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
 
-use serde::Serialize;
-
-pub(crate) use self::ledger::Ledger;
-pub use self::read::{VerifyError, verify};
-
-/// What a reading back found.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Verified {
-    /// Documents that were accepted, each counted once however often it was written.
-    pub documents: u64,
-    /// Those of them that are as they should be.
-    pub proven: u64,
-    /// Accepted, and not there.
-    pub missing: u64,
-    /// There with another value than the last one.
-    pub different: u64,
-    /// There more than once.
-    pub repeated: u64,
-    /// Deleted last, and there all the same.
-    pub undead: u64,
-    /// Documents in requests of which nobody knows whether they were executed: nothing is proven of them.
-    pub unknown: u64,
-    /// The first that are not as they should be.
-    pub examples: Vec<Flaw>,
-}
-
-/// A document that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Flaw {
-    /// Its index.
-    pub index: String,
-    /// Its id.
-    pub id: String,
-    /// What is wrong with it.
-    pub what: &'static str,
-}
+use crate::ask::{Ask, AskError};
+use crate::file::Load;
+use crate::ledger::{Entry, State, digest};
+use crate::options::Options;
+use crate::report::Report;
+use crate::request::{Server, Url, basic};
+use crate::verified::{DIFFERENT, Flaw, MISSING, REPEATED, UNDEAD, Verified};
 
 /// How documents are read back.
 #[derive(Debug, Clone, Default)]
@@ -55,44 +30,191 @@ pub struct VerifyOptions {
     pub wait: Duration,
 }
 
-// === impl Verified ===
+/// Why documents could not be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The run kept no ledger ([`Options::ledger`]).
+    #[error("the run kept no ledger")]
+    NoLedger,
+    /// The file's requests don't say where the documents are.
+    #[error("no request says where to read: name a URL")]
+    NoServer,
+    /// A URL is wrong.
+    #[error("`{0}` {1}")]
+    Url(String, String),
+    /// Authorities can't be used.
+    #[error("authorities: {0}")]
+    Tls(#[from] wire::TlsError),
+    /// No runtime.
+    #[error(transparent)]
+    Threads(#[from] std::io::Error),
+    /// The cluster did not answer, or refused.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
 
-impl Verified {
-    /// Nothing is missing, different or repeated.
-    pub fn holds(&self) -> bool {
-        self.proven == self.documents
+/// Reads what a run accepted, as `report` has it, back from the cluster and compares.
+///
+/// # Errors
+/// When it can't be read; what is wrong with documents is in the result.
+pub fn verify(
+    load: &Load,
+    options: &Options,
+    report: &Report,
+    how: &VerifyOptions,
+) -> Result<Verified, VerifyError> {
+    let ledger = report.ledger.as_ref().ok_or(VerifyError::NoLedger)?;
+    let (server, account) = place(load, how)?;
+    let tls = options.tls()?;
+    let timeout = options.timeout;
+    let end = Instant::now() + how.wait;
+    let mut verified = Verified {
+        unknown: report
+            .total
+            .documents
+            .as_ref()
+            .map_or(0, |documents| documents.unknown),
+        ..Verified::default()
+    };
+    wire::run_local(READ_BYTES, async |worker| {
+        let ask = Ask::new(&worker, &server, tls, account, timeout);
+        let mut indices: Vec<_> = ledger.indices.iter().collect();
+        indices.sort_by_key(|(name, _)| *name);
+        for (index, documents) in indices {
+            verified.documents += documents.len() as u64;
+            let mut open: Vec<(&String, &Entry)> = documents.iter().collect();
+            open.sort_by_key(|(id, _)| *id);
+            loop {
+                let flaws = compare(&ask, index, &open).await?;
+                if flaws.is_empty() || Instant::now() >= end {
+                    verified.proven += (documents.len() - flaws.len()) as u64;
+                    flaws.into_iter().for_each(|(_, flaw)| verified.add(flaw));
+                    break;
+                }
+                // What is right stays right; only the others are looked at again.
+                open = flaws.into_iter().map(|(at, _)| open[at]).collect();
+                tokio::time::sleep(WAIT_STEP).await;
+            }
+        }
+        Ok(verified)
+    })?
+}
+
+/// The server to read from, and as whom.
+fn place(load: &Load, how: &VerifyOptions) -> Result<(Server, Option<HeaderValue>), VerifyError> {
+    let of = |url: &str| {
+        let (server, _, account) = Server::of(url).map_err(|why| VerifyError::Url(url.to_owned(), why))?;
+        Ok::<_, VerifyError>((server, account.map(|account| basic(account.as_bytes()))))
+    };
+    let mut servers = load.requests.iter().filter_map(|request| match &request.url {
+        Url::Fixed { server, .. } if request.body.is_some() => Some((server, &request.headers.fixed)),
+        _ => None,
+    });
+    let written = servers.next();
+    let account = written
+        .and_then(|(_, headers)| headers.get(AUTHORIZATION))
+        .cloned();
+    match (&how.url, written) {
+        (Some(url), _) => {
+            let (server, in_url) = of(url)?;
+            Ok((server, in_url.or(account)))
+        }
+        (None, Some((server, _))) => Ok((server.clone(), account)),
+        (None, None) => Err(VerifyError::NoServer),
     }
 }
 
-impl std::fmt::Display for Verified {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        use crate::report::number;
-        writeln!(
-            out,
-            "Verified: {} of {} accepted documents are there once, with their last value",
-            number(self.proven),
-            number(self.documents)
-        )?;
-        for (count, what) in [
-            (self.missing, "missing"),
-            (self.different, "with another value"),
-            (self.repeated, "there more than once"),
-            (self.undead, "deleted and there all the same"),
-        ] {
-            if count > 0 {
-                writeln!(out, "  {} {what}", number(count))?;
+#[derive(Deserialize)]
+struct Found {
+    hits: Hits,
+}
+
+#[derive(Deserialize)]
+struct Hits {
+    hits: Vec<Hit>,
+}
+
+#[derive(Deserialize)]
+struct Hit {
+    _id: String,
+    _source: Option<Box<RawValue>>,
+}
+
+/// Those of the documents that are not as they should be, by their place in the list.
+async fn compare(
+    ask: &Ask,
+    index: &str,
+    documents: &[(&String, &Entry)],
+) -> Result<Vec<(usize, Flaw)>, AskError> {
+    ask.bytes(&Method::POST, &format!("/{index}/_refresh"), None)
+        .await?;
+    let path = format!("/{index}/_search");
+    let mut flaws = Vec::new();
+    for (batch, documents) in documents.chunks(BATCH).enumerate() {
+        let ids: Vec<&str> = documents.iter().map(|(id, _)| id.as_str()).collect();
+        // Over all shards: a document that was routed two ways is found twice.
+        let query = json!({"size": ids.len() * 4, "query": {"ids": {"values": ids}}});
+        let found: Found = ask.json(&Method::POST, &path, Some(&query)).await?;
+        let mut copies: HashMap<&str, Vec<&Hit>> = HashMap::new();
+        for hit in &found.hits.hits {
+            copies.entry(&hit._id).or_default().push(hit);
+        }
+        for (at, (id, entry)) in documents.iter().enumerate() {
+            let copies = copies.get(id.as_str()).map_or(&[][..], Vec::as_slice);
+            if let Some(what) = judge(entry.state, copies) {
+                let flaw = Flaw {
+                    index: index.to_owned(),
+                    id: (*id).clone(),
+                    what,
+                };
+                flaws.push((batch * BATCH + at, flaw));
             }
         }
-        if self.unknown > 0 {
-            writeln!(
-                out,
-                "  {} more were sent in requests whose fate is unknown: nothing is proven of them",
-                number(self.unknown)
-            )?;
+    }
+    Ok(flaws)
+}
+
+/// What is wrong with the copies of a document.
+fn judge(state: State, copies: &[&Hit]) -> Option<&'static str> {
+    match (state, copies) {
+        (State::Nothing, []) | (State::Some, [_]) => None,
+        (State::Nothing, _) => Some(UNDEAD),
+        (_, []) => Some(MISSING),
+        (State::Source(wanted), [one]) => {
+            let found = one
+                ._source
+                .as_ref()
+                .and_then(|source| digest(source.get().as_bytes()));
+            (found != Some(wanted)).then_some(DIFFERENT)
         }
-        for Flaw { index, id, what } in &self.examples {
-            writeln!(out, "  {what}: {index}/{id}")?;
-        }
-        Ok(())
+        (_, _) => Some(REPEATED),
+    }
+}
+
+const BATCH: usize = 1_000;
+const WAIT_STEP: Duration = Duration::from_millis(500);
+const READ_BYTES: usize = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_judged_by_number_and_value() {
+        let hit = |source: &str| Hit {
+            _id: "1".to_owned(),
+            _source: RawValue::from_string(source.to_owned()).ok(),
+        };
+        let (one, two) = (hit(r#"{"a":1}"#), hit(r#"{"a":2}"#));
+        let wanted = State::Source(digest(br#"{ "a": 1 }"#).unwrap());
+        assert_eq!(judge(wanted, &[&one]), None);
+        assert_eq!(judge(wanted, &[&two]), Some(DIFFERENT));
+        assert_eq!(judge(wanted, &[]), Some(MISSING));
+        assert_eq!(judge(wanted, &[&one, &one]), Some(REPEATED));
+        assert_eq!(
+            (judge(State::Nothing, &[]), judge(State::Nothing, &[&one])),
+            (None, Some(UNDEAD))
+        );
+        assert_eq!(judge(State::Some, &[&two]), None);
     }
 }

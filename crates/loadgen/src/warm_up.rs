@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::core::{Core, Part, Seen, Shared, User};
-use crate::engine::{Options, RunError};
+use crate::engine::RunError;
 use crate::file::Load;
+use crate::options::Options;
 
 /// One request of the warm-up and its answer.
 #[derive(Debug)]

@@ -139,3 +139,56 @@ fn a_wrong_file_is_told_off_with_line_key_and_nearest_key() {
         "{text}"
     );
 }
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused_and_the_error_says_what_to_do() {
+    let cluster = FakeCluster::start(Spec::default().index("loadgen", 1).tls()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca.pem");
+    std::fs::write(&ca, cluster.ca_pem().unwrap()).unwrap();
+    let file = ["-config", "examples/loadgen/sequence.yml", "-l", "1", "--json"];
+    let with = |more: &[&str]| loadgen(&cluster, &[&file, more].concat());
+
+    let output = with(&[]);
+    assert_eq!(output.status.code(), Some(2), "the example says assert_error");
+    let errors = report(&output)["errors_by_kind"].to_string();
+    for wanted in ["certificate is not trusted", "-ca FILE", "-insecure"] {
+        assert!(errors.contains(wanted), "{wanted} is not in {errors}");
+    }
+    assert_eq!(cluster.counts().bulks, 0);
+
+    let accepted = |output: Output| {
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        report(&output)["documents"]["accepted"].clone()
+    };
+    assert_eq!(accepted(with(&["-ca", ca.to_str().unwrap()])), 1_000);
+    assert_eq!(accepted(with(&["-insecure"])), 1_000);
+}
+
+#[test]
+fn a_file_may_name_authorities_beside_it_or_ask_for_no_check() {
+    let cluster = FakeCluster::start(Spec::default().tls()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("ca.pem"), cluster.ca_pem().unwrap()).unwrap();
+    let run = |runner: &str| {
+        let file = directory.path().join("l.yml");
+        let text = format!(
+            "runner: {{no_warm: true, assert_error: true, {runner}}}\nrequests: [{{request: {{url: '{}/'}}}}]\n",
+            cluster.urls()[0]
+        );
+        std::fs::write(&file, text).unwrap();
+        loadgen(
+            &cluster,
+            &["-config", file.to_str().unwrap(), "-l", "1", "--json"],
+        )
+    };
+    assert_eq!(run("ca: ca.pem").status.code(), Some(0));
+    assert_eq!(run("insecure: true").status.code(), Some(0));
+    assert_eq!(run("insecure: false").status.code(), Some(2));
+    let both = run("insecure: true, ca: ca.pem");
+    let text = String::from_utf8_lossy(&both.stderr);
+    assert!(
+        text.contains("runner.ca: is of no use with `insecure: true`"),
+        "{text}"
+    );
+}

@@ -7,6 +7,7 @@ mod admin;
 mod choosing;
 mod combine;
 mod command_line;
+mod compare;
 mod explain;
 mod failures;
 mod gateway;

@@ -18,6 +18,7 @@ use crate::condition::{Answer, text_of};
 use crate::progress::Counts;
 use crate::request::{Request, Server, Url, escape_target, is_bulk, is_plain_target};
 use crate::tally::Tally;
+use crate::trouble::in_words;
 use crate::variable::Draws;
 
 /// What came of one request.
@@ -150,7 +151,7 @@ impl Core {
                     ended,
                 }
             }
-            Err(error) => self.unanswered(at, error.kind.to_string(), sent_bytes, operations, begun),
+            Err(error) => self.unanswered(at, in_words(&error.kind), sent_bytes, operations, begun),
         }
     }
 

@@ -4,8 +4,8 @@ use regex::Regex;
 use settings::problem::{Place, Problems, nearest};
 use settings::yaml::{Node, Value};
 
-use super::Text;
 use super::section::list_of;
+use super::text::Text;
 use crate::condition::{Bound, Condition, Expected, Field, Test};
 use crate::template::Template;
 

@@ -7,12 +7,15 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVal
 use settings::problem::{Problems, nearest};
 use settings::yaml::{Node, Value};
 
-use super::runner::BasicAuth;
+use super::account::{BasicAuth, basic_auth};
+use super::condition;
+use super::runner::Runner;
 use super::section::{Section, list_of};
-use super::{Runner, Text, condition};
+use super::text::Text;
 use crate::condition::Field;
 use crate::request::{self, Body, Headers, Request, Server, Url};
-use crate::template::{Slot, Template};
+use crate::slot::Slot;
+use crate::template::Template;
 use crate::variable::Variable;
 
 /// Most repetitions of a body.
@@ -186,25 +189,6 @@ fn sleep(item: &mut Section<'_, '_>) -> Option<Duration> {
 
 fn item_path(request: &str, key: &str) -> String {
     format!("{}{key}", request.trim_end_matches("request"))
-}
-
-/// A section with `username` and `password`.
-pub(super) fn basic_auth(section: &mut Section<'_, '_>, key: &'static str) -> Option<BasicAuth> {
-    let node = section.get(key)?;
-    let path = section.path_of(key);
-    let mut account = Section::of(node, &path, section.problems)?;
-    let username = account.text("username");
-    let password = account.text("password");
-    if username.is_none() {
-        account.missing("`username`");
-    }
-    account.end();
-    let username = username?;
-    let password = password.unwrap_or(Text {
-        text: String::new(),
-        ..username.clone()
-    });
-    Some(BasicAuth { username, password })
 }
 
 fn method(section: &mut Section<'_, '_>) -> Method {

@@ -1,10 +1,13 @@
 //! The section `runner`: how the requests are run.
 
+use std::path::{Path, PathBuf};
+
 use settings::problem::Problems;
 use settings::yaml::Node;
 
-use super::section::{Section, number_in};
-use super::{Text, request};
+use super::account::{BasicAuth, basic_auth};
+use super::section::{Section, beside, number_in};
+use super::text::Text;
 
 /// How the requests are run.
 #[derive(Debug, Clone, Default)]
@@ -29,24 +32,21 @@ pub struct Runner {
     pub log_requests: bool,
     /// Log requests that were answered with one of these; 0 stands for no answer.
     pub log_status_codes: Vec<u16>,
+    /// Servers' certificates are not checked.
+    pub insecure: bool,
+    /// Authorities (PEM) that servers' certificates are checked against; none: the system's.
+    pub ca: Option<PathBuf>,
     /// Goes before a `url` that begins with `/`.
     pub(crate) default_endpoint: Option<Text>,
     /// Used by requests without `basic_auth`.
     pub(crate) default_basic_auth: Option<BasicAuth>,
 }
 
-/// A user and a password, both templates.
-#[derive(Debug, Clone)]
-pub(crate) struct BasicAuth {
-    pub(crate) username: Text,
-    pub(crate) password: Text,
-}
-
 // === impl Runner ===
 
 impl Runner {
     /// What the section says; the defaults when there is none.
-    pub(super) fn read(node: Option<&Node>, problems: &mut Problems) -> Runner {
+    pub(super) fn read(node: Option<&Node>, folder: &Path, problems: &mut Problems) -> Runner {
         let Some(mut section) = node.and_then(|node| Section::of(node, "runner", problems)) else {
             return Runner::default();
         };
@@ -61,8 +61,10 @@ impl Runner {
             reset_context: section.flag("reset_context").unwrap_or(false),
             log_requests: section.flag("log_requests").unwrap_or(false),
             log_status_codes: statuses(&mut section, "log_status_codes"),
+            insecure: section.flag("insecure").unwrap_or(false),
+            ca: ca(&mut section, folder),
             default_endpoint: section.text("default_endpoint"),
-            default_basic_auth: request::basic_auth(&mut section, "default_basic_auth"),
+            default_basic_auth: basic_auth(&mut section, "default_basic_auth"),
         };
         section.ignored("benchmark_only", "files are always run as loads");
         for key in ["metric_sample_size", "no_stats", "no_size_stats"] {
@@ -72,9 +74,17 @@ impl Runner {
             "disable_header_names_normalizing",
             "names of headers are compared regardless of case",
         );
+        if let (true, Some(ca)) = (runner.insecure, section.text("ca")) {
+            let message = "is of no use with `insecure: true`: remove one of them";
+            section.problems.error(ca.place, &ca.path, message, None);
+        }
         section.end();
         runner
     }
+}
+
+fn ca(section: &mut Section<'_, '_>, folder: &Path) -> Option<PathBuf> {
+    Some(beside(&section.text("ca")?.text, folder))
 }
 
 fn statuses(section: &mut Section<'_, '_>, key: &'static str) -> Vec<u16> {

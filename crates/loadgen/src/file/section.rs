@@ -1,11 +1,12 @@
 //! A map of the file that is asked for its keys one by one; what nobody asked for is unknown.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use settings::problem::{Place, Problems, nearest};
 use settings::yaml::{Key, Node, Value};
 
-use super::Text;
+use super::text::Text;
 
 /// A map and the keys that it has been asked for.
 pub(crate) struct Section<'n, 'p> {
@@ -164,5 +165,15 @@ pub(crate) fn list_of<'n>(node: &'n Node, path: &str, problems: &mut Problems) -
             problems.error(node.place, path, message, help);
             Vec::new()
         }
+    }
+}
+
+/// Where a file is that a load file names: a relative path is looked for in the working directory, then in `folder`.
+pub(crate) fn beside(path: &str, folder: &Path) -> PathBuf {
+    let beside = folder.join(path);
+    if Path::new(path).exists() || !beside.exists() {
+        PathBuf::from(path)
+    } else {
+        beside
     }
 }

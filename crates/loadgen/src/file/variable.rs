@@ -4,10 +4,10 @@ use std::io::Read as _;
 use std::path::Path;
 
 use settings::problem::{Problems, nearest};
-use settings::yaml::{Node, Value};
+use settings::yaml::{Key, Node, Value};
 
-use super::Text;
-use super::section::Section;
+use super::section::{Section, beside};
+use super::text::Text;
 use crate::variable::{Array, Kind, Layout, Moment, Replacements, Sequence, Variable, Words};
 
 /// Most values of one variable, bytes in all.
@@ -15,12 +15,14 @@ const VALUES_BYTES_MAX: u64 = 1 << 30;
 /// Most values of an array.
 const ARRAY_SIZE_MAX: u32 = 1_000_000;
 
-/// All variables; arrays last, since they draw from others.
+/// All variables; those that refer to others last.
 pub(super) fn read_all(nodes: &[&Node], folder: &Path, problems: &mut Problems) -> Vec<Variable> {
     let mut variables: Vec<Variable> = Vec::new();
     let numbered = nodes.iter().enumerate();
-    let (arrays, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, node)| is_array(node));
-    for (at, node) in others.into_iter().chain(arrays) {
+    let (mut referring, others): (Vec<_>, Vec<_>) = numbered.partition(|(_, node)| refers(node));
+    // Arrays may draw from what goes by a sequence.
+    referring.sort_by_key(|(_, node)| is_array(node));
+    for (at, node) in others.into_iter().chain(referring) {
         let path = format!("variables[{at}]");
         let Some(variable) = read(node, &path, folder, &variables, problems) else {
             continue;
@@ -32,6 +34,11 @@ pub(super) fn read_all(nodes: &[&Node], folder: &Path, problems: &mut Problems) 
         variables.push(variable);
     }
     variables
+}
+
+fn refers(node: &Node) -> bool {
+    let by = |entries: &[(Key, Node)]| entries.iter().any(|(key, _)| key.name == "by");
+    is_array(node) || matches!(&node.value, Value::Map(entries) if by(entries))
 }
 
 fn is_array(node: &Node) -> bool {
@@ -77,7 +84,16 @@ fn read(
 
 fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[Variable]) -> Option<Kind> {
     match kind.text.as_str() {
-        "file" | "list" => words(kind, section, folder).map(Kind::Words),
+        "file" | "list" => {
+            let words = words(kind, section, folder);
+            match section.text("by") {
+                None => words.map(Kind::Words),
+                Some(by) => Some(Kind::Tied {
+                    to: sequence_named(&by, before, section.problems)?,
+                    words: words?,
+                }),
+            }
+        }
         "sequence" => Some(Kind::Sequence(sequence(section, u64::from(u32::MAX)))),
         "sequence64" => Some(Kind::Sequence(sequence(section, u64::MAX))),
         "range" => {
@@ -140,6 +156,22 @@ fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[
     }
 }
 
+/// The sequence that `by` names.
+fn sequence_named(by: &Text, variables: &[Variable], problems: &mut Problems) -> Option<u16> {
+    let is_sequence = |variable: &Variable| matches!(variable.kind, Kind::Sequence(_));
+    let at = variables
+        .iter()
+        .position(|variable| variable.name == by.text && is_sequence(variable));
+    if at.is_none() {
+        let sequences = variables.iter().filter(|variable| is_sequence(variable));
+        let near = nearest(&by.text, sequences.map(|variable| variable.name.as_str()));
+        let help = near.map(|near| format!("did you mean `{near}`?"));
+        let message = format!("there is no sequence `{}`", by.text);
+        problems.error(by.place, &by.path, message, help);
+    }
+    at.and_then(|at| u16::try_from(at).ok())
+}
+
 /// `from` and `to` are both drawn.
 fn sequence(section: &mut Section<'_, '_>, to_max: u64) -> Sequence {
     let from = section.number("from", 0, to_max).unwrap_or(1);
@@ -192,15 +224,8 @@ fn words(kind: &Text, section: &mut Section<'_, '_>, folder: &Path) -> Option<Wo
 }
 
 fn read_lines(path: &str, folder: &Path) -> std::io::Result<String> {
-    let here = Path::new(path);
-    let beside = folder.join(path);
-    let path = if here.exists() || !beside.exists() {
-        here
-    } else {
-        &beside
-    };
     let mut text = String::new();
-    let mut file = std::fs::File::open(path)?.take(VALUES_BYTES_MAX + 1);
+    let mut file = std::fs::File::open(beside(path, folder))?.take(VALUES_BYTES_MAX + 1);
     if file.read_to_string(&mut text)? as u64 > VALUES_BYTES_MAX {
         return Err(std::io::Error::other(format!(
             "it is larger than {VALUES_BYTES_MAX} bytes"

@@ -96,7 +96,7 @@ impl<'c> Chart<'c> {
 }
 
 /// The next of 1, 2, 2.5, 5 times a power of ten.
-fn round_up(value: f64) -> f64 {
+pub(super) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;
     }

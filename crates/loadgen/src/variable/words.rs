@@ -23,6 +23,10 @@ impl Words {
         self.ends.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
     /// The one that was added at this place.
     pub(crate) fn get(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };

@@ -1,0 +1,276 @@
+//! `tidegate compare`: a cluster written to directly against the same cluster through a gateway.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use loadgen::{CompareError, CompareEvent, CompareOptions, Compared, Run, Stop};
+
+use crate::interrupt::stop_at_interrupt;
+use crate::output::write_file;
+
+/// Compare writing to a cluster directly with writing through a gateway
+///
+///     tidegate compare --direct http://localhost:9200 --gateway http://localhost:8000
+///
+/// Each round writes the same documents both ways, each into a new index of the same settings; which
+/// way goes first alternates. With ids each round ends with updates of the same documents. A run's
+/// time ends when the index counts its documents; the time until all were acknowledged stands
+/// beside it, and the CPU time of the cluster's nodes. What the gateway changes is told with its 95 %
+/// confidence interval, and when that is within the noise, so it is said.
+///
+/// The indices are named tidegate-compare-…, and removed at the end, also after Ctrl-C. The
+/// first --direct URL is asked for counts and CPU times of both ways.
+///
+/// Exit status: 0 compared; 1 compared, but some run was not as it should be (documents that were
+/// refused, lost or doubled); 2 nothing could be compared; 130 stopped.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// A node of the cluster; several, separated by commas, share the requests
+    #[arg(long, value_name = "URL", required = true, value_delimiter = ',')]
+    direct: Vec<String>,
+    /// The gateway before the same cluster; several, separated by commas, share the requests
+    #[arg(long, value_name = "URL", required = true, value_delimiter = ',')]
+    gateway: Vec<String>,
+    /// Documents of each run
+    #[arg(long, value_name = "DOCUMENTS", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
+    docs: u64,
+    /// Documents of each request
+    #[arg(long, value_name = "DOCUMENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: u32,
+    /// Documents have ids: rounds of new documents, then of updates (this is the default)
+    #[arg(long, conflicts_with = "without_ids")]
+    with_ids: bool,
+    /// The cluster gives the ids: rounds of new documents only
+    #[arg(long)]
+    without_ids: bool,
+    /// Rounds, each both ways; three or more tell a difference from noise
+    #[arg(long, value_name = "ROUNDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Clients that send at the same time, each with one request under way
+    #[arg(long, value_name = "CLIENTS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients: u32,
+    /// Primaries of each index
+    #[arg(long, value_name = "SHARDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    shards: u32,
+    /// Copies of each primary
+    #[arg(long, value_name = "COPIES", default_value_t = 0)]
+    replicas: u32,
+    /// `index.refresh_interval` of each index, as in 30s; else the cluster's default
+    #[arg(long, value_name = "TIME")]
+    refresh_interval: Option<String>,
+    /// Documents that are written each way beforehand, and not measured
+    #[arg(long, value_name = "DOCUMENTS", default_value_t = 30_000)]
+    warm_up: u64,
+    /// Seconds between two runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pause: f64,
+    /// Seconds that the index may take to count what was acknowledged
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    count_timeout: u64,
+    /// Seconds for a request
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// Send bodies gzipped
+    #[arg(long)]
+    compress: bool,
+    /// What the names of the indices begin with
+    #[arg(long, value_name = "NAME", default_value = "tidegate-compare")]
+    index: String,
+    /// Leave the indices there
+    #[arg(long)]
+    keep: bool,
+    /// User for cluster and gateway, in place of what their URLs say; or set TIDEGATE_USER
+    #[arg(long, value_name = "NAME", env = "TIDEGATE_USER", hide_env = true)]
+    user: Option<String>,
+    /// Its password; others may see it in the list of processes, so better set TIDEGATE_PASSWORD
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        env = "TIDEGATE_PASSWORD",
+        hide_env = true,
+        requires = "user"
+    )]
+    password: Option<String>,
+    /// Authorities (PEM file) to trust in place of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Trust any certificate: for trying things out
+    #[arg(long)]
+    insecure: bool,
+    /// Print the outcome as one JSON object, and nothing else, to standard output
+    #[arg(long)]
+    json: bool,
+    /// Write the outcome with charts to this file, for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let options = options(arguments);
+    let stop = Stop::default();
+    stop_at_interrupt(&stop, "stopping, and removing the indices of this comparison");
+    let mut watcher = Watcher {
+        terminal: io::stderr().is_terminal(),
+        ..Watcher::default()
+    };
+    let sent = options.documents.div_ceil(u64::from(options.batch)) * u64::from(options.batch);
+    if sent != options.documents {
+        watcher.line(&format!(
+            "each run writes {sent} documents: whole requests of {}",
+            options.batch
+        ));
+    }
+    let outcome = loadgen::compare(&options, &stop, |event| watcher.see(&event));
+    watcher.clear();
+    match outcome {
+        Ok(compared) => match print(arguments, &compared) {
+            Ok(()) if compared.is_clean() => ExitCode::SUCCESS,
+            Ok(()) => ExitCode::from(EXIT_UNCLEAN),
+            Err(error) => fail(&error.to_string()),
+        },
+        Err(CompareError::Stopped) => {
+            watcher.line(&format!("tidegate: {}", CompareError::Stopped));
+            ExitCode::from(EXIT_STOPPED)
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn options(arguments: &Arguments) -> CompareOptions {
+    let user = arguments.user.as_ref().filter(|user| !user.is_empty());
+    CompareOptions {
+        direct: arguments.direct.clone(),
+        gateway: arguments.gateway.clone(),
+        account: user.map(|user| (user.clone(), arguments.password.clone().unwrap_or_default())),
+        documents: arguments.docs,
+        batch: arguments.batch,
+        ids: !arguments.without_ids,
+        rounds: arguments.rounds,
+        clients: arguments.clients as usize,
+        shards: arguments.shards,
+        replicas: arguments.replicas,
+        refresh_interval: arguments.refresh_interval.clone(),
+        index: arguments.index.clone(),
+        keep: arguments.keep,
+        warm_up_documents: arguments.warm_up.min(arguments.docs),
+        rest: Duration::from_secs_f64(arguments.pause),
+        count_timeout: Duration::from_secs(arguments.count_timeout),
+        timeout: Duration::from_secs(arguments.timeout),
+        gzip: arguments.compress.then_some(1),
+        ca_file: arguments.ca.clone(),
+        insecure: arguments.insecure,
+    }
+}
+
+/// Tells on standard error what happens; on a terminal the run under way has a line that changes.
+#[derive(Default)]
+struct Watcher {
+    terminal: bool,
+    /// What is under way.
+    now: String,
+    /// Columns of the changing line.
+    shown: usize,
+}
+
+// === impl Watcher ===
+
+impl Watcher {
+    fn see(&mut self, event: &CompareEvent<'_>) {
+        match event {
+            CompareEvent::Note(note) => self.line(note),
+            CompareEvent::Begun { round, way, phase } => {
+                self.now = format!("round {round}, {:<7} {:<7}", phase.name(), way.name());
+                self.change("");
+            }
+            CompareEvent::Sending(now) => {
+                let sent = now.total.documents;
+                self.change(&format!(
+                    "{sent} documents, {:.0}/s",
+                    now.rate(now.last.documents)
+                ));
+            }
+            CompareEvent::Counting(found) => self.change(&format!("{found} documents are counted")),
+            CompareEvent::Ended(run) => {
+                let line = format!("{}  {}", self.now, ended(run));
+                self.line(&line);
+            }
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.clear();
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+
+    fn change(&mut self, state: &str) {
+        if !self.terminal {
+            return;
+        }
+        self.clear();
+        let line = format!("{}  {state}", self.now);
+        self.shown = line.chars().count();
+        let _ = write!(io::stderr(), "{line}");
+    }
+
+    fn clear(&mut self) {
+        if self.shown > 0 {
+            // Back to the begin of the line, and erase it.
+            let _ = write!(io::stderr(), "\r\x1b[K");
+            self.shown = 0;
+        }
+    }
+}
+
+fn ended(run: &Run) -> String {
+    let counted = match (run.counted_s, run.counted_per_s()) {
+        (Some(seconds), Some(rate)) => format!("counted in {seconds:.2} s ({rate:.0}/s)"),
+        _ => "not counted".to_owned(),
+    };
+    let cpu = run
+        .cpu_s
+        .map_or(String::new(), |cpu| format!(", {cpu:.2} s of the nodes' CPU"));
+    let flaw = run
+        .flaw
+        .as_ref()
+        .map_or(String::new(), |flaw| format!("; LEFT OUT: {flaw}"));
+    format!(
+        "acknowledged in {:.2} s, {counted}{cpu}{flaw}",
+        run.acknowledged_s
+    )
+}
+
+fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
+    if let Some(file) = &arguments.html {
+        let title = "Direct against gateway";
+        write_file(file, |out| compared.write_html(title, out))?;
+    }
+    // Output that can't be written (a closed pipe) is nobody's error.
+    let _ = if arguments.json {
+        serde_json::to_writer(io::stdout(), compared)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(io::stdout()))
+    } else {
+        write!(io::stdout(), "\n{compared}")
+    };
+    Ok(())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("`{text}` is no number of seconds from 0 to 86400")),
+    }
+}
+
+fn fail(reason: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "tidegate: {reason}");
+    ExitCode::from(EXIT_FAILED)
+}
+
+const EXIT_UNCLEAN: u8 = 1;
+const EXIT_FAILED: u8 = 2;
+const EXIT_STOPPED: u8 = 130;

@@ -1,0 +1,158 @@
+//! What the rounds say together, and how sure that is.
+
+use serde::Serialize;
+
+/// How much the gateway's way differs from the direct one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// Percent, as the geometric mean of the rounds' ratios has it.
+    pub percent: f64,
+    /// The interval in which the truth is with 95 % confidence, percent; none with fewer than two rounds.
+    pub interval: Option<(f64, f64)>,
+    /// Pairs of runs that it comes from.
+    pub rounds: usize,
+    /// What it means.
+    pub verdict: Verdict,
+}
+
+/// What a change means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The interval is above zero.
+    More,
+    /// The interval is below zero.
+    Less,
+    /// Zero is in the interval: chance alone would do it.
+    WithinNoise,
+    /// A single pair of runs says nothing about noise.
+    Unknown,
+}
+
+// === impl Change ===
+
+impl Change {
+    /// From the pairs (direct, gateway) of the rounds; none without a pair.
+    ///
+    /// Paired, since what slows a round down meets both of its runs; of logarithms, since a ratio and its inverse must
+    /// weigh the same; with Student's t, since rounds are few.
+    pub(super) fn of(pairs: &[(f64, f64)]) -> Option<Change> {
+        let usable = pairs
+            .iter()
+            .filter(|(direct, gateway)| *direct > 0.0 && *gateway > 0.0);
+        let logs: Vec<f64> = usable.map(|(direct, gateway)| (gateway / direct).ln()).collect();
+        let rounds = logs.len();
+        if rounds == 0 {
+            return None;
+        }
+        let mean = logs.iter().sum::<f64>() / rounds as f64;
+        let percent = |log: f64| (log.exp() - 1.0) * 100.0;
+        let interval = (rounds > 1).then(|| {
+            let degrees = (rounds - 1) as f64;
+            let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / degrees;
+            let half = t_of_95(rounds - 1) * (variance / rounds as f64).sqrt();
+            (percent(mean - half), percent(mean + half))
+        });
+        let verdict = match interval {
+            None => Verdict::Unknown,
+            Some((low, _)) if low > 0.0 => Verdict::More,
+            Some((_, high)) if high < 0.0 => Verdict::Less,
+            Some(_) => Verdict::WithinNoise,
+        };
+        Some(Change {
+            percent: percent(mean),
+            interval,
+            rounds,
+            verdict,
+        })
+    }
+}
+
+/// `+12.3 % (+8.1 to +16.7)`.
+impl std::fmt::Display for Change {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:+.1} %", self.percent)?;
+        match self.interval {
+            Some((low, high)) => write!(out, " ({low:+.1} to {high:+.1})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Between minus and plus this, Student's t lies with 95 % probability.
+fn t_of_95(degrees: usize) -> f64 {
+    match T_OF_95.get(degrees.wrapping_sub(1)) {
+        Some(t) => *t,
+        // Cornish and Fisher's expansion, right to three places from here on.
+        None => {
+            let (z, n) = (1.959_964_f64, degrees as f64);
+            z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
+        }
+    }
+}
+
+const T_OF_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_interval_is_that_of_the_textbook() {
+        // Logarithms 0.10, 0.20, 0.30: mean 0.2, deviation 0.1, t of 2 degrees 4.303.
+        let pairs = [0.1_f64, 0.2, 0.3].map(|log| (2.0, 2.0 * log.exp()));
+        let change = Change::of(&pairs).unwrap();
+        let half = 4.303 * 0.1 / 3_f64.sqrt();
+        let (low, high) = change.interval.unwrap();
+        assert!((change.percent - (0.2_f64.exp() - 1.0) * 100.0).abs() < 1e-9);
+        assert!((low - ((0.2 - half).exp() - 1.0) * 100.0).abs() < 1e-9);
+        assert!((high - ((0.2 + half).exp() - 1.0) * 100.0).abs() < 1e-9);
+        assert_eq!(change.verdict, Verdict::WithinNoise);
+    }
+
+    #[test]
+    fn what_is_clear_is_called_so_and_a_single_round_is_not() {
+        let verdict = |pairs: &[(f64, f64)]| Change::of(pairs).map(|change| change.verdict);
+        assert_eq!(
+            verdict(&[(100.0, 120.0), (101.0, 121.0), (99.0, 120.0)]),
+            Some(Verdict::More)
+        );
+        assert_eq!(
+            verdict(&[(100.0, 80.0), (101.0, 81.0), (99.0, 80.0)]),
+            Some(Verdict::Less)
+        );
+        assert_eq!(
+            verdict(&[(100.0, 130.0), (100.0, 80.0)]),
+            Some(Verdict::WithinNoise)
+        );
+        assert_eq!(verdict(&[(100.0, 200.0)]), Some(Verdict::Unknown));
+        assert_eq!((verdict(&[]), verdict(&[(0.0, 1.0)])), (None, None));
+    }
+
+    #[test]
+    fn many_rounds_go_on_where_the_table_ends() {
+        assert!((t_of_95(31) - 2.040).abs() < 0.001 && (t_of_95(120) - 1.980).abs() < 0.001);
+    }
+
+    proptest! {
+        /// Of rounds without any effect, chance alone may call at most about one in twenty an effect.
+        #[test]
+        fn chance_is_seldom_taken_for_an_effect(seed in any::<u64>(), rounds in 3_usize..8) {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            // Twelve even numbers less six: a bell of deviation 1.
+            let mut noise = || (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
+            let mut wrong = 0;
+            for _ in 0..400 {
+                let pairs: Vec<_> = (0..rounds).map(|_| ((0.1 * noise()).exp(), (0.1 * noise()).exp())).collect();
+                let verdict = Change::of(&pairs).map(|change| change.verdict);
+                wrong += u32::from(verdict != Some(Verdict::WithinNoise));
+            }
+            prop_assert!(wrong <= 50, "{wrong} of 400");
+        }
+    }
+}

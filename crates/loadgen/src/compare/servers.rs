@@ -1,0 +1,227 @@
+//! The two ways in, and what is asked of the cluster beside the load.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use http::header::HeaderValue;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wire::ClientTls;
+
+use super::{CompareError, CompareOptions, Phase};
+use crate::ask::{Ask, AskError};
+use crate::options::Options;
+use crate::request::{Server, basic};
+
+/// Where questions go. The cluster itself is asked for everything; a gateway only for what it leads to.
+pub(super) struct Servers {
+    direct: Place,
+    gateway: Place,
+    tls: ClientTls,
+    timeout: Duration,
+}
+
+struct Place {
+    server: Server,
+    account: Option<HeaderValue>,
+}
+
+/// What a cluster says of itself.
+#[derive(Debug, Default, Deserialize)]
+struct Root {
+    #[serde(default)]
+    cluster_name: String,
+    #[serde(default)]
+    cluster_uuid: String,
+    #[serde(default)]
+    version: Version,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Version {
+    #[serde(default)]
+    number: String,
+    distribution: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct NodeStats {
+    nodes: BTreeMap<String, NodeStat>,
+}
+
+#[derive(Deserialize)]
+struct NodeStat {
+    process: Option<Process>,
+}
+
+#[derive(Deserialize)]
+struct Process {
+    cpu: Cpu,
+}
+
+#[derive(Deserialize)]
+struct Cpu {
+    total_in_millis: u64,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    count: u64,
+}
+
+/// CPU time that each node has used since its start, milliseconds.
+pub(super) type CpuTimes = BTreeMap<String, u64>;
+
+// === impl Servers ===
+
+impl Servers {
+    pub(super) fn new(options: &CompareOptions) -> Result<Servers, CompareError> {
+        let place = |urls: &[String]| {
+            let url = urls.first().map_or("", String::as_str);
+            let (server, _, in_url) =
+                Server::of(url).map_err(|why| CompareError::Url(url.to_owned(), why))?;
+            let given = options.account.as_ref();
+            let given = given.map(|(user, password)| basic(format!("{user}:{password}").as_bytes()));
+            let account = given.or_else(|| in_url.map(|account| basic(account.as_bytes())));
+            Ok::<_, CompareError>(Place { server, account })
+        };
+        for url in options.direct.iter().chain(&options.gateway) {
+            Server::of(url).map_err(|why| CompareError::Url(url.clone(), why))?;
+        }
+        let tls = Options {
+            ca_file: options.ca_file.clone(),
+            insecure: options.insecure,
+            ..Options::default()
+        };
+        Ok(Servers {
+            direct: place(&options.direct)?,
+            gateway: place(&options.gateway)?,
+            tls: tls.tls()?,
+            timeout: options.timeout,
+        })
+    }
+
+    /// Name and version of the cluster, after making sure that both ways lead to it.
+    pub(super) fn cluster(&self) -> Result<String, CompareError> {
+        let root =
+            |place: &Place| self.with(place, async |ask| ask.json::<Root>(&Method::GET, "/", None).await);
+        let (direct, gateway) = (root(&self.direct)?, root(&self.gateway)?);
+        let known = !direct.cluster_uuid.is_empty() && !gateway.cluster_uuid.is_empty();
+        if known && direct.cluster_uuid != gateway.cluster_uuid {
+            let of = |root: &Root| format!("{} {}", root.cluster_name, root.cluster_uuid);
+            return Err(CompareError::OtherCluster {
+                direct: of(&direct),
+                gateway: of(&gateway),
+            });
+        }
+        let product = match direct.version.distribution.as_deref() {
+            Some("opensearch") => "OpenSearch",
+            _ => "Elasticsearch",
+        };
+        Ok(format!("{product} {}", direct.version.number))
+    }
+
+    /// Makes an index.
+    pub(super) fn create(&self, index: &str, body: &Value) -> Result<(), CompareError> {
+        self.with(&self.direct, async |ask| {
+            ask.bytes(&Method::PUT, &format!("/{index}"), Some(body))
+                .await
+                .map(drop)
+        })
+    }
+
+    /// Waits until an index's copies are where they will be.
+    pub(super) fn settle(&self, index: &str) -> Result<(), CompareError> {
+        self.with(&self.direct, async |ask| {
+            let ready = format!(
+                "/_cluster/health/{index}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s"
+            );
+            ask.bytes(&Method::GET, &ready, None).await.map(drop)
+        })
+    }
+
+    pub(super) fn delete(&self, index: &str) -> Result<(), CompareError> {
+        self.with(&self.direct, async |ask| {
+            ask.bytes(&Method::DELETE, &format!("/{index}"), None)
+                .await
+                .map(drop)
+        })
+    }
+
+    /// CPU time of the nodes; none where they don't tell.
+    pub(super) fn cpu_times(&self) -> Option<CpuTimes> {
+        let path = "/_nodes/stats/process";
+        let stats = self.with(&self.direct, async |ask| {
+            ask.json::<NodeStats>(&Method::GET, path, None).await
+        });
+        let nodes = stats.ok()?.nodes.into_iter();
+        nodes
+            .map(|(id, node)| Some((id, node.process?.cpu.total_in_millis)))
+            .collect()
+    }
+
+    /// Refreshes and counts until so many documents of the phase are there, or `patience` is over, or `stopped`. Gives
+    /// the last count and when it was known.
+    pub(super) fn wait_for(
+        &self,
+        index: &str,
+        phase: Phase,
+        wanted: u64,
+        patience: Duration,
+        see: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(u64, Instant), CompareError> {
+        let end = Instant::now() + patience;
+        let query = json!({"query": {"term": {"pass": pass_of(phase)}}});
+        self.with(&self.direct, async |ask| {
+            let mut pause = COUNT_PAUSE_MIN;
+            loop {
+                let found = count(ask, index, Some(&query)).await?;
+                let now = Instant::now();
+                if found >= wanted || now >= end || !see(found) {
+                    return Ok((found, now));
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(COUNT_PAUSE_MAX);
+            }
+        })
+    }
+
+    /// Everything that the index holds.
+    pub(super) fn count(&self, index: &str) -> Result<u64, CompareError> {
+        self.with(&self.direct, async |ask| count(ask, index, None).await)
+    }
+
+    fn with<T>(
+        &self,
+        place: &Place,
+        question: impl AsyncFnOnce(&Ask) -> Result<T, AskError>,
+    ) -> Result<T, CompareError> {
+        let answer = wire::run_local(ANSWERS_BYTES, async |worker| {
+            let account = place.account.clone();
+            let ask = Ask::new(&worker, &place.server, self.tls.clone(), account, self.timeout);
+            question(&ask).await
+        })?;
+        Ok(answer?)
+    }
+}
+
+async fn count(ask: &Ask, index: &str, query: Option<&Value>) -> Result<u64, AskError> {
+    ask.bytes(&Method::POST, &format!("/{index}/_refresh"), None)
+        .await?;
+    let path = format!("/{index}/_count");
+    Ok(ask.json::<Count>(&Method::POST, &path, query).await?.count)
+}
+
+/// What documents of a phase have in their field `pass`.
+pub(super) fn pass_of(phase: Phase) -> u8 {
+    match phase {
+        Phase::New => 1,
+        Phase::Updates => 2,
+    }
+}
+
+const ANSWERS_BYTES: usize = 1 << 30;
+/// Counting costs the cluster something: seldom enough not to be measured, often enough not to be the measure.
+const COUNT_PAUSE_MIN: Duration = Duration::from_millis(10);
+const COUNT_PAUSE_MAX: Duration = Duration::from_millis(100);

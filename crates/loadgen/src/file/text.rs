@@ -1,0 +1,25 @@
+//! A text of the file and where it stands.
+
+use settings::problem::Place;
+use settings::yaml::{Node, Value};
+
+/// A text of the file, for messages about what is inside it.
+#[derive(Debug, Clone)]
+pub(crate) struct Text {
+    pub(crate) text: String,
+    pub(crate) place: Place,
+    pub(crate) path: String,
+}
+
+impl Text {
+    pub(crate) fn of(node: &Node, path: &str) -> Option<Text> {
+        match &node.value {
+            Value::Scalar(scalar) if !node.is_null() => Some(Text {
+                text: scalar.text.clone(),
+                place: node.place,
+                path: path.to_owned(),
+            }),
+            _ => None,
+        }
+    }
+}
