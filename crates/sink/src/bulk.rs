@@ -71,7 +71,6 @@ pub(super) fn answer(
         fault,
         seen: None,
         counted: 0,
-        number: shared.numbers.fetch_add(1, Ordering::Relaxed),
         tallied: Tallied::default(),
         scratch,
     };
@@ -122,8 +121,6 @@ struct Bulk<'a> {
     seen: Option<Arc<Index>>,
     /// Documents for it that are only counted, not yet added to its own count.
     counted: u64,
-    /// No other bulk and no single write has it.
-    number: u64,
     tallied: Tallied,
     scratch: &'a mut Scratch,
 }
@@ -225,7 +222,7 @@ impl Bulk<'_> {
         let id = match action.id.as_deref() {
             Some(id) => id,
             None => {
-                minted = minted_id(self.number, self.tallied.docs);
+                minted = minted_id(seq_no);
                 &minted
             }
         };
@@ -356,8 +353,8 @@ impl Bulk<'_> {
 }
 
 /// An id as servers make them: 20 characters, never the same twice.
-pub(super) fn minted_id(number: u64, document: u64) -> String {
-    format!("fakeid{number:07x}{document:07x}")
+pub(super) fn minted_id(seq_no: u64) -> String {
+    format!("fakeid{seq_no:014x}")
 }
 
 const VEC: &str = "a Vec takes every write";

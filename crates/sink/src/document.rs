@@ -34,7 +34,7 @@ pub(super) fn write(
     let id = match id {
         Some(id) => id,
         None => {
-            made = minted_id(shared.numbers.fetch_add(1, Ordering::Relaxed), 0);
+            made = minted_id(shared.seq_no.fetch_add(1, Ordering::Relaxed));
             &made
         }
     };

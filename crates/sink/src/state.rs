@@ -22,8 +22,6 @@ pub(super) struct Shared {
     pub(super) version: AtomicU64,
     /// Sequence numbers of documents that are only counted.
     pub(super) seq_no: AtomicU64,
-    /// Numbers of bulks and single writes; ids are made from them.
-    pub(super) numbers: AtomicU64,
     state: RwLock<Arc<State>>,
     tallies: Vec<Tally>,
 }
@@ -88,7 +86,6 @@ impl Shared {
             capacity: Capacity::default(),
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),
-            numbers: AtomicU64::new(0),
             state: RwLock::new(Arc::new(state)),
             tallies,
         }
