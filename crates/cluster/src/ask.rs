@@ -39,6 +39,8 @@ pub(crate) enum AskError {
         target: String,
         /// The answer's.
         status: StatusCode,
+        /// What it says of the node.
+        outcome: Outcome,
     },
     /// A success whose body is not what it should be.
     #[error("{target} is answered with something unexpected: {why}")]
@@ -92,7 +94,7 @@ impl Asker {
             headers: &self.headers,
         };
         let reply = self.client.send(origin, head, Outgoing::Empty, deadlines).await?;
-        let status = reply.status();
+        let (status, outcome) = (reply.status(), Outcome::of_head(reply.status(), reply.headers()));
         let body = reply.into_body().collect(REPLY_BYTES_MAX).await?;
         match status {
             _ if status.is_success() => Ok(body),
@@ -103,6 +105,7 @@ impl Asker {
             _ => Err(AskError::Status {
                 target: without_query(target),
                 status,
+                outcome: outcome.unwrap_or_else(|| Outcome::of_words(&body)),
             }),
         }
     }
@@ -118,10 +121,8 @@ impl AskError {
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         match self {
             Self::Send(error) => Outcome::of_error(error),
-            Self::Unauthorized { status, .. } | Self::Status { status, .. } => {
-                Some(Outcome::of_status(*status))
-            }
-            Self::Unexpected { .. } => Some(Outcome::Answered),
+            Self::Status { outcome, .. } => Some(*outcome),
+            Self::Unauthorized { .. } | Self::Unexpected { .. } => Some(Outcome::Answered),
         }
     }
 

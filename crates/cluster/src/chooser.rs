@@ -1,11 +1,12 @@
 //! One choice of nodes, kept up with the cluster, and its turns.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use tracing::warn;
 
+use crate::address::Address;
 use crate::config::NodeChoice;
 use crate::node::Node;
 use crate::pick::{PickReason, Rotations, Turn};
@@ -19,6 +20,8 @@ pub struct Chooser {
     cluster: String,
     choice: NodeChoice,
     made: ArcSwapOption<Made>,
+    /// The nodes that were there when the cluster was first read, for a choice that is frozen.
+    first: OnceLock<Vec<Address>>,
     requests: Turn,
     documents: Turn,
     /// It has been said that the choice admits nobody.
@@ -42,13 +45,15 @@ impl Chooser {
             cluster: cluster.to_owned(),
             choice,
             made: ArcSwapOption::empty(),
+            first: OnceLock::new(),
             requests: Turn::default(),
             documents: Turn::default(),
             warned: AtomicBool::new(false),
         }
     }
 
-    /// The next node: weighted round robin among the healthy nodes of the choice. `not` lists nodes that were tried
+    /// The next node: weighted round robin among the healthy nodes of the choice, of which those that are slow are passed
+    /// over by what any node may take. `not` lists nodes that were tried
     /// already. Falls back to nodes outside the choice, then to unhealthy ones: some node is always returned.
     ///
     /// # Panics
@@ -72,7 +77,11 @@ impl Chooser {
         {
             return Arc::clone(made);
         }
-        let rotations = Rotations::new(&snapshot.nodes, &self.choice);
+        let first = (self.choice.frozen && snapshot.learnt()).then(|| {
+            let addresses = || snapshot.nodes.iter().map(|node| node.address.clone()).collect();
+            self.first.get_or_init(addresses).as_slice()
+        });
+        let rotations = Rotations::new(&snapshot.nodes, &self.choice, first);
         let ignored = rotations.filter_ignored;
         if ignored && !self.warned.swap(true, Relaxed) {
             warn!(

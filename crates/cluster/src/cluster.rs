@@ -13,6 +13,7 @@ use crate::chooser::{Chooser, Choosers};
 use crate::config::{BadConfig, ClusterConfig, NodeChoice};
 use crate::health::Outcome;
 use crate::node::Node;
+use crate::pace::{Exchange, Usual, kind_of};
 use crate::probe::probe;
 use crate::routes;
 use crate::shared::Shared;
@@ -22,7 +23,8 @@ use crate::topology::Roster;
 use crate::verify::Sample;
 use crate::watch::Watch;
 
-/// A cluster that is being watched. The watch has a thread of its own and ends when the handle is dropped.
+/// A cluster that is being watched. The watch has a thread of its own and ends when the last handle is dropped, or by
+/// [`Cluster::stop`].
 #[derive(Debug)]
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -60,6 +62,7 @@ impl Cluster {
             started: Instant::now(),
             next_sample_ms: AtomicU64::new(0),
             watched: Mutex::new(Watched::new(config.discovery)),
+            usual: Usual::default(),
             config,
         });
         let theirs = shared.clone();
@@ -95,8 +98,22 @@ impl Cluster {
         self.shared.choosers.get(&self.shared.config.name, choice)
     }
 
-    /// Says what became of an exchange with a node; `latency` is the time to the reply's head.
-    /// Lock-free; a node that fails leaves the rotation at once, and is probed until it answers.
+    /// A request is about to be sent to a node; `read`: it changes nothing. What is under way to a node, and how long its
+    /// answers take beside those of others to requests of this size, decides how much of what any node may take it
+    /// gets. Dropped without [`Cluster::end`], it counts as given up.
+    pub fn begin<'n>(&self, node: &'n Node, read: bool, body_bytes: Option<u64>) -> Exchange<'n> {
+        let kind = kind_of(read, body_bytes);
+        node.health.pace.begin(&self.shared.usual, kind)
+    }
+
+    /// Says what became of an exchange with a node, at the head of its answer. Lock-free; a node that fails leaves the
+    /// rotation at once, and is probed until it answers.
+    pub fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: Outcome) {
+        self.shared.end(exchange, node, outcome);
+    }
+
+    /// Says what became later of an exchange with a node that had ended well, or of one that was not begun here; `latency` is the time to the reply's head.
+    /// See [`Cluster::end`].
     pub fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
         self.shared.report(node, outcome, latency);
     }
@@ -145,6 +162,14 @@ impl Cluster {
         Status::of(&self.shared.config.name, &snapshot, choices, &watched)
     }
 
+    /// Ends the watch, as dropping the last handle does: snapshots stay as they are, nodes that are down stay so until
+    /// an answer of theirs is reported.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Relaxed);
+        self.shared.wake.notify_one();
+        self.shared.probe_wake.notify_one();
+    }
+
     /// What the cluster was started with.
     pub fn config(&self) -> &ClusterConfig {
         &self.shared.config
@@ -153,9 +178,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Relaxed);
-        self.shared.wake.notify_one();
-        self.shared.probe_wake.notify_one();
+        self.stop();
     }
 }
 

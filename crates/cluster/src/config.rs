@@ -28,8 +28,9 @@ pub struct ClusterConfig {
     /// Whether nodes and indices are discovered. Without it the endpoints are all that is known and every bulk
     /// passes through unsplit.
     pub discovery: bool,
-    /// How often the cluster is asked whether anything changed.
-    pub refresh: Duration,
+    /// How often the cluster is asked whether anything changed. `None`: only when something hints at a change (see
+    /// [`Cluster::hint`](crate::Cluster::hint)), or a node leaves the rotation or returns.
+    pub refresh: Option<Duration>,
     /// How long one of the gateway's own requests may take.
     pub timeout: Duration,
     /// How predictions are checked against the cluster.
@@ -76,6 +77,8 @@ pub struct NodeChoice {
     pub filter: NodeFilter,
     /// Weight in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps a node out.
     pub weights: BTreeMap<String, u32>,
+    /// Nodes that come later get nothing: those take part that were there when the cluster was first read.
+    pub frozen: bool,
 }
 
 /// Which nodes take part. Empty lists say nothing; `exclude` wins over `include`.
@@ -112,8 +115,8 @@ pub struct Verify {
 /// Passive and active health checking of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthRules {
-    /// Failures in a row (timeouts, broken connections, 5xx) after which a node leaves the rotation.
-    /// A refused connection takes it out at once.
+    /// Failures in a row after which a node leaves the rotation. A refused connection takes it out at once, and so do
+    /// its own words that it can do nothing ([`Outcome`](crate::Outcome)).
     pub failures_max: u32,
     /// First pause before a node that is out is probed; doubled up to `probe_interval_max`.
     pub probe_interval_min: Duration,
@@ -162,7 +165,7 @@ impl ClusterConfig {
             headers: Vec::new(),
             tls: TlsFiles::default(),
             discovery: true,
-            refresh: REFRESH_DEFAULT,
+            refresh: Some(REFRESH_DEFAULT),
             timeout: TIMEOUT_DEFAULT,
             verify: Verify::default(),
             health: HealthRules::default(),

@@ -4,21 +4,30 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use wire::{SendError, SendErrorKind};
 
 use crate::config::HealthRules;
+use crate::pace::Pace;
 
 /// What became of one exchange with a node, as far as the node's health is concerned.
+///
+/// Statuses as `RestStatus` of both engines gives them to exceptions; `NoMasterBlockService`,
+/// `NoClusterManagerBlockService` and `GatewayService` make the blocks of [`Outcome::Incapable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer that speaks of a living node: everything below 500 but 429, and 500 itself, which a request can
-    /// bring about.
+    /// An answer that speaks of a living node: everything below 500 but 429; 500 itself, which a request can bring
+    /// about; and 502, 503 and 504 in the server's own words, which speak of an index (a red one answers 503) or of
+    /// the cluster's work, not of the node that says them.
     Answered,
     /// 429: alive, but asks for less.
     Busy,
-    /// 502, 503 or 504.
+    /// 503 in the server's own words, which say that this node can do nothing now: it follows no elected node, has not
+    /// recovered the cluster's state, or is closing.
+    Incapable,
+    /// 502, 503 or 504 in other words than a server's: something stands before the node and can't reach it.
     ServerError,
     /// The connection was refused or the host unreachable: nothing was sent.
     ConnectRefused,
@@ -31,14 +40,34 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What a status says.
-    pub fn of_status(status: StatusCode) -> Self {
+    /// What an answer says whose body need not be looked at; `None`: its body decides, ask [`Outcome::of_words`].
+    pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         match status {
-            StatusCode::TOO_MANY_REQUESTS => Self::Busy,
+            StatusCode::TOO_MANY_REQUESTS => Some(Self::Busy),
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                Self::ServerError
+                let theirs = headers.contains_key("x-elastic-product") || is_a_servers(headers);
+                match theirs {
+                    false => Some(Self::ServerError),
+                    // Packed words can't be read here, and are a server's.
+                    true if headers.contains_key(CONTENT_ENCODING) => Some(Self::Answered),
+                    true => None,
+                }
             }
-            _ => Self::Answered,
+            _ => Some(Self::Answered),
+        }
+    }
+
+    /// What 502, 503 or 504 with a body that begins so says. An empty one is that of an answer to `HEAD`.
+    pub fn of_words(begins: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(&begins[..begins.len().min(WORDS_BYTES_MAX)]);
+        let mut plain = text.split_ascii_whitespace().flat_map(str::chars);
+        let error = "{\"error\":";
+        if !text.is_empty() && !error.chars().all(|wanted| plain.next() == Some(wanted)) {
+            return Self::ServerError;
+        }
+        match INCAPABLE.iter().any(|words| text.contains(words)) {
+            true => Self::Incapable,
+            false => Self::Answered,
         }
     }
 
@@ -61,9 +90,24 @@ impl Outcome {
     }
 }
 
+/// Whether a body is of a kind that servers write errors in, and that hardly anything that stands before one does.
+fn is_a_servers(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default()
+        .trim();
+    let (_, form) = kind.split_once('/').unwrap_or_default();
+    ["json", "yaml", "smile", "cbor"]
+        .iter()
+        .any(|wanted| form.ends_with(wanted))
+}
+
 /// The health of one node.
 #[derive(Debug)]
 pub struct Health {
+    /// How quick it is, and what is on its way to it.
+    pub(crate) pace: Pace,
     up: AtomicBool,
     failures_in_row: AtomicU32,
     answers: AtomicU64,
@@ -74,7 +118,7 @@ pub struct Health {
 }
 
 /// A [`Health`] as the admin API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HealthStatus {
     /// Whether the node is in the rotation.
     pub up: bool,
@@ -88,6 +132,11 @@ pub struct HealthStatus {
     pub busy: u64,
     /// Mean latency of recent answers, microseconds.
     pub latency_us: u64,
+    /// How many times longer its answers take than answers of the whole cluster to requests of the same size do; 1 is
+    /// as long as usual.
+    pub slowness: f32,
+    /// Exchanges under way.
+    pub in_flight: u32,
 }
 
 /// What a report changed.
@@ -110,6 +159,7 @@ impl Default for Health {
             failures: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             latency_us: AtomicU64::new(0),
+            pace: Pace::default(),
         }
     }
 }
@@ -141,7 +191,8 @@ impl Health {
             _ => {
                 self.failures.fetch_add(1, Relaxed);
                 let in_row = self.failures_in_row.fetch_add(1, Relaxed).saturating_add(1);
-                let out = outcome == Outcome::ConnectRefused || in_row >= rules.failures_max.max(1);
+                let at_once = matches!(outcome, Outcome::ConnectRefused | Outcome::Incapable);
+                let out = at_once || in_row >= rules.failures_max.max(1);
                 if out && self.up.swap(false, Relaxed) {
                     Turn::Down
                 } else {
@@ -160,6 +211,8 @@ impl Health {
             failures: self.failures.load(Relaxed),
             busy: self.busy.load(Relaxed),
             latency_us: self.latency_us.load(Relaxed),
+            slowness: self.pace.slowness(),
+            in_flight: self.pace.in_flight(),
         }
     }
 
@@ -175,6 +228,17 @@ impl Health {
     }
 }
 
+/// So much of an answer's words is looked at.
+const WORDS_BYTES_MAX: usize = 4 << 10;
+/// What a node says that can do nothing: blocks of the whole cluster by their numbers (1: not recovered, 2: no elected
+/// node), which the engines have worded differently over time, and what has the same reasons.
+const INCAPABLE: [&str; 5] = [
+    "SERVICE_UNAVAILABLE/1/",
+    "SERVICE_UNAVAILABLE/2/",
+    "\"master_not_discovered_exception\"",
+    "\"cluster_manager_not_discovered_exception\"",
+    "\"node_closed_exception\"",
+];
 /// The mean forgets about half of its past in this many answers.
 const LATENCY_WINDOW: u64 = 8;
 
@@ -211,6 +275,66 @@ mod tests {
         assert_eq!(health.report(Outcome::Broken, MS, &rules), Turn::Same);
         assert_eq!(health.report(Outcome::TimedOut, MS, &rules), Turn::Same);
         assert_eq!(health.report(Outcome::ServerError, MS, &rules), Turn::Down);
+    }
+
+    fn said(status: u16, kind: &str, body: &str) -> Outcome {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, kind.parse().unwrap());
+        let status = StatusCode::from_u16(status).unwrap();
+        Outcome::of_head(status, &headers).unwrap_or_else(|| Outcome::of_words(body.as_bytes()))
+    }
+
+    #[test]
+    fn what_a_server_says_of_an_index_is_no_failure_of_the_node() {
+        let red = r#"{"error":{"root_cause":[],"type":"search_phase_execution_exception","reason":"all shards failed","phase":"query"},"status":503}"#;
+        let one = r#"{
+  "error" : {
+    "root_cause" : [ { "type" : "unavailable_shards_exception", "reason" : "[logs][0] primary shard is not active" } ]"#;
+        let block = r#"{"error":{"root_cause":[{"type":"cluster_block_exception","reason":"index [logs] blocked by: [SERVICE_UNAVAILABLE/14/index refresh blocked];"}]"#;
+        for body in [red, one, block] {
+            assert_eq!(
+                said(503, "application/json; charset=UTF-8", body),
+                Outcome::Answered,
+                "{body}"
+            );
+        }
+        let theirs = "application/vnd.elasticsearch+json;compatible-with=8";
+        assert_eq!(said(504, theirs, red), Outcome::Answered);
+        assert_eq!(said(503, "application/json", ""), Outcome::Answered, "HEAD");
+        assert_eq!(said(500, "text/html", ""), Outcome::Answered);
+    }
+
+    #[test]
+    fn a_node_that_says_that_it_can_do_nothing_is_taken_at_its_word() {
+        for reason in [
+            r#""type":"cluster_block_exception","reason":"blocked by: [SERVICE_UNAVAILABLE/2/no master];""#,
+            r#""type":"cluster_block_exception","reason":"blocked by: [SERVICE_UNAVAILABLE/2/no cluster-manager];""#,
+            r#""type":"cluster_block_exception","reason":"blocked by: [SERVICE_UNAVAILABLE/1/state not recovered / initialized];""#,
+            r#""type":"master_not_discovered_exception","reason":null"#,
+            r#""type":"node_closed_exception","reason":"node closed""#,
+        ] {
+            let body = format!(r#"{{"error":{{"root_cause":[{{{reason}}}]"#);
+            assert_eq!(said(503, "application/json", &body), Outcome::Incapable, "{body}");
+        }
+        let (health, rules) = (Health::default(), HealthRules::default());
+        assert_eq!(health.report(Outcome::Incapable, MS, &rules), Turn::Down);
+    }
+
+    #[test]
+    fn what_no_server_says_counts_against_the_node() {
+        assert_eq!(
+            said(502, "text/html", "<h1>Bad Gateway</h1>"),
+            Outcome::ServerError
+        );
+        assert_eq!(said(503, "", ""), Outcome::ServerError);
+        assert_eq!(
+            said(
+                503,
+                "application/json",
+                r#"{"ok":false,"message":"Unknown resource."}"#
+            ),
+            Outcome::ServerError
+        );
     }
 
     #[test]

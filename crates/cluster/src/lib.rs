@@ -9,8 +9,8 @@
 //! state, are read for new indices only. Everything becomes an immutable [`Snapshot`], which is swapped in.
 //!
 //! The gateway takes a snapshot per request. Parts of a split bulk go where its route table says; everything else goes
-//! to the node that a [`Chooser`] picks. What became of it is [reported](Cluster::report), so that a dead node
-//! leaves the rotation at once; a probe brings it back.
+//! to the node that a [`Chooser`] picks. What became of it is [reported](Cluster::end), so that a dead node
+//! leaves the rotation at once, until a probe brings it back, and a slow one gets less.
 //!
 //! Predictions are not trusted: each index's are checked against the cluster's own answer before the first split, and a
 //! sample of the live traffic's after that. An index that fails passes through until its metadata changes.
@@ -26,8 +26,9 @@
 //!
 //! let snapshot = cluster.snapshot();
 //! let node = cluster.chooser(NodeChoice::default()).pick(&snapshot, PickReason::Request, &[]);
+//! let exchange = cluster.begin(&node, true, Some(0));
 //! println!("ask {}", node.address);
-//! cluster.report(&node, Outcome::Answered, Duration::from_millis(3));
+//! cluster.end(exchange, &node, Outcome::Answered);
 //! # Ok(())
 //! # }
 //! ```
@@ -41,6 +42,7 @@ mod discover;
 mod flavour;
 mod health;
 mod node;
+mod pace;
 mod pick;
 mod pipelines;
 mod probe;
@@ -65,6 +67,7 @@ pub use config::{
 };
 pub use health::{Health, HealthStatus, Outcome};
 pub use node::Node;
+pub use pace::Exchange;
 pub use pick::PickReason;
 pub use role::Role;
 pub use routes::RoutesStatus;

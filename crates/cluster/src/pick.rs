@@ -1,18 +1,20 @@
-//! Which node takes a request that no primary calls for: weighted round robin among the healthy.
+//! Which node takes a request that no primary calls for: weighted round robin among the healthy, and what any node may
+//! take passes by those that are slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::address::Address;
 use crate::config::NodeChoice;
 use crate::node::Node;
 
 /// What the request is, as far as choosing a node goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickReason {
-    /// Any API: every admitted node will do.
+    /// Any API: every admitted node will do, and one that is slow is passed over.
     Request,
     /// Documents without a destination of their own: admitted nodes that hold data, so that some of the documents
-    /// are at home there.
+    /// are at home there. Strictly in turn: shards are filled evenly by it, and a slow node holds its primaries anyway.
     Documents,
 }
 
@@ -24,6 +26,8 @@ pub(crate) struct Rotations {
     documents: Box<[u16]>,
     /// By node; 0 keeps it out.
     weights: Box<[u32]>,
+    /// The same, divided by the mean of those that are not 0.
+    shares: Box<[f32]>,
     /// Nodes outside the filter, for when nobody inside is well. Those of weight 0 stay out.
     spare: Box<[u16]>,
     /// No node was left, so the choice was ignored.
@@ -35,15 +39,19 @@ pub(crate) struct Rotations {
 pub(crate) struct Turn(AtomicUsize);
 
 impl Rotations {
-    pub(crate) fn new(nodes: &[Arc<Node>], choice: &NodeChoice) -> Self {
-        let weight = |node: &Arc<Node>| match choice.filter.admits(node) {
+    /// Of `only` these addresses, if some are given.
+    pub(crate) fn new(nodes: &[Arc<Node>], choice: &NodeChoice, only: Option<&[Address]>) -> Self {
+        let admits = |node: &Arc<Node>| {
+            choice.filter.admits(node) && only.is_none_or(|only| only.contains(&node.address))
+        };
+        let weight = |node: &Arc<Node>| match admits(node) {
             true => choice.weight(node),
             false => 0,
         };
         let mut weights: Box<[u32]> = nodes.iter().map(weight).collect();
         let spare = (0..u16::MAX)
             .zip(nodes)
-            .filter(|(_, node)| choice.weight(node) > 0 && !choice.filter.admits(node))
+            .filter(|(_, node)| choice.weight(node) > 0 && !admits(node))
             .map(|(at, _)| at)
             .collect();
         let filter_ignored = weights.iter().all(|weight| *weight == 0);
@@ -60,9 +68,13 @@ impl Rotations {
         if documents.is_empty() {
             documents.clone_from(&request);
         }
+        let sum: f32 = weights.iter().map(|weight| *weight as f32).sum();
+        let mean = sum / weights.iter().filter(|weight| **weight > 0).count().max(1) as f32;
+        let shares = weights.iter().map(|weight| *weight as f32 / mean).collect();
         Self {
             request,
             documents,
+            shares,
             weights,
             spare,
             filter_ignored,
@@ -74,8 +86,9 @@ impl Rotations {
         &self.weights
     }
 
-    /// The next healthy node in turn that is not among `not`; when all are down, the next in turn all the same
-    /// (better a try than a certain refusal); when all are among `not`, any of them.
+    /// The next healthy node in turn that is not among `not`; for a request, another one if that costs less than half.
+    /// When all are down, the next in turn all the same (better a try than a certain refusal); when all are among `not`, any
+    /// of them.
     pub(crate) fn pick<'a>(
         &self,
         nodes: &'a [Arc<Node>],
@@ -93,16 +106,55 @@ impl Rotations {
                 .filter_map(move |step| nodes.get(usize::from(slots[(start + step) % slots.len()])))
         };
         let refused = |node: &Arc<Node>| not.iter().any(|n| std::ptr::eq(*n, Arc::as_ptr(node)));
-        in_turn()
-            .find(|node| node.health.is_up() && !refused(node))
+        let well = |node: &&Arc<Node>| node.health.is_up() && !refused(node);
+        let next = in_turn().find(well);
+        let next = match reason {
+            PickReason::Request => next.map(|next| self.or_quicker(next, nodes, well)),
+            PickReason::Documents => next,
+        };
+        next
             // Nobody of the rotation is well: nodes outside it that are.
             .or_else(|| {
                 let mut spare = self.spare.iter().filter_map(|at| nodes.get(usize::from(*at)));
-                spare.find(|node| node.health.is_up() && !refused(node))
+                spare.find(well)
             })
             .or_else(|| in_turn().find(|node| !refused(node)))
             .or_else(|| in_turn().next())
             .or_else(|| nodes.first())
+    }
+
+    /// A node in place of `next`, if one of two drawn at random, by weight, costs less than half of it. Nodes that are
+    /// alike so keep their turns, whatever chance says of their latencies; and the quickest isn't everybody's choice at
+    /// the same moment, as it would be if all were compared.
+    fn or_quicker<'a>(
+        &self,
+        next: &'a Arc<Node>,
+        nodes: &'a [Arc<Node>],
+        well: impl Fn(&&'a Arc<Node>) -> bool,
+    ) -> &'a Arc<Node> {
+        let slots = &self.request;
+        let draw = |not: &[&Arc<Node>]| {
+            let start = fastrand::usize(..slots.len());
+            let drawn = (0..slots.len()).map(|step| slots[(start + step) % slots.len()]);
+            let mut drawn = drawn.filter_map(|at| Some((at, nodes.get(usize::from(at))?)));
+            drawn.find(|(_, node)| well(node) && !not.iter().any(|other| Arc::ptr_eq(other, node)))
+        };
+        let Some((first_at, first)) = draw(&[next]) else {
+            return next;
+        };
+        let cost = |node: &Arc<Node>, at: u16| node.health.pace.cost(self.shares[usize::from(at)]);
+        let next_at = nodes.iter().position(|node| Arc::ptr_eq(node, next)).unwrap_or(0) as u16;
+        let mut best = (first, cost(first, first_at));
+        if let Some((second_at, second)) = draw(&[next, first]) {
+            let second_cost = cost(second, second_at);
+            if second_cost < best.1 {
+                best = (second, second_cost);
+            }
+        }
+        match best.1 + std::f32::consts::LN_2 < cost(next, next_at) {
+            true => best.0,
+            false => next,
+        }
     }
 }
 
@@ -149,11 +201,12 @@ mod tests {
     use crate::Role;
     use crate::config::HealthRules;
     use crate::health::Outcome;
+    use crate::pace::Usual;
     use crate::testing::node;
     use std::time::Duration;
 
     fn picks(nodes: &[Arc<Node>], choice: &NodeChoice, reason: PickReason, count: usize) -> String {
-        let (rotations, turn) = (Rotations::new(nodes, choice), Turn::default());
+        let (rotations, turn) = (Rotations::new(nodes, choice, None), Turn::default());
         (0..count)
             .map(|_| rotations.pick(nodes, &turn, reason, &[]).unwrap().name.clone())
             .collect()
@@ -226,7 +279,7 @@ mod tests {
     #[test]
     fn a_filter_that_leaves_nobody_is_ignored_and_said_to_be() {
         let nodes = [node("a", &["master", "data"]), node("b", &["master", "data"])];
-        assert!(Rotations::new(&nodes, &without("master")).filter_ignored);
+        assert!(Rotations::new(&nodes, &without("master"), None).filter_ignored);
         assert_eq!(picks(&nodes, &without("master"), PickReason::Request, 4), "abab");
     }
 
@@ -242,9 +295,29 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_came_later_are_spare_for_a_choice_that_is_frozen() {
+        let nodes = [node("a", &["data"]), node("b", &["data"]), node("new", &["data"])];
+        let first = [nodes[0].address.clone(), nodes[1].address.clone()];
+        let (rotations, turn) = (
+            Rotations::new(&nodes, &everybody(), Some(&first)),
+            Turn::default(),
+        );
+        let pick = || {
+            rotations
+                .pick(&nodes, &turn, PickReason::Request, &[])
+                .unwrap()
+                .name
+                .clone()
+        };
+        assert_eq!([pick(), pick(), pick(), pick()].concat(), "abab");
+        nodes[..2].iter().for_each(|node| down(node));
+        assert_eq!(pick(), "new");
+    }
+
+    #[test]
     fn a_second_try_goes_to_another_node() {
         let nodes = [node("a", &["data"]), node("b", &["data"])];
-        let (rotations, turn) = (Rotations::new(&nodes, &everybody()), Turn::default());
+        let (rotations, turn) = (Rotations::new(&nodes, &everybody(), None), Turn::default());
         for _ in 0..4 {
             let picked = rotations
                 .pick(&nodes, &turn, PickReason::Request, &[&nodes[0]])
@@ -253,6 +326,49 @@ mod tests {
         }
         let all = [&*nodes[0], &*nodes[1]];
         assert!(rotations.pick(&nodes, &turn, PickReason::Request, &all).is_some());
+    }
+
+    #[test]
+    fn a_slow_node_is_passed_over_by_requests_and_keeps_its_turns_for_documents() {
+        let usual = Usual::default();
+        let nodes = [node("a", &["data"]), node("b", &["data"]), node("c", &["data"])];
+        for (node, ms) in nodes.iter().zip([1, 60, 2]) {
+            (0..20).for_each(|_| node.health.pace.answered(&usual, 0, Duration::from_millis(ms)));
+        }
+        let taken = picks(&nodes, &everybody(), PickReason::Request, 30);
+        let by = |name| taken.matches(name).count();
+        assert_eq!(by("b"), 0, "{taken}");
+        assert!(by("a") >= 10 && by("c") >= 10, "{taken}");
+        assert_eq!(picks(&nodes, &everybody(), PickReason::Documents, 6), "abcabc");
+        down(&nodes[0]);
+        down(&nodes[2]);
+        assert_eq!(
+            picks(&nodes, &everybody(), PickReason::Request, 2),
+            "bb",
+            "slow is better than down"
+        );
+    }
+
+    #[test]
+    fn nodes_that_are_all_slow_take_turns() {
+        let usual = Usual::default();
+        let nodes = [node("a", &["data"]), node("b", &["data"])];
+        for ms in (0..400).rev() {
+            nodes.iter().for_each(|node| {
+                node.health
+                    .pace
+                    .answered(&usual, 0, Duration::from_millis(1_000 - ms))
+            });
+        }
+        assert_eq!(picks(&nodes, &everybody(), PickReason::Request, 6), "ababab");
+    }
+
+    #[test]
+    fn what_is_under_way_goes_where_there_is_least_of_it() {
+        let usual = Usual::default();
+        let nodes = [node("a", &["data"]), node("b", &["data"])];
+        let _open: Vec<_> = (0..5).map(|_| nodes[0].health.pace.begin(&usual, 0)).collect();
+        assert_eq!(picks(&nodes, &everybody(), PickReason::Request, 4), "bbbb");
     }
 
     #[test]

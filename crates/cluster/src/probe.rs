@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
+use wire::Origin;
 
 use crate::address::Address;
 use crate::ask::Asker;
 use crate::health::Outcome;
 use crate::shared::Shared;
-use crate::topology::{Backoff, who};
+use crate::state::{StateVersion, VERSION};
+use crate::topology::Backoff;
 
 /// Asks nodes that are out of the rotation, with growing pauses, until they answer.
 pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
@@ -38,7 +40,7 @@ pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
             let (shared, asker, node) = (shared.clone(), asker.clone(), node.clone());
             tokio::task::spawn_local(async move {
                 let begun = Instant::now();
-                if who(&asker, &node.origin).await.is_ok() {
+                if serves(&asker, &node.origin).await {
                     shared.report(&node, Outcome::Answered, begun.elapsed());
                 }
             });
@@ -54,6 +56,15 @@ pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
             shared.probe_wake.notified(),
         )
         .await;
+    }
+}
+
+/// Whether a node answers, and follows an elected node: others can do nothing for anybody. One that will not say (401,
+/// 403) does answer.
+async fn serves(asker: &Asker, origin: &Origin) -> bool {
+    match asker.get::<StateVersion>(origin, VERSION).await {
+        Ok(state) => state.master_node.is_some(),
+        Err(error) => error.is_refusal(),
     }
 }
 

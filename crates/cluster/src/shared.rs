@@ -11,6 +11,7 @@ use crate::chooser::Choosers;
 use crate::config::ClusterConfig;
 use crate::health::{Outcome, Turn as HealthTurn};
 use crate::node::Node;
+use crate::pace::{Exchange, Usual};
 use crate::snapshot::Snapshot;
 use crate::status::Watched;
 use crate::verify::Sample;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     /// Milliseconds since `started` at which the next sample is wanted.
     pub(crate) next_sample_ms: AtomicU64,
     pub(crate) watched: Mutex<Watched>,
+    /// What answers of this cluster take.
+    pub(crate) usual: Usual,
 }
 
 // === impl Shared ===
@@ -61,6 +64,15 @@ impl Shared {
                 self.wake.notify_one();
             }
         }
+    }
+
+    pub(crate) fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: Outcome) {
+        let latency = exchange.began.elapsed();
+        match outcome {
+            Outcome::Answered => exchange.pace.answered(&self.usual, exchange.kind, latency),
+            _ => exchange.pace.failed(&self.usual, exchange.kind, latency),
+        }
+        self.report(node, outcome, latency);
     }
 
     pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {

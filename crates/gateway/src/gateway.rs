@@ -148,9 +148,9 @@ impl Gateway {
         if before.config.worker != config.worker {
             needs_restart.push("worker: threads and memory stay as they are until a restart".to_owned());
         }
-        self.shared
-            .live
-            .store(Arc::new(Live::new(loaded, Some(&before))?));
+        let live = Arc::new(Live::new(loaded, Some(&before))?);
+        self.shared.live.store(Arc::clone(&live));
+        before.retire(&live);
         Ok(Reloaded { needs_restart })
     }
 

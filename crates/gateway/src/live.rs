@@ -48,6 +48,17 @@ impl Live {
             clusters,
         })
     }
+
+    /// Ends the watch of clusters that `next`, which has taken this one's place, does not watch in the same way.
+    /// Requests under way keep what was known last; cores that get no request would keep the cluster watched for ever.
+    pub(crate) fn retire(&self, next: &Live) {
+        for (name, cluster) in &self.clusters {
+            let kept = next.clusters.get(name);
+            if !kept.is_some_and(|kept| Arc::ptr_eq(kept, cluster)) {
+                cluster.stop();
+            }
+        }
+    }
 }
 
 /// Watches a cluster as a gateway with this section would; for tools that only look.
@@ -107,6 +118,7 @@ pub(crate) fn node_choice(forward: &Forward) -> NodeChoice {
         weights: weights
             .map(|(host, weight)| (host.to_string(), *weight))
             .collect(),
+        frozen: forward.frozen,
     }
 }
 

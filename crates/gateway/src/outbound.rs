@@ -118,19 +118,43 @@ impl Outbound {
             overall: deadline,
             head_timeout: None,
         };
-        let began = Instant::now();
+        let cluster = &self.ledger.cluster;
+        let exchange = cluster.begin(node, is_read(message), body.length());
         let sent = self.client.send(&node.origin, head, body, deadlines).await;
         self.ledger.counters.exchanges.add(1);
-        match &sent {
-            Ok(reply) => {
-                self.ledger
-                    .cluster
-                    .report(node, Outcome::of_status(reply.status()), began.elapsed());
+        let judged = match sent {
+            Ok(reply) => judge(reply).await,
+            Err(error) => Err(error),
+        };
+        match judged {
+            Ok((reply, outcome)) => {
+                cluster.end(exchange, node, outcome);
+                Ok(reply)
             }
-            Err(error) => self.ledger.failed(node, error, began, message.request_id),
+            Err(error) => {
+                let outcome = self.ledger.broken(node, &error, message.request_id);
+                match outcome {
+                    Some(outcome) => cluster.end(exchange, node, outcome),
+                    None => drop(exchange),
+                }
+                Err(error)
+            }
         }
-        sent
     }
+}
+
+/// What an answer says of its node; its body is looked at where its head doesn't tell.
+async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {
+    let outcome = match Outcome::of_head(reply.status(), reply.headers()) {
+        Some(outcome) => outcome,
+        None => Outcome::of_words(reply.body_mut().peek().await?),
+    };
+    Ok((reply, outcome))
+}
+
+/// Whether a request surely changes nothing; how long it takes is compared with others of the kind.
+fn is_read(message: Message<'_>) -> bool {
+    *message.method == Method::GET || *message.method == Method::HEAD
 }
 
 /// What could not be sent at all may go round all nodes, whatever is configured. What a node may have begun to execute
@@ -147,16 +171,21 @@ fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Says that an exchange failed, before or after its answer's head had come.
+    /// Says that an exchange failed after its answer's head had come.
     pub(crate) fn failed(&self, node: &Node, error: &SendError, began: Instant, request_id: &RequestId) {
+        if let Some(outcome) = self.broken(node, error, request_id) {
+            self.cluster.report(node, outcome, began.elapsed());
+        }
+    }
+
+    /// Counts an exchange that failed; what that says of the node.
+    fn broken(&self, node: &Node, error: &SendError, request_id: &RequestId) -> Option<Outcome> {
         // A client's body that broke off says nothing about the node.
         if !matches!(error.kind, SendErrorKind::Body(_)) {
             self.counters.exchanges_failed.add(1);
         }
-        if let Some(outcome) = Outcome::of_error(error) {
-            self.cluster.report(node, outcome, began.elapsed());
-        }
         tracing::debug!(%request_id, node = node.name, %error, fate = ?error.fate, "exchange failed");
+        Outcome::of_error(error)
     }
 }
 

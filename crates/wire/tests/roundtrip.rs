@@ -29,6 +29,39 @@ fn bodies_of_every_size_come_back_unchanged_over_one_connection() {
 }
 
 #[test]
+fn a_body_that_was_looked_at_is_read_whole_all_the_same() {
+    let (_workers, server) = echo_server(Default::default());
+    let origin = Origin::http("127.0.0.1", server.local_addr().port());
+    with_client(|client| async move {
+        for length in [0, 1, 1000, 3_400_000] {
+            for limit in [4_000_000, length.max(1) - 1] {
+                let (method, headers) = (Method::POST, HeaderMap::new());
+                let head = RequestHead {
+                    method: &method,
+                    target: "/collect",
+                    headers: &headers,
+                };
+                let deadlines = Deadlines::within(Duration::from_secs(10));
+                let reply = client.send(&origin, head, pattern(length).into(), deadlines);
+                let mut body = reply.await.expect("answers").into_body();
+                let begins = body.peek().await.expect("is there").to_vec();
+                assert_eq!(begins, pattern(length)[..begins.len()]);
+                assert_eq!(begins.is_empty(), length == 0);
+                assert_eq!(body.peek().await.expect("is there").len(), begins.len());
+                match body.collect(limit).await {
+                    Ok(whole) => assert!(*whole == *pattern(length) && length <= limit),
+                    Err(error) => {
+                        assert!(length > limit, "{error}");
+                        assert!(matches!(error.kind, SendErrorKind::TooLarge { .. }), "{error}");
+                    }
+                }
+            }
+        }
+    });
+    assert!(server.counts().accepted <= 5, "connections are used again");
+}
+
+#[test]
 fn streamed_and_chunked_bodies_pass_through() {
     let (_workers, server) = echo_server(Default::default());
     let origin = Origin::http("127.0.0.1", server.local_addr().port());

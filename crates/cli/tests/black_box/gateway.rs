@@ -45,6 +45,11 @@ impl Gateway {
 
     /// With a file whose one flow has these filters, as YAML; `c` is the cluster. Returns when it knows the topology.
     pub(crate) fn with_filters(cluster: &FakeCluster, filters: &str) -> Self {
+        Self::with_file(cluster, filters, "")
+    }
+
+    /// The same, with more settings of the cluster.
+    pub(crate) fn with_file(cluster: &FakeCluster, filters: &str, settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tidegate.yml");
         let text = format!(
@@ -55,7 +60,7 @@ flow:
   - name: f
     filter:
 {filters}
-elasticsearch: [{{name: c, endpoint: '{}'}}]
+elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 ",
             cluster.urls()[0]
         );

@@ -14,6 +14,7 @@ mod gateway;
 mod hardening;
 mod loadgen;
 mod logs;
+mod nodes;
 mod passing;
 mod queue;
 mod raw_node;

@@ -42,6 +42,8 @@ pub(crate) struct FakeNode {
     pub(crate) silent: bool,
     /// Whether it tells of an HTTP port: one that has just joined does not yet.
     pub(crate) http: bool,
+    /// Follows no elected node.
+    pub(crate) lost: bool,
 }
 
 pub(crate) struct FakeIndex {
@@ -66,6 +68,7 @@ impl Fake {
                 alive: true,
                 silent: false,
                 http: true,
+                lost: false,
             });
             let fake = fake.clone();
             std::thread::spawn(move || {
@@ -149,7 +152,7 @@ impl Script {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let version = json!({
             "cluster_name": "fake", "cluster_uuid": self.cluster_uuid, "version": self.version,
-            "state_uuid": format!("{}-{}", self.cluster_uuid, self.version), "master_node": "id-0",
+            "state_uuid": format!("{}-{}", self.cluster_uuid, self.version), "master_node": (!self.nodes[node].lost).then_some("id-0"),
         });
         let body = match path {
             "/_nodes/http,settings" => {

@@ -194,6 +194,8 @@ pub struct Forward {
     pub weights: BTreeMap<Arc<str>, u32>,
     /// Which nodes may be chosen.
     pub nodes: NodeFilter,
+    /// Only nodes that were there when the cluster was first read.
+    pub frozen: bool,
     /// Bytes of a reply at most; none: no limit (replies are streamed).
     pub response_bytes_max: Option<u64>,
     /// How requests are sent.
@@ -386,11 +388,10 @@ pub struct ClusterTls {
 /// How a cluster is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovery {
-    /// Ask the cluster for its nodes (`true`), or use the given endpoints only. Routing tables are read either
-    /// way when a flow splits bulks.
+    /// Ask the cluster for its nodes and routing (`true`), or use the given endpoints only.
     pub enabled: bool,
-    /// Between two looks at nodes and routing.
-    pub interval: Duration,
+    /// Between two looks at them; none: only when something hints at a change.
+    pub interval: Option<Duration>,
     /// For each of these looks.
     pub timeout: Duration,
 }

@@ -26,6 +26,8 @@ pub struct ReplyBody {
     deadlines: Deadlines,
     stall_timeout: Duration,
     received: u64,
+    /// What was looked at before its time.
+    ahead: Option<Buffer>,
     origin: Arc<str>,
     pool: Pool,
 }
@@ -55,6 +57,7 @@ impl ReplyBody {
             deadlines,
             stall_timeout,
             received: u64::MAX,
+            ahead: None,
             origin: Arc::clone(&origin.place.authority),
         };
         body.release_if_done();
@@ -69,11 +72,26 @@ impl ReplyBody {
         Ok(poll_fn(|cx| self.poll_piece(cx)).await?.map(Chunk::Buffer))
     }
 
+    /// How the body begins: its first bytes as they come (at most 256 KiB), which stay to be read. Empty when there is no
+    /// body, or when all of it has been read.
+    ///
+    /// # Errors
+    /// See [`SendErrorKind`]; the fate is always unknown.
+    pub async fn peek(&mut self) -> Result<&[u8], SendError> {
+        if self.ahead.is_none() {
+            self.ahead = poll_fn(|cx| self.poll_piece(cx)).await?;
+        }
+        Ok(self.ahead.as_deref().unwrap_or_default())
+    }
+
     /// The whole body in one contiguous buffer; fails when it is larger than `limit` bytes.
     ///
     /// # Errors
     /// See [`SendErrorKind`]; the fate is always unknown.
     pub async fn collect(mut self, limit: usize) -> Result<Buffer, SendError> {
+        if let Some(begun) = self.ahead.take() {
+            return self.collect_rest(begun, limit).await;
+        }
         let Some(connection) = &self.connection else {
             return Ok(self.pool.take(0));
         };
@@ -98,6 +116,18 @@ impl ReplyBody {
         Ok(into)
     }
 
+    async fn collect_rest(mut self, mut into: Buffer, limit: usize) -> Result<Buffer, SendError> {
+        loop {
+            if into.len() > limit {
+                return Err(self.failed(SendErrorKind::TooLarge { limit: limit as u64 }));
+            }
+            match poll_fn(|cx| self.poll_piece(cx)).await? {
+                Some(piece) => into.extend_from_slice(&piece),
+                None => return Ok(into),
+            }
+        }
+    }
+
     /// The body as something to send on, unchanged (length kept when known).
     pub fn forward(self) -> Outgoing {
         match self.length {
@@ -112,6 +142,9 @@ impl ReplyBody {
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Buffer>, SendError>> {
+        if let Some(ahead) = self.ahead.take() {
+            return Poll::Ready(Ok(Some(ahead)));
+        }
         if self.connection.is_none() {
             return Poll::Ready(Ok(None));
         }

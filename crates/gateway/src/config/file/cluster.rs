@@ -128,9 +128,12 @@ section! {
 section! {
     /// How often the cluster is looked at.
     DiscoveryRefreshFile {
-        /// Look at all; `false` is `discovery.enabled: false`. A topology that is read once would soon be wrong.
+        /// Look again and again. `false`: look at the start, and then only when something hints at a change: an answer, a
+        /// prediction that was wrong, a node that fails or returns. Answers stay right, but what nothing hints at is not
+        /// seen: see "A topology that is not polled" in nodes.md.
         enabled: bool = true,
-        /// Between two looks: what has changed is seen after this long at most.
+        /// Between two looks: what has changed is seen after this long at most. A shorter `refresh.interval` of an
+        /// `elasticsearch` filter holds instead.
         interval: Time = Time(Duration::from_secs(1)),
     }
 }

@@ -191,7 +191,7 @@ section! {
         when: Option<ConditionFile> = None,
         /// The cluster.
         elasticsearch: String = String::new(),
-        /// How a node is chosen: in turn, by weight, among those that are well.
+        /// How a node is chosen: in turn, by weight, among those that are well; a slow one is passed over.
         balancer: Balancer = Balancer::Weight,
         /// Weights of nodes; nodes not named weigh 1.
         weights: Vec<WeightFile> = Vec::new(),
@@ -220,9 +220,8 @@ section! {
         write_timeout: Time = Time(Duration::from_secs(60)),
         /// An unused connection is closed after this.
         max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
-        /// Following the cluster's nodes.
-        #[schemars(extend("x-ignored" = "nodes are followed for each cluster: see `elasticsearch[].discovery`"))]
-        refresh: Ignored = Ignored,
+        /// How this filter follows the cluster's nodes.
+        refresh: RefreshFile = RefreshFile::default(),
         /// Waiting for a reply.
         #[schemars(extend("x-ignored" = "`timeout` covers a request from its sending to its whole reply"))]
         read_timeout: Ignored = Ignored,
@@ -271,6 +270,18 @@ section! {
         /// Clients.
         #[schemars(extend("x-ignored" = "nodes are chosen for each request; see `balancer`"))]
         fixed_client: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// How a filter follows the cluster's nodes.
+    RefreshFile {
+        /// Follow them. `false`: nodes that come later get nothing from this filter, unless those that were there when the
+        /// cluster was first read are all gone or down; nodes that leave are left out, and those that are down return.
+        enabled: bool = true,
+        /// Between two looks at the cluster; empty: `elasticsearch[].discovery.refresh.interval`. Of several intervals
+        /// for one cluster the shortest holds.
+        interval: Option<Time> = None,
     }
 }
 

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{Resolver, item_path};
-use crate::config::file::{ElasticsearchFile, SchemeFile};
+use crate::config::file::{ElasticsearchFile, FilterFile, FlowFile, ForwardFile, SchemeFile};
 use crate::config::runtime::*;
 use crate::config::secret::Secret;
 
 impl Resolver<'_> {
-    pub(super) fn clusters(&mut self, clusters: &[ElasticsearchFile]) -> BTreeMap<Arc<str>, Arc<Cluster>> {
+    pub(super) fn clusters(
+        &mut self,
+        clusters: &[ElasticsearchFile],
+        flows: &[FlowFile],
+    ) -> BTreeMap<Arc<str>, Arc<Cluster>> {
         self.names(
             "elasticsearch",
             clusters.iter().map(|cluster| cluster.name.as_str()),
@@ -40,12 +45,11 @@ impl Resolver<'_> {
                 self.error(&format!("{path}.anonymous"), message);
             }
             let interval = cluster.discovery.refresh.interval.0;
-            if interval.as_millis() < 100 {
-                self.error(
-                    &format!("{path}.discovery.refresh.interval"),
-                    "must be 100ms at least",
-                );
-            }
+            self.refresh_interval(&format!("{path}.discovery"), interval);
+            let interval = self
+                .wanted_intervals(cluster, flows)
+                .into_iter()
+                .fold(interval, Duration::min);
             if cluster.discovery.timeout.0.is_zero() {
                 self.error(&format!("{path}.discovery.timeout"), "must be more than 0");
             }
@@ -62,14 +66,53 @@ impl Resolver<'_> {
                     anonymous: cluster.anonymous,
                     tls,
                     discovery: Discovery {
-                        enabled: cluster.discovery.enabled && cluster.discovery.refresh.enabled,
-                        interval,
+                        enabled: cluster.discovery.enabled,
+                        interval: cluster.discovery.refresh.enabled.then_some(interval),
                         timeout: cluster.discovery.timeout.0,
                     },
                 }),
             );
         }
         resolved
+    }
+
+    fn refresh_interval(&mut self, path: &str, interval: Duration) {
+        if interval.as_millis() < 100 {
+            self.error(&format!("{path}.refresh.interval"), "must be 100ms at least");
+        }
+    }
+
+    /// How often the filters of this cluster want its nodes to be looked at.
+    fn wanted_intervals(&mut self, cluster: &ElasticsearchFile, flows: &[FlowFile]) -> Vec<Duration> {
+        let mut forwards = Vec::new();
+        for (at, flow) in flows.iter().enumerate() {
+            forwards_of(&format!("flow[{at}].filter"), &flow.filter, &mut forwards);
+        }
+        let mut wanted = Vec::new();
+        for (path, forward) in forwards {
+            let refresh = &forward.refresh;
+            let Some(interval) = refresh.interval.filter(|_| forward.elasticsearch == cluster.name) else {
+                continue;
+            };
+            self.refresh_interval(&path, interval.0);
+            let why = match (cluster.discovery.enabled, cluster.discovery.refresh.enabled) {
+                _ if !refresh.enabled => "has no effect beside `enabled: false`".to_owned(),
+                (true, true) => {
+                    wanted.push(interval.0);
+                    continue;
+                }
+                (false, _) => format!(
+                    "has no effect: the cluster `{}` has `discovery.enabled: false`",
+                    cluster.name
+                ),
+                (true, false) => format!(
+                    "has no effect: the cluster `{}` has `discovery.refresh.enabled: false`",
+                    cluster.name
+                ),
+            };
+            self.warning(&format!("{path}.refresh.interval"), why);
+        }
+        wanted
     }
 
     /// The endpoints, and the account that a URL holds.
@@ -266,6 +309,23 @@ pub(in crate::config) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credent
         },
         credentials,
     ))
+}
+
+/// All `elasticsearch` filters of a flow, with their paths.
+fn forwards_of<'f>(path: &str, filters: &'f [FilterFile], out: &mut Vec<(String, &'f ForwardFile)>) {
+    for (at, filter) in filters.iter().enumerate() {
+        let path = format!("{path}[{at}]");
+        if let Some(forward) = &filter.elasticsearch {
+            out.push((format!("{path}.elasticsearch"), forward));
+        }
+        for (key, below) in [("then", &filter.then), ("else", &filter.r#else)] {
+            forwards_of(
+                &format!("{path}.{key}"),
+                below.as_deref().unwrap_or_default(),
+                out,
+            );
+        }
+    }
 }
 
 /// The port of the servers' HTTP interface.

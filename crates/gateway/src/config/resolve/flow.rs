@@ -199,6 +199,7 @@ impl Resolver<'_> {
                     exclude: tags(&filter.tags.exclude),
                 },
             },
+            frozen: !forward.refresh.enabled,
             response_bytes_max: forward.max_response_size.0,
             sending: self.sending(
                 path,

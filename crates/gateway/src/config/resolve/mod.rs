@@ -26,7 +26,7 @@ use crate::router::{Pattern, Router, Rule};
 /// them is an error.
 pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut Problems) -> Config {
     let mut resolver = Resolver { places, problems };
-    let clusters = resolver.clusters(&file.elasticsearch);
+    let clusters = resolver.clusters(&file.elasticsearch, &file.flow);
     let flows = resolver.flows(&file.flow, &file.elasticsearch);
     let routers = resolver.routers(&file.router, &file.flow);
     let entries = resolver.entries(&file.entry, &file.router);

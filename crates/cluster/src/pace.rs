@@ -1,0 +1,251 @@
+//! How quick a node is, so that what any node may take goes to those that take it quickly.
+//!
+//! Requests differ more than nodes do: a bulk of five megabytes takes a quick node longer than `GET /` takes a slow one.
+//! So each answer is compared with what answers to requests of about the same size take at this cluster, and a node's
+//! slowness is the mean of these comparisons. It is kept as a logarithm: one search that takes a thousand times as long
+//! as others must not take its node out of use for minutes, and twice as slow weighs as much as twice as quick.
+//!
+//! What a node was like is forgotten within seconds, since one that gets nothing to do can't show that it is quick
+//! again. What is under way counts as well: a node that has stopped answers nothing that could be measured.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How quick one node is. Lock-free; racing answers may lose one comparison.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Slowness as a natural logarithm (`f32` bits, low half), and when it was measured (milliseconds since the first
+    /// look at the clock, high half; 0: never).
+    measured: AtomicU64,
+    in_flight: AtomicU32,
+    /// Since when nothing has come while something was under way, microseconds.
+    waiting_since_us: AtomicU64,
+    /// What the slowest kind of request under way usually takes, microseconds.
+    expected_us: AtomicU64,
+}
+
+/// What answers of one cluster usually take, by the size of the request.
+#[derive(Debug, Default)]
+pub(crate) struct Usual([AtomicU32; KINDS]);
+
+/// A request on its way to a node, from before it is sent to its answer's head. Dropped, it counts as given up.
+#[derive(Debug)]
+#[must_use = "what is under way counts as long as this lives"]
+pub struct Exchange<'a> {
+    pub(crate) pace: &'a Pace,
+    pub(crate) kind: usize,
+    pub(crate) began: Instant,
+}
+
+impl Pace {
+    /// A request goes out.
+    pub(crate) fn begin<'a>(&'a self, usual: &Usual, kind: usize) -> Exchange<'a> {
+        let began = Instant::now();
+        if self.in_flight.fetch_add(1, Relaxed) == 0 {
+            self.waiting_since_us.store(micros(began), Relaxed);
+            self.expected_us.store(0, Relaxed);
+        }
+        self.expected_us
+            .fetch_max(usual.of(kind).unwrap_or(0.0).exp() as u64, Relaxed);
+        Exchange {
+            pace: self,
+            kind,
+            began,
+        }
+    }
+
+    /// An answer came after this time.
+    pub(crate) fn answered(&self, usual: &Usual, kind: usize, latency: Duration) {
+        let took = log(latency.as_micros() as f32);
+        self.remember(usual.of(kind).map_or(0.0, |usual| took - usual));
+        usual.blend(kind, took);
+    }
+
+    /// A refusal, or no answer, came after this time. However quickly it came, it speaks for others.
+    pub(crate) fn failed(&self, usual: &Usual, kind: usize, latency: Duration) {
+        let took = log(latency.as_micros() as f32);
+        let compared = usual.of(kind).map_or(0.0, |usual| (took - usual).max(0.0));
+        self.remember(compared + FAILURE);
+    }
+
+    fn remember(&self, compared: f32) {
+        let now = millis(Instant::now());
+        let (before, age) = self.remembered(now);
+        let fresh = age.map_or(1.0, |age| 1.0 - (-age / FORGET_MS).exp());
+        let blended = before + (compared - before) * fresh.max(1.0 / WINDOW);
+        self.measured
+            .store(u64::from(now) << 32 | u64::from(blended.to_bits()), Relaxed);
+    }
+
+    /// What it costs to send one more there, as a natural logarithm; only differences mean something. `share` is the
+    /// node's weight divided by the mean weight.
+    pub(crate) fn cost(&self, share: f32) -> f32 {
+        let now = Instant::now();
+        let (slowness, _) = self.remembered(millis(now));
+        let in_flight = self.in_flight.load(Relaxed);
+        if in_flight == 0 {
+            return slowness;
+        }
+        let silent = micros(now).saturating_sub(self.waiting_since_us.load(Relaxed)) as f32;
+        let overdue = log(silent) - log(self.expected_us.load(Relaxed) as f32);
+        slowness.max(overdue) + (in_flight as f32 / share).ln_1p()
+    }
+
+    /// How many times longer than usual its answers take.
+    pub(crate) fn slowness(&self) -> f32 {
+        self.remembered(millis(Instant::now())).0.exp()
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// The slowness as far as it is still believed, and how many milliseconds ago it was measured.
+    fn remembered(&self, now_ms: u32) -> (f32, Option<f32>) {
+        let measured = self.measured.load(Relaxed);
+        let at = (measured >> 32) as u32;
+        if at == 0 {
+            return (0.0, None);
+        }
+        let age = now_ms.saturating_sub(at) as f32;
+        let slowness = f32::from_bits(measured as u32);
+        (slowness * (-age / FORGET_MS).exp(), Some(age))
+    }
+}
+
+// === impl Usual ===
+
+impl Usual {
+    /// Natural logarithm of microseconds; `None` before the first answer.
+    fn of(&self, kind: usize) -> Option<f32> {
+        let bits = self.0[kind].load(Relaxed);
+        (bits != 0).then(|| f32::from_bits(bits))
+    }
+
+    fn blend(&self, kind: usize, took: f32) {
+        let blended = self
+            .of(kind)
+            .map_or(took, |usual| usual + (took - usual) / USUAL_WINDOW);
+        self.0[kind].store(blended.to_bits(), Relaxed);
+    }
+}
+
+/// Requests are compared with others of the same kind: reads, writes, each by the size of the body (a factor of four).
+pub(crate) fn kind_of(read: bool, body_bytes: Option<u64>) -> usize {
+    let size = match body_bytes {
+        Some(bytes) => (bytes >> 10)
+            .checked_ilog2()
+            .map_or(0, |log| 1 + log as usize / 2),
+        None => SIZES - 1,
+    };
+    size.min(SIZES - 1) + if read { 0 } else { SIZES }
+}
+
+// === impl Exchange ===
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        self.pace.in_flight.fetch_sub(1, Relaxed);
+        self.pace.waiting_since_us.store(micros(Instant::now()), Relaxed);
+    }
+}
+
+/// Differences that are small beside [`FLOOR_US`] are noise.
+fn log(us: f32) -> f32 {
+    (us + FLOOR_US).ln()
+}
+
+fn micros(at: Instant) -> u64 {
+    at.saturating_duration_since(start()).as_micros() as u64
+}
+
+fn millis(at: Instant) -> u32 {
+    // Wraps after 49 days, when one measurement looks old, or new, once.
+    (at.saturating_duration_since(start()).as_millis() as u32).max(1)
+}
+
+fn start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
+const SIZES: usize = 8;
+const KINDS: usize = 2 * SIZES;
+/// Two milliseconds more or less are no reason to prefer a node.
+const FLOOR_US: f32 = 2_000.0;
+/// Slowness is forgotten to a third in this time, so a node that gets nothing is tried again after a few seconds.
+const FORGET_MS: f32 = 2_000.0;
+/// A failure counts as an answer that takes eight times as long (natural logarithm).
+const FAILURE: f32 = 2.08;
+/// A node's slowness is a mean over about so many answers, when they come quickly.
+const WINDOW: f32 = 16.0;
+const USUAL_WINDOW: f32 = 64.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn answers(pace: &Pace, usual: &Usual, kind: usize, latency: Duration, count: usize) {
+        (0..count).for_each(|_| pace.answered(usual, kind, latency));
+    }
+
+    #[test]
+    fn slowness_is_measured_against_requests_of_the_same_kind() {
+        let (usual, node, other) = (Usual::default(), Pace::default(), Pace::default());
+        let (small, large) = (kind_of(true, Some(0)), kind_of(false, Some(5 << 20)));
+        for _ in 0..20 {
+            answers(&node, &usual, large, 400 * MS, 4);
+            answers(&other, &usual, small, MS, 4);
+        }
+        assert!((0.9..1.1).contains(&node.slowness()), "{node:?}");
+        assert!((0.9..1.1).contains(&other.slowness()), "{other:?}");
+        answers(&node, &usual, small, 30 * MS, 20);
+        assert!(node.slowness() > 4.0, "{node:?}");
+    }
+
+    #[test]
+    fn one_long_answer_does_not_condemn_a_node() {
+        let (usual, node) = (Usual::default(), Pace::default());
+        answers(&node, &usual, 0, MS, 50);
+        answers(&node, &usual, 0, 5_000 * MS, 1);
+        assert!(node.slowness() < 2.0, "{node:?}");
+    }
+
+    #[test]
+    fn what_is_under_way_and_overdue_costs() {
+        let (usual, node) = (Usual::default(), Pace::default());
+        answers(&node, &usual, 0, MS, 1);
+        let idle = node.cost(1.0);
+        let first = node.begin(&usual, 0);
+        let one = node.cost(1.0);
+        assert!(one > idle + 0.6);
+        assert!(
+            node.cost(0.1) > one,
+            "a node of little weight is to have less under way"
+        );
+        std::thread::sleep(50 * MS);
+        assert!(node.cost(1.0) > one + 2.0, "nothing has come for long");
+        drop(first);
+        assert!((node.cost(1.0) - idle).abs() < 0.1);
+    }
+
+    #[test]
+    fn refusals_that_come_quickly_make_no_quick_node() {
+        let (usual, node) = (Usual::default(), Pace::default());
+        answers(&node, &usual, 0, 10 * MS, 20);
+        (0..20).for_each(|_| node.failed(&usual, 0, MS / 10));
+        assert!(node.slowness() > 2.0, "{node:?}");
+    }
+
+    #[test]
+    fn kinds_are_sizes_and_whether_it_is_a_read() {
+        assert_ne!(kind_of(true, Some(0)), kind_of(false, Some(0)));
+        assert_eq!(kind_of(true, Some(0)), kind_of(true, Some(1_000)));
+        assert_ne!(kind_of(false, Some(100 << 10)), kind_of(false, Some(5 << 20)));
+        assert!((0..64).all(|log| kind_of(false, Some(1 << log)) < KINDS));
+        assert!(kind_of(false, None) < KINDS);
+    }
+}

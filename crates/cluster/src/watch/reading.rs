@@ -1,0 +1,154 @@
+//! Reading what changed: nodes, indices, aliases, data streams, pipelines; and the routes that follow from it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::IndexRoute;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::checking::subject;
+use super::{SILENCE_PAUSE_MIN, Watch};
+use crate::ask::AskError;
+use crate::discover::{Discovered, NODES};
+use crate::node::Node;
+use crate::pipelines::harmless_pipelines;
+use crate::routes::{self, Reading, Trust};
+use crate::state::{self, Topology};
+
+impl Watch {
+    pub(super) async fn read(&mut self, home: &Arc<Node>) -> Result<(), AskError> {
+        let (asker, origin) = (self.asker.clone(), &home.origin);
+        let topology: Topology = asker.get(origin, state::TOPOLOGY).await?;
+        if self.discovered.is_none() || self.discovered_for != topology.nodes {
+            self.discover(home, &topology).await?;
+        }
+        let (settings, aliases, data_streams, pipelines) = tokio::join!(
+            optional(asker.get_bytes(origin, state::SETTINGS)),
+            optional(asker.get_bytes(origin, state::ALIASES)),
+            optional(asker.get_bytes(origin, state::DATA_STREAMS)),
+            optional(asker.get_bytes(origin, state::PIPELINES)),
+        );
+        let parsed = |what: &'static str| move |e: serde_json::Error| unexpected(what, &e);
+        let settings = state::parse_settings(&or_empty(settings?)).map_err(parsed("_settings"))?;
+        let aliases = state::parse_aliases(&or_empty(aliases?)).map_err(parsed("_alias"))?;
+        let data_streams =
+            state::parse_data_streams(&or_empty(data_streams?)).map_err(parsed("_resolve/index"))?;
+        let definitions: Map<String, Value> =
+            serde_json::from_slice(&or_empty(pipelines?)).map_err(parsed("_ingest/pipeline"))?;
+        let uuids: HashSet<&str> = settings.values().map(|s| s.uuid.as_str()).collect();
+        self.metadata.retain(|uuid, _| uuids.contains(uuid.as_str()));
+        self.trust.retain(|uuid, _| uuids.contains(uuid.as_str()));
+        let new = settings
+            .iter()
+            .filter(|(_, s)| !self.metadata.contains_key(&s.uuid));
+        let new: Vec<String> = state::metadata_targets(new.map(|(name, _)| name.as_str()));
+        for target in new {
+            if let Some(body) = optional(asker.get_bytes(origin, &target)).await? {
+                self.metadata
+                    .extend(state::parse_metadata(&body).map_err(parsed("_cluster/state/metadata"))?);
+            }
+        }
+        self.shared
+            .watched()
+            .score
+            .keep(|name| settings.contains_key(name));
+        self.at = Some(topology.at.clone());
+        let harmless_pipelines = harmless_pipelines(&definitions);
+        self.reading = Some(Reading {
+            topology,
+            settings,
+            aliases,
+            data_streams,
+            harmless_pipelines,
+        });
+        Ok(())
+    }
+
+    async fn discover(&mut self, home: &Arc<Node>, topology: &Topology) -> Result<(), AskError> {
+        let body = self.asker.get_bytes(&home.origin, NODES).await?;
+        let discovered = Discovered::parse(&body).map_err(|e| unexpected("_nodes", &e))?;
+        let reached = self
+            .roster
+            .reach(&self.asker, &discovered.nodes, home.address.tls)
+            .await;
+        for gone in &self.nodes {
+            if !reached.nodes.iter().any(|node| node.address == gone.address) {
+                self.asker.forget(&gone.origin);
+            }
+        }
+        let cluster = &self.shared.config.name;
+        let mut warnings = reached.warnings;
+        let silent = topology.nodes.keys().filter(|id| !discovered.knows(id)).count();
+        if silent > 0 {
+            warnings.push(format!(
+                "{silent} of {} nodes did not tell where they can be reached",
+                topology.nodes.len()
+            ));
+        }
+        if let Some(first) = warnings.first().filter(|_| warnings != self.node_warnings) {
+            warn!(cluster, nodes = warnings.len(), "{first}");
+        }
+        info!(cluster, nodes = reached.nodes.len(), "nodes discovered");
+        self.silence_pause = match silent {
+            0 => SILENCE_PAUSE_MIN,
+            _ => (self.silence_pause * 2).min(SILENCE_PAUSE_MAX),
+        };
+        let reprobe = match (silent, reached.incomplete) {
+            (0, false) => None,
+            (0, true) => Some(REPROBE),
+            // One that has just joined opens its HTTP port in a moment.
+            _ => Some(self.silence_pause),
+        };
+        self.reprobe_at = reprobe.map(|pause| Instant::now() + pause);
+        self.nodes = reached.nodes;
+        self.node_warnings = warnings;
+        self.discovered = Some(discovered);
+        self.discovered_for.clone_from(&topology.nodes);
+        Ok(())
+    }
+
+    pub(super) fn make_routes(&mut self) {
+        let (Some(reading), Some(dialect)) =
+            (&self.reading, self.discovered.as_ref().and_then(|d| d.dialect))
+        else {
+            self.routes = None;
+            return;
+        };
+        let before_split = self.shared.config.verify.before_split;
+        let trust = |settings: &state::IndexSettings, route: &IndexRoute| match self.trust.get(&settings.uuid)
+        {
+            Some((checked, trust)) if *checked == subject(route) => *trust,
+            _ if route.shards() < 2 || !before_split => Trust::Trusted,
+            _ => Trust::Unchecked,
+        };
+        self.routes = Some(routes::make(reading, &self.metadata, &self.nodes, dialect, trust));
+    }
+}
+
+/// A refusal (no such API in this build, no right to it) is an empty answer; everything else stays an error.
+async fn optional<T>(asked: impl Future<Output = Result<T, AskError>>) -> Result<Option<T>, AskError> {
+    match asked.await {
+        Ok(body) => Ok(Some(body)),
+        Err(error) if error.is_refusal() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn or_empty(body: Option<wire::Buffer>) -> Vec<u8> {
+    body.map_or_else(|| b"{}".to_vec(), |body| body.to_vec())
+}
+
+fn unexpected(target: &str, error: &serde_json::Error) -> AskError {
+    AskError::Unexpected {
+        target: target.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+/// There may be nodes whose HTTP is off for good.
+const SILENCE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Publish addresses that could not be reached are tried again this often.
+const REPROBE: Duration = Duration::from_secs(15);
