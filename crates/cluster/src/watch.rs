@@ -170,7 +170,7 @@ impl Watch {
         self.home = Some(home.clone());
         if changed || reprobe {
             let begun = Instant::now();
-            self.read(&home).await?;
+            Box::pin(self.read(&home)).await?;
             self.read_took = begun.elapsed();
             self.shared.watched().polls.changed += 1;
             self.make_routes();

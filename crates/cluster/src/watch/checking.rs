@@ -91,7 +91,7 @@ impl Watch {
         if right {
             return Ok(());
         }
-        self.read(&home).await?;
+        Box::pin(self.read(&home)).await?;
         self.make_routes();
         let route = self
             .routes
