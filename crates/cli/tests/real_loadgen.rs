@@ -1,4 +1,7 @@
-//! The example load files on real clusters: what loadgen says was written is what is there.
+//! The example load files on real clusters: what loadgen says was written is what is there. And the comparison of a
+//! gateway with the cluster behind it.
+
+mod real;
 
 use std::path::Path;
 use std::process::Command;
@@ -6,6 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use loadgen::{Load, Options, Stop, VerifyOptions};
+use real::gateway::Gateway;
+use real::server::Server;
 use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::real::{Kind, RealCluster};
@@ -18,6 +23,11 @@ fn the_examples_run_on_opensearch() -> Result<()> {
 #[test]
 fn the_examples_run_on_elasticsearch() -> Result<()> {
     run_examples(Kind::Elasticsearch)
+}
+
+#[test]
+fn the_examples_run_over_tls_on_a_secured_opensearch() -> Result<()> {
+    run_examples(Kind::OpenSearchSecure)
 }
 
 fn run_examples(kind: Kind) -> Result<()> {
@@ -120,6 +130,7 @@ fn report_of(cluster: &RealCluster, index: &str, example: &str, arguments: &[&st
             "--json",
         ])
         .args(arguments)
+        .args(cluster.ca_path().iter().flat_map(|ca| ["-ca".into(), ca.clone()]))
         .envs([("ES_ENDPOINT", cluster.urls()[0].as_str()), ("INDEX", index)])
         .envs([("ES_USERNAME", user), ("ES_PASSWORD", password)])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
@@ -135,4 +146,68 @@ fn count(client: &Client, index: &str) -> Result<u64> {
         .ok()?;
     let answer = client.get(&format!("/{index}/_count"))?.ok()?.json()?;
     answer["count"].as_u64().context("a count is a number")
+}
+
+#[test]
+fn a_gateway_is_compared_with_the_opensearch_behind_it() -> Result<()> {
+    compare(Kind::OpenSearch, 2)
+}
+
+#[test]
+fn a_gateway_is_compared_with_the_secured_elasticsearch_behind_it() -> Result<()> {
+    compare(Kind::ElasticsearchSecure, 1)
+}
+
+/// Every document is accepted and counted in both ways, new and updated, the nodes tell their CPU times, and nothing is
+/// left. Which way is faster is not what a test on a busy machine can say.
+fn compare(kind: Kind, rounds: usize) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let gateway = Gateway::before(&server)?;
+    let name = server.cluster.fresh_name("compare");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command
+        .args(["compare", "--direct", &server.cluster.urls().join(",")])
+        .args(["--gateway", &gateway.url(), "--index", &name])
+        .args([
+            "--docs",
+            "4000",
+            "--batch",
+            "500",
+            "--rounds",
+            &rounds.to_string(),
+        ])
+        .args(["--warm-up", "500", "--pause", "0", "--json"]);
+    if let (Some((user, password)), Some(ca)) = (server.cluster.credentials(), server.cluster.ca_path()) {
+        command.args(["--user", user]).arg("--ca").arg(ca);
+        command.env("TIDEGATE_PASSWORD", password);
+    }
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    let outcome: Value = serde_json::from_slice(&output.stdout).with_context(|| said.to_string())?;
+    let runs = outcome["runs"].as_array().context("there are runs")?;
+    ensure!(runs.len() == 4 * rounds, "{outcome}");
+    for run in runs {
+        let status = if run["phase"] == "new" { "201" } else { "200" };
+        ensure!(
+            run["accepted"] == 4_000 && run["statuses"][status] == 4_000,
+            "{run}"
+        );
+        ensure!(run["counted"] == 4_000 && run["flaw"].is_null(), "{run}");
+        ensure!(
+            run["cpu_s"].as_f64().is_some_and(|seconds| seconds > 0.0),
+            "{run}"
+        );
+        ensure!(
+            run["counted_s"].as_f64() >= run["acknowledged_s"].as_f64(),
+            "{run}"
+        );
+    }
+    let left = server
+        .cluster
+        .client()?
+        .get(&format!("/_cat/indices/{name}*"))?
+        .ok()?;
+    ensure!(left.body.is_empty(), "{}", String::from_utf8_lossy(&left.body));
+    Ok(())
 }

@@ -27,13 +27,18 @@ struct Place {
     account: Option<HeaderValue>,
 }
 
-/// What a cluster says of itself.
+/// Which cluster it is.
 #[derive(Debug, Default, Deserialize)]
-struct Root {
+struct Identity {
     #[serde(default)]
     cluster_name: String,
     #[serde(default)]
     cluster_uuid: String,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Default, Deserialize)]
+struct Root {
     #[serde(default)]
     version: Version,
 }
@@ -57,6 +62,8 @@ struct NodeStat {
 
 #[derive(Deserialize)]
 struct Process {
+    /// When the node looked, by its own clock.
+    timestamp: Option<u64>,
     cpu: Cpu,
 }
 
@@ -102,24 +109,33 @@ impl Servers {
         })
     }
 
-    /// Name and version of the cluster, after making sure that both ways lead to it.
+    /// Product and version of the cluster, after making sure that both ways lead to it.
     pub(super) fn cluster(&self) -> Result<String, CompareError> {
-        let root =
-            |place: &Place| self.with(place, async |ask| ask.json::<Root>(&Method::GET, "/", None).await);
-        let (direct, gateway) = (root(&self.direct)?, root(&self.gateway)?);
+        let path = "/_cluster/state/version";
+        let identity = |place: &Place| {
+            self.with(place, async |ask| {
+                ask.json::<Identity>(&Method::GET, path, None).await
+            })
+        };
+        let (direct, gateway) = (identity(&self.direct)?, identity(&self.gateway)?);
         let known = !direct.cluster_uuid.is_empty() && !gateway.cluster_uuid.is_empty();
         if known && direct.cluster_uuid != gateway.cluster_uuid {
-            let of = |root: &Root| format!("{} {}", root.cluster_name, root.cluster_uuid);
+            let of = |cluster: &Identity| format!("{} {}", cluster.cluster_name, cluster.cluster_uuid);
             return Err(CompareError::OtherCluster {
                 direct: of(&direct),
                 gateway: of(&gateway),
             });
         }
-        let product = match direct.version.distribution.as_deref() {
-            Some("opensearch") => "OpenSearch",
-            _ => "Elasticsearch",
-        };
-        Ok(format!("{product} {}", direct.version.number))
+        // Not every server says what it is, and nothing hangs on it.
+        let root = self.with(&self.direct, async |ask| {
+            ask.json::<Root>(&Method::GET, "/", None).await
+        });
+        let version = root.unwrap_or_default().version;
+        Ok(match (version.distribution.as_deref(), version.number.as_str()) {
+            (_, "") => format!("cluster {}", direct.cluster_name),
+            (Some("opensearch"), number) => format!("OpenSearch {number}"),
+            (_, number) => format!("Elasticsearch {number}"),
+        })
     }
 
     /// Makes an index.
@@ -149,16 +165,38 @@ impl Servers {
         })
     }
 
-    /// CPU time of the nodes; none where they don't tell.
+    /// CPU time of the nodes, from after this call; none where they don't tell.
+    ///
+    /// A node looks at its process once a second at most and tells the same figures meanwhile: what it told first may be
+    /// from before, so another look is waited for.
     pub(super) fn cpu_times(&self) -> Option<CpuTimes> {
+        let end = Instant::now() + LOOK_PATIENCE;
+        let first = self.processes()?;
+        if first.values().all(|process| process.timestamp.is_none()) {
+            return Some(times(&first));
+        }
+        while Instant::now() < end {
+            std::thread::sleep(LOOK_PAUSE);
+            let now = self.processes()?;
+            let newer = |(node, process): (&String, &Process)| {
+                first
+                    .get(node)
+                    .is_none_or(|first| process.timestamp > first.timestamp)
+            };
+            if now.iter().all(newer) {
+                return Some(times(&now));
+            }
+        }
+        None
+    }
+
+    fn processes(&self) -> Option<BTreeMap<String, Process>> {
         let path = "/_nodes/stats/process";
         let stats = self.with(&self.direct, async |ask| {
             ask.json::<NodeStats>(&Method::GET, path, None).await
         });
         let nodes = stats.ok()?.nodes.into_iter();
-        nodes
-            .map(|(id, node)| Some((id, node.process?.cpu.total_in_millis)))
-            .collect()
+        nodes.map(|(id, node)| Some((id, node.process?))).collect()
     }
 
     /// Refreshes and counts until so many documents of the phase are there, or `patience` is over, or `stopped`. Gives
@@ -206,6 +244,12 @@ impl Servers {
     }
 }
 
+fn times(processes: &BTreeMap<String, Process>) -> CpuTimes {
+    let each = processes.iter();
+    each.map(|(id, process)| (id.clone(), process.cpu.total_in_millis))
+        .collect()
+}
+
 async fn count(ask: &Ask, index: &str, query: Option<&Value>) -> Result<u64, AskError> {
     ask.bytes(&Method::POST, &format!("/{index}/_refresh"), None)
         .await?;
@@ -221,6 +265,8 @@ pub(super) fn pass_of(phase: Phase) -> u8 {
     }
 }
 
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWERS_BYTES: usize = 1 << 30;
 /// Counting costs the cluster something: seldom enough not to be measured, often enough not to be the measure.
 const COUNT_PAUSE_MIN: Duration = Duration::from_millis(10);
