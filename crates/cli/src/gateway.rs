@@ -1,18 +1,18 @@
 //! `tidegate gateway`: runs the gateway until it is told to stop.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::config::reload::{Reload, Reloaded};
-use gateway::config::{Anonymous, Config, Loaded, LogFormat, LogLevel, QuickStart};
-use gateway::{Gateway, StartError};
+use gateway::config::reload::FileWatch;
+use gateway::config::{Anonymous, Config, Loaded, QuickStart};
+use gateway::{Gateway, Reloaded};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access::Access;
+use crate::logging::{self, Level};
 
 /// Run the gateway
 ///
@@ -26,8 +26,8 @@ use crate::access::Access;
 /// own credentials travel to the cluster.
 ///
 /// SIGTERM and SIGINT stop it gracefully: no new connections, requests under
-/// way are answered, then it ends. SIGHUP reads the configuration file and the
-/// certificates again.
+/// way are answered, then it ends. SIGHUP reads the configuration file, if there
+/// is one, and all certificates again.
 ///
 /// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
 #[derive(clap::Args)]
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(reason) => return fail(&reason),
     };
-    start_logging(arguments, &loaded);
+    let level = logging::start(arguments.log_level.as_deref(), &loaded.config.logging);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         config = arguments
@@ -87,9 +87,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string()),
     };
-    match runtime.block_on(serve(arguments.from.config.as_ref(), loaded)) {
+    match runtime.block_on(serve(arguments.from.config.as_deref(), loaded, &level)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+        Err(reason) => fail(&reason),
     }
 }
 
@@ -126,22 +126,23 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
     .map_err(|rejected| rejected.to_string())
 }
 
-async fn serve(file: Option<&PathBuf>, loaded: Loaded) -> Result<(), StartError> {
-    let drain_timeout = loaded.config.worker.drain_timeout;
-    let running = Arc::new(loaded.config.clone());
-    let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Threads)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Threads)?;
-    let gateway = Gateway::start(loaded)?;
-    for (name, address) in gateway.entries() {
-        tracing::info!(entry = name, %address, "listening");
+async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(), String> {
+    let said = |error: std::io::Error| error.to_string();
+    let mut terminate = signal(SignalKind::terminate()).map_err(said)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(said)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(said)?;
+    let started = Gateway::start(&loaded);
+    let gateway = started.map_err(|error| error.problem(&loaded).to_string())?;
+    for (entry, address) in gateway.entries() {
+        tracing::info!(entry = &*entry, %address, "listening");
     }
     if let Some(address) = gateway.admin_address() {
         tracing::info!(%address, "admin API listening");
     }
-    let mut reload = file.and_then(|file| match Reload::watch(file, running) {
-        Ok(reload) => Some(reload),
+    let mut watch = file.and_then(|file| match FileWatch::new(file) {
+        Ok(watch) => Some(watch),
         Err(error) => {
-            tracing::warn!(%error, "the configuration file is not watched");
+            tracing::warn!(%error, "the configuration file is not watched; SIGHUP reads it again");
             None
         }
     });
@@ -150,49 +151,76 @@ async fn serve(file: Option<&PathBuf>, loaded: Loaded) -> Result<(), StartError>
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            reloaded = next_reload(&mut reload) => apply(&gateway, reloaded),
-            _ = look_at_certificates.tick() => {
-                for entry in gateway.reload_certificates() {
-                    tracing::info!(entry, "certificate reloaded");
+            _ = hangup.recv() => {
+                match file {
+                    Some(file) => reload(&gateway, file, &mut watch, level),
+                    None => tracing::info!("SIGHUP: there is no configuration file to read again"),
+                }
+                certificates(&gateway, true);
+            }
+            () = changed(&mut watch) => {
+                if let Some(file) = file && gateway.auto_reload() {
+                    reload(&gateway, file, &mut watch, level);
                 }
             }
+            _ = look_at_certificates.tick() => certificates(&gateway, false),
         }
     }
+    let deadline = gateway.drain_timeout();
     tracing::info!(
-        deadline_s = drain_timeout.as_secs(),
+        deadline_s = deadline.as_secs(),
         "stopping: requests under way are finished"
     );
-    let cut = gateway.drain(drain_timeout).await;
+    let cut = gateway.drain(deadline).await;
     tracing::info!(connections_cut = cut, "stopped");
     Ok(())
 }
 
-/// The next change of the file; never, without a file.
-async fn next_reload(reload: &mut Option<Reload>) -> Reloaded {
-    match reload {
-        Some(reload) => reload.next().await,
+/// Waits for the file to change; for ever, without a file that is watched.
+async fn changed(watch: &mut Option<FileWatch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
 }
 
-fn apply(gateway: &Gateway, reloaded: Reloaded) {
-    match reloaded {
-        Reloaded::Bad(rejected) => {
+fn certificates(gateway: &Gateway, asked: bool) {
+    for entry in gateway.reload_certificates(asked) {
+        tracing::info!(entry = &*entry, "certificate reloaded");
+    }
+}
+
+/// Reads the file and puts it in force, or says why not and leaves everything as it is.
+fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: &Level) {
+    if let Some(watch) = watch {
+        watch.settle(true); // unless it turns out otherwise
+    }
+    let loaded = match Config::load(file) {
+        Ok(loaded) => loaded,
+        Err(rejected) => {
             tracing::error!("configuration not reloaded, the old one stays in force:\n{rejected}");
+            return;
         }
-        Reloaded::Good { loaded, .. } => {
-            warn_of(&loaded);
-            match gateway.reload(*loaded) {
-                Ok(done) => {
-                    for sentence in &done.needs_restart {
-                        tracing::warn!("{sentence}");
-                    }
-                    tracing::info!("configuration reloaded");
-                }
-                Err(error) => {
-                    tracing::error!(%error, "configuration not reloaded, the old one stays in force");
-                }
+    };
+    warn_of(&loaded);
+    match gateway.reload(&loaded) {
+        Ok(Reloaded { changes, opened }) => {
+            for key in &changes.restart {
+                let line = loaded.place(key).map(|place| place.line);
+                tracing::warn!(key, line, "waits for a restart; until then it stays as it is");
             }
+            for (entry, address) in opened {
+                tracing::info!(entry = &*entry, %address, "listening");
+            }
+            tracing::info!(%changes, "configuration reloaded");
+            level.set(&gateway.logging());
+        }
+        Err(error) => {
+            if let Some(watch) = watch {
+                watch.settle(false);
+            }
+            let problem = error.problem(&loaded);
+            tracing::error!("configuration not reloaded, the old one stays in force:\n{problem}");
         }
     }
 }
@@ -207,33 +235,6 @@ fn warn_of(loaded: &Loaded) {
             None => tracing::warn!(key, line, "{}", warning.message),
         }
     }
-}
-
-fn start_logging(arguments: &Arguments, loaded: &Loaded) {
-    use tracing_subscriber::filter::LevelFilter;
-    let level = match (arguments.log_level.as_deref(), loaded.config.logging.level) {
-        (Some(level), _) => level.parse().unwrap_or(LevelFilter::INFO),
-        (None, LogLevel::Trace) => LevelFilter::TRACE,
-        (None, LogLevel::Debug) => LevelFilter::DEBUG,
-        (None, LogLevel::Info) => LevelFilter::INFO,
-        (None, LogLevel::Warn) => LevelFilter::WARN,
-        (None, LogLevel::Error) => LevelFilter::ERROR,
-    };
-    let terminal = std::io::stderr().is_terminal();
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(terminal);
-    let json = match loaded.config.logging.format {
-        LogFormat::Auto => !terminal,
-        LogFormat::Text => false,
-        LogFormat::Json => true,
-    };
-    // A second subscriber in one process can only be a test's; the first one stays.
-    let _ = match json {
-        true => builder.json().flatten_event(true).try_init(),
-        false => builder.with_target(false).try_init(),
-    };
 }
 
 fn fail(reason: &str) -> ExitCode {

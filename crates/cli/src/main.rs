@@ -9,6 +9,7 @@ mod gateway;
 mod interrupt;
 mod loadgen;
 mod log;
+mod logging;
 mod output;
 mod sink;
 

@@ -89,7 +89,8 @@ impl Accept {
         match self.queue.log.append_async(record).await {
             Err(error) => {
                 let queue = &*self.queue.name;
-                wire::rationed!(tracing::warn, queue, %error, "a bulk was not accepted");
+                let request_id = RequestId::of(&queued.head.extensions);
+                wire::rationed!(tracing::warn, %request_id, queue, %error, "a bulk was not accepted");
                 Fault::not_queued(&error).response()
             }
             Ok(receipt) => {

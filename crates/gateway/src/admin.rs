@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::extract::rejection::QueryRejection;
@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 use wire::{Budget, ServerCounts};
 
 use crate::admin_listener::Few;
-use crate::config::Secret;
-use crate::listening::Listening;
+use crate::config::show;
+use crate::listening::Listeners;
 use crate::live::Shared;
 
 /// The running admin port. Dropping it closes it.
@@ -34,9 +34,8 @@ pub(crate) struct Admin {
 /// What the endpoints look at.
 struct Desk {
     shared: Arc<Shared>,
-    entries: Arc<Vec<Listening>>,
+    listeners: Arc<Mutex<Listeners>>,
     budget: Arc<Budget>,
-    token: Option<Secret>,
     started: Instant,
 }
 
@@ -44,9 +43,8 @@ impl Admin {
     /// Listens at `binding` and serves on a thread of its own.
     pub(crate) fn start(
         binding: SocketAddr,
-        token: Option<Secret>,
         shared: Arc<Shared>,
-        entries: Arc<Vec<Listening>>,
+        listeners: Arc<Mutex<Listeners>>,
         budget: Arc<Budget>,
     ) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(binding)?;
@@ -54,9 +52,8 @@ impl Admin {
         let address = listener.local_addr()?;
         let desk = Arc::new(Desk {
             shared,
-            entries,
+            listeners,
             budget,
-            token,
             started: Instant::now(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -107,7 +104,8 @@ fn router(desk: Arc<Desk>) -> Router {
 /// With a token configured, everybody needs it. Without one the port is on loopback, and a page in somebody's browser
 /// must not reach it by a name of its own making: only loopback names are answered (DNS rebinding).
 async fn authorize(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
-    let admitted = match &desk.token {
+    let live = desk.shared.live.load_full();
+    let admitted = match &live.config.admin.token {
         Some(token) => request.headers().get(AUTHORIZATION).is_some_and(|given| {
             given
                 .as_bytes()
@@ -211,7 +209,7 @@ async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
                 "refused": counts.refused,
                 "handshakes_failed": counts.handshakes_failed,
             });
-            (name, entry)
+            (name.to_string(), entry)
         })
         .collect();
     Json(json!({
@@ -294,19 +292,15 @@ async fn config(State(desk): State<Arc<Desk>>) -> Response {
     let content_type = HeaderValue::from_static("application/yaml; charset=utf-8");
     (
         [(CONTENT_TYPE, content_type)],
-        desk.shared.live.load().shown.clone(),
+        show(&desk.shared.live.load().file),
     )
         .into_response()
 }
 
 impl Desk {
-    fn counts(&self) -> Vec<(String, SocketAddr, ServerCounts)> {
-        let count = |entry: &Listening| {
-            let server = entry.server.lock().unwrap_or_else(PoisonError::into_inner);
-            let counts = server.as_ref().map(wire::Server::counts).unwrap_or_default();
-            (entry.name.to_string(), entry.address, counts)
-        };
-        self.entries.iter().map(count).collect()
+    fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.counts()
     }
 
     fn write_gauges(&self, out: &mut String) {
@@ -323,7 +317,7 @@ impl Desk {
         };
         let counts = self.counts();
         let by_entry = |of: fn(&ServerCounts) -> u64| -> Vec<(String, f64)> {
-            let sample = |(name, _, counts): &(String, SocketAddr, ServerCounts)| {
+            let sample = |(name, _, counts): &(Arc<str>, SocketAddr, ServerCounts)| {
                 (format!("{{entry=\"{}\"}}", escape(name)), of(counts) as f64)
             };
             counts.iter().map(sample).collect()

@@ -81,7 +81,7 @@ impl Fault {
         if let SendErrorKind::Body(source) = &error.kind
             && let Some(error) = source.downcast_ref::<BodyError>()
         {
-            return Self::body(error).unwrap_or_else(|| Self::refused(Refusal::BodyTimeout));
+            return Self::body(error).unwrap_or_else(Self::gone);
         }
         let (status, kind) = match &error.kind {
             SendErrorKind::Deadline | SendErrorKind::Timeout => {
@@ -178,8 +178,17 @@ impl Fault {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "illegal_argument_exception", what)
     }
 
-    /// The answer to send.
-    pub(crate) fn response(&self) -> Response<Outgoing> {
+    /// A client that left before its request was there. Nobody will read this, but the log says it.
+    pub(crate) fn gone() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "timeout_exception",
+            "the client closed the connection before the end of its request",
+        )
+    }
+
+    /// The answer to send. It carries the fault in its extensions, for the log.
+    pub(crate) fn response(self) -> Response<Outgoing> {
         let cause = json!({"type": self.kind, "reason": self.reason});
         let body = json!({
             "error": {"root_cause": [cause], "type": self.kind, "reason": self.reason},
@@ -196,6 +205,7 @@ impl Fault {
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -4,42 +4,46 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, PoisonError};
 
 use cluster::NodeChoice;
 use http::{HeaderMap, Method, Request, Response, response};
-use wire::{Incoming, Outgoing, Refusal, Service, SourceError, Worker};
+use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::accept::Accept;
+use crate::access_log::{self, AccessLog, Noted};
 use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Filter, FilterAction, Forward, Sending};
 use crate::credentials::Fallback;
 use crate::error::Fault;
+use crate::listening::Label;
 use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
 use crate::proxy::{Body, Proxy};
 use crate::queue::Queues;
-use crate::request_id::{self, RequestIds};
+use crate::request_id::{self, RequestId, RequestIds};
+use crate::router::Router;
 use crate::sync::{Reshuffle, Step};
 use crate::when::{self, When};
 
 /// One entry's service on one core.
 pub(crate) struct Front {
     shared: Arc<Shared>,
-    /// The entry's place in the configuration.
-    entry: Arc<str>,
+    label: Label,
     worker: Worker,
     cores: usize,
     request_ids: RequestIds,
     counters: Arc<Counters>,
+    access_log: AccessLog,
     compiled: RefCell<Rc<Compiled>>,
 }
 
-/// The flows of one configuration, with this core's clients.
+/// One configuration as this listener sees it: its entry's router, and the flows with this core's clients.
 struct Compiled {
     live: Arc<Live>,
+    entry: Arc<str>,
+    router: Option<Arc<Router>>,
     flows: BTreeMap<Arc<str>, Vec<Stage>>,
 }
 
@@ -54,51 +58,57 @@ enum Action {
 }
 
 impl Front {
-    pub(crate) fn new(shared: Arc<Shared>, entry: Arc<str>, worker: &Worker, cores: usize) -> Self {
+    /// For the listener of `entry`, an entry of `live`; `label` will say when it gets another name.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        live: Arc<Live>,
+        label: Label,
+        entry: &str,
+        worker: &Worker,
+        cores: usize,
+    ) -> Self {
         let counters = shared.metrics.core(worker.index());
-        let compiled = Compiled::new(shared.live.load_full(), &shared, &entry, worker, cores, &counters);
+        let compiled = Compiled::new(live, &shared, entry, worker, cores, &counters);
         Self {
             shared,
-            entry,
+            label,
             worker: worker.clone(),
             cores,
             request_ids: RequestIds::new(fastrand::u32(..)),
             counters,
+            access_log: AccessLog::default(),
             compiled: RefCell::new(Rc::new(compiled)),
         }
     }
 
-    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes.
+    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes. A listener whose
+    /// entry is gone finishes by the last configuration that had it.
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
-            let (shared, entry, worker) = (&self.shared, &self.entry, &self.worker);
-            let compiled = Compiled::new(
-                Arc::clone(&live),
-                shared,
-                entry,
-                worker,
-                self.cores,
-                &self.counters,
-            );
-            *self.compiled.borrow_mut() = Rc::new(compiled);
+            let entry = Arc::clone(&self.label.lock().unwrap_or_else(PoisonError::into_inner));
+            if live.config.entries.iter().any(|known| known.name == entry) {
+                let (shared, worker) = (&self.shared, &self.worker);
+                let compiled = Compiled::new(
+                    Arc::clone(&live),
+                    shared,
+                    &entry,
+                    worker,
+                    self.cores,
+                    &self.counters,
+                );
+                *self.compiled.borrow_mut() = Rc::new(compiled);
+            }
         }
         Rc::clone(&self.compiled.borrow())
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Outgoing> {
+    async fn answer(&self, request: Request<Incoming>, compiled: &Compiled) -> Response<Outgoing> {
         let (mut head, incoming) = request.into_parts();
         if head.method == Method::CONNECT {
             return Fault::unsupported("CONNECT is not supported").response();
         }
-        let compiled = self.compiled();
-        let config = &compiled.live.config;
-        let Some(router) = config
-            .entries
-            .iter()
-            .find(|entry| entry.name == self.entry)
-            .and_then(|entry| config.routers.get(&entry.router))
-        else {
+        let Some(router) = &compiled.router else {
             return Fault::no_flow().response();
         };
         let stages: Vec<&Stage> = router
@@ -137,22 +147,20 @@ impl Front {
 
 impl Service for Front {
     async fn call(&self, mut request: Request<Incoming>) -> Response<Outgoing> {
-        let began = Instant::now();
         self.counters.requests.add(1);
         let id = self.request_ids.of(request.headers());
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let noted = Noted::of(&request, id.clone());
         request.extensions_mut().insert(id.clone());
-        let mut response = self.answer(request).await;
-        let took = began.elapsed();
+        let compiled = self.compiled();
+        let mut response = self.answer(request, &compiled).await;
         self.counters.response(response.status());
-        self.counters.request_latency.observe(took);
-        let slow = self.shared.live.load().config.logging.slow_request;
-        let (status, took_ms) = (response.status().as_u16(), took.as_millis() as u64);
-        if slow.is_some_and(|slow| took >= slow) {
-            wire::rationed!(tracing::warn, request_id = %id, %method, path, status, took_ms, "slow request");
-        } else {
-            tracing::debug!(request_id = %id, %method, path, status, took_ms, "request");
-        }
+        self.counters.request_latency.observe(noted.took());
+        self.access_log.answered(
+            &noted,
+            &compiled.entry,
+            &response,
+            &self.shared.live.load().config.logging,
+        );
         response.headers_mut().insert(&request_id::HEADER, id.0);
         response
     }
@@ -161,17 +169,26 @@ impl Service for Front {
         let mut response = Fault::broke_off(why).response();
         self.counters.response(response.status());
         if let Some(id) = given.headers.get(&request_id::HEADER) {
+            access_log::broke_off(&RequestId(id.clone()), &response);
             response.headers_mut().insert(&request_id::HEADER, id.clone());
         }
         response
     }
 
-    fn refuse(&self, refusal: Refusal) -> Response<Outgoing> {
+    fn refuse(&self, refusal: Refusal, refused: Refused<'_>) -> Response<Outgoing> {
         self.counters.refused.add(1);
-        let id = self.request_ids.of(&HeaderMap::new());
-        tracing::debug!(request_id = %id, %refusal, "request refused");
+        let none = HeaderMap::new();
+        let id = self.request_ids.of(refused.headers.unwrap_or(&none));
         let mut response = Fault::refused(refusal).response();
         self.counters.response(response.status());
+        let entry = Arc::clone(&self.compiled.borrow().entry);
+        self.access_log.refused(
+            &id,
+            &entry,
+            refused.peer,
+            &response,
+            &self.shared.live.load().config.logging,
+        );
         response.headers_mut().insert(&request_id::HEADER, id.0);
         response
     }
@@ -242,7 +259,16 @@ impl Compiled {
             (Arc::clone(name), stages.collect())
         });
         let flows = flows.collect();
-        Self { live, flows }
+        let mut entries = live.config.entries.iter();
+        let router = entries
+            .find(|known| &*known.name == entry)
+            .and_then(|known| live.config.routers.get(&known.router).cloned());
+        Self {
+            entry: Arc::from(entry),
+            router,
+            flows,
+            live,
+        }
     }
 }
 

@@ -1,16 +1,17 @@
 //! The whole, put together: workers, listeners, clusters, admin port; reload and graceful stop.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
-use crate::config::{Config, Entry, Loaded};
+use crate::config::diff::{Changes, diff, hold_back};
+use crate::config::{Config, Loaded, Logging};
 use crate::delivery::Deliveries;
-use crate::listening::{Listening, check_descriptors, listen};
+use crate::listening::{Listeners, Opened};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
@@ -20,17 +21,19 @@ use crate::start_error::StartError;
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
-    entries: Arc<Vec<Listening>>,
+    listeners: Arc<Mutex<Listeners>>,
     admin: Option<Admin>,
     deliveries: Deliveries,
     workers: Workers,
 }
 
-/// What a reload did not put in force, in sentences; the rest is in force for requests from now on.
+/// What a reload did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// What needs a restart.
-    pub needs_restart: Vec<String>,
+    /// How the new configuration differs from the one before; [`Changes::restart`] is not in force.
+    pub changes: Changes,
+    /// Listeners that were opened.
+    pub opened: Vec<Opened>,
 }
 
 impl Gateway {
@@ -38,56 +41,46 @@ impl Gateway {
     ///
     /// # Errors
     /// What the operator has to mend. Clusters that cannot be reached are no error.
-    pub fn start(loaded: Loaded) -> Result<Self, StartError> {
+    pub fn start(loaded: &Loaded) -> Result<Self, StartError> {
         let config = &loaded.config;
         if let (Some(binding), None) = (config.admin.binding, &config.admin.token)
             && !binding.ip().is_loopback()
         {
             return Err(StartError::OpenAdmin(binding));
         }
-        check_descriptors(&config.entries);
         let workers = Workers::start(WorkersConfig {
             count: config.worker.count.unwrap_or(0),
             budget_bytes: usize::try_from(config.worker.body_memory_bytes_max).unwrap_or(usize::MAX),
             ..WorkersConfig::default()
         })
         .map_err(StartError::Threads)?;
-        let metrics = Metrics::new(workers.count());
-        let entries = config.entries.clone();
-        let admin_settings = config.admin.clone();
-        let queues = Queues::open(&loaded.config)?;
-        let live = Live::new(loaded, None)?;
+        let queues = Queues::open(config)?;
+        let live = Arc::new(Live::new(loaded.clone(), None)?);
         let shared = Arc::new(Shared {
-            live: ArcSwap::from_pointee(live),
-            metrics,
+            live: ArcSwap::new(Arc::clone(&live)),
+            metrics: Metrics::new(workers.count()),
             queues,
         });
         let deliveries = Deliveries::start(&shared).map_err(StartError::Threads)?;
-        let listening: Result<Vec<Listening>, StartError> = entries
-            .iter()
-            .map(|entry| listen(entry, &workers, &shared))
-            .collect();
-        let entries = Arc::new(listening?);
-        let admin = match admin_settings.binding {
+        let mut listeners = Listeners::default();
+        let change = listeners.prepare(&config.entries)?;
+        listeners.apply(change, &live, &workers, &shared)?;
+        let listeners = Arc::new(Mutex::new(listeners));
+        let admin = match config.admin.binding {
             None => None,
-            Some(binding) => Some(
+            Some(address) => Some(
                 Admin::start(
-                    binding,
-                    admin_settings.token,
+                    address,
                     Arc::clone(&shared),
-                    Arc::clone(&entries),
+                    Arc::clone(&listeners),
                     Arc::clone(workers.budget()),
                 )
-                .map_err(|source| StartError::Listen {
-                    what: "the admin port".to_owned(),
-                    address: binding,
-                    source,
-                })?,
+                .map_err(|source| StartError::Admin { address, source })?,
             ),
         };
         Ok(Self {
             shared,
-            entries,
+            listeners,
             admin,
             deliveries,
             workers,
@@ -95,8 +88,8 @@ impl Gateway {
     }
 
     /// Each entry's name and the address that it really listens on.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, SocketAddr)> {
-        self.entries.iter().map(|entry| (&*entry.name, entry.address))
+    pub fn entries(&self) -> Vec<Opened> {
+        self.listeners().addresses()
     }
 
     /// Where the admin port listens, if it does.
@@ -119,73 +112,69 @@ impl Gateway {
         true
     }
 
-    /// Puts a new configuration in force for requests from now on: routers, flows, clusters, logging thresholds.
+    /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on, listeners at once
+    /// (new ones are opened, and those that are gone finish what they have in flight). Either all of it, but for what
+    /// [`Changes::restart`] names, or nothing.
     ///
     /// # Errors
-    /// A cluster's settings that cannot work; the old configuration stays in force.
-    pub fn reload(&self, loaded: Loaded) -> Result<Reloaded, StartError> {
-        let config = &loaded.config;
+    /// What cannot work; the old configuration stays in force, every listener included.
+    pub fn reload(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
+        let mut listeners = self.listeners(); // held to the end: one reload after the other
         let before = self.shared.live.load_full();
         let queues = |config: &Config| (config.queues.clone(), config.deliveries.clone());
-        let queued = !config.queues.is_empty() && before.config.paths.data != config.paths.data;
-        if queues(&before.config) != queues(config) || queued {
+        let data_differs =
+            !loaded.config.queues.is_empty() && before.config.paths.data != loaded.config.paths.data;
+        if queues(&before.config) != queues(&loaded.config) || data_differs {
             return Err(StartError::QueuesDiffer);
         }
-        let mut needs_restart = Vec::new();
-        if listeners_differ(&before.config.entries, &config.entries) {
-            needs_restart.push("entry: listeners keep their old settings until a restart".to_owned());
-        }
-        if before.config.paths != config.paths {
-            needs_restart.push("path: directories stay as they are until a restart".to_owned());
-        }
-        let (logging, was) = (&config.logging, &before.config.logging);
-        if (logging.level, logging.format) != (was.level, was.format) {
-            needs_restart.push("logging: level and format stay as they are until a restart".to_owned());
-        }
-        if before.config.admin != config.admin {
-            needs_restart.push("admin: the admin port keeps its old settings until a restart".to_owned());
-        }
-        if before.config.worker != config.worker {
-            needs_restart.push("worker: threads and memory stay as they are until a restart".to_owned());
-        }
+        let mut loaded = loaded.clone();
+        let restart = hold_back(&mut loaded, &before.config, &before.file);
+        let changes = Changes {
+            restart,
+            ..diff(&before.config, &loaded.config)
+        };
         let live = Arc::new(Live::new(loaded, Some(&before))?);
-        self.shared.live.store(Arc::clone(&live));
+        let opened = listeners
+            .prepare(&live.config.entries)
+            .and_then(|change| listeners.apply(change, &live, &self.workers, &self.shared))
+            .inspect_err(|_| live.retire(&before))?;
         before.retire(&live);
-        Ok(Reloaded { needs_restart })
+        Ok(Reloaded { changes, opened })
     }
 
-    /// Loads certificates whose files have changed; new connections get them. Returns the entries that changed, and
-    /// logs those whose files cannot be used (they keep what they have).
-    pub fn reload_certificates(&self) -> Vec<String> {
-        let mut changed = Vec::new();
-        for entry in self.entries.iter() {
-            let Some(watched) = &entry.tls else { continue };
-            match watched.reload() {
-                Ok(false) => {}
-                Ok(true) => changed.push(entry.name.to_string()),
-                Err(error) if watched.is_news(&error.to_string()) => {
-                    tracing::error!(entry = &*entry.name, %error, "certificate not reloaded");
-                }
-                Err(_) => {}
-            }
-        }
-        changed
+    /// How the configuration in force wants to be logged.
+    pub fn logging(&self) -> Logging {
+        self.shared.live.load().config.logging.clone()
+    }
+
+    /// Whether the configuration in force wants its file to be loaded when it changes.
+    pub fn auto_reload(&self) -> bool {
+        self.shared.live.load().config.auto_reload
+    }
+
+    /// How long the configuration in force lets a stop wait for requests under way.
+    pub fn drain_timeout(&self) -> Duration {
+        self.shared.live.load().config.worker.drain_timeout
+    }
+
+    /// Loads certificates whose files have changed; new connections get them. With `asked`, entries with
+    /// `tls.hot_reload: false` are looked at too. Returns the entries that changed, and logs those whose files cannot be
+    /// used (they keep what they have).
+    pub fn reload_certificates(&self, asked: bool) -> Vec<Arc<str>> {
+        self.listeners().look_at_certificates(asked)
     }
 
     /// Stops accepting, lets requests under way finish within `deadline`, then stops.
     /// Returns how many connections had to be cut.
     pub async fn drain(self, deadline: Duration) -> u64 {
         let ends = Instant::now() + deadline;
-        let mut drains = tokio::task::JoinSet::new();
-        for entry in self.entries.iter() {
-            let server = entry.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(server) = server {
-                drains.spawn(server.drain(ends.saturating_duration_since(Instant::now())));
-            }
-        }
+        let closing = self.listeners().close(deadline);
         let mut cut = 0;
-        while let Some(report) = drains.join_next().await {
-            cut += report.map_or(0, |report| report.cut);
+        for closed in closing {
+            let left = ends.saturating_duration_since(Instant::now()) + CUT_MAX;
+            if let Ok(Ok(connections)) = tokio::time::timeout(left, closed).await {
+                cut += connections;
+            }
         }
         drop(self.admin);
         // Joins the workers' threads.
@@ -203,19 +192,14 @@ impl Gateway {
         }
         cut
     }
-}
 
-/// Everything about listeners but the router, which requests look up anew.
-fn listeners_differ(before: &[Entry], after: &[Entry]) -> bool {
-    let without_router = |entry: &Entry| Entry {
-        router: Arc::from(""),
-        ..entry.clone()
-    };
-    !before
-        .iter()
-        .map(without_router)
-        .eq(after.iter().map(without_router))
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A batch under way gets this long at least, however long connections took to drain.
 const DELIVERY_STOP_MIN: Duration = Duration::from_millis(500);
+
+/// What cutting connections after the deadline may take.
+const CUT_MAX: Duration = Duration::from_secs(1);

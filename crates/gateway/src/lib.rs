@@ -17,7 +17,7 @@
 //! use gateway::{Gateway, config::Config};
 //!
 //! let loaded = Config::load("tidegate.yml".as_ref())?;
-//! let gateway = Gateway::start(loaded)?;
+//! let gateway = Gateway::start(&loaded)?;
 //! for (name, address) in gateway.entries() {
 //!     println!("{name} listens on {address}");
 //! }
@@ -29,11 +29,13 @@ pub mod router;
 pub mod when;
 
 mod accept;
+mod access_log;
 mod admin;
 mod admin_listener;
 mod answer;
 mod batch;
 mod bulk_request;
+mod certificate;
 mod combine;
 mod credentials;
 mod dead_letters;
@@ -55,6 +57,8 @@ mod request_id;
 mod start_error;
 mod sync;
 
+pub use access_log::ACCESS_LOG;
 pub use gateway::{Gateway, Reloaded};
+pub use listening::Opened;
 pub use live::watch;
 pub use start_error::StartError;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
 
+use crate::config::file::ConfigFile;
 use crate::config::{self, Choice, Config, Forward, Loaded};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
+use crate::start_error::StartError;
 
 /// What all cores share.
 #[derive(Debug)]
@@ -23,28 +25,30 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) config: Config,
-    /// The configuration as text with its defaults, secrets masked.
-    pub(crate) shown: String,
+    /// The same as a file with its defaults.
+    pub(crate) file: ConfigFile,
     pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
 }
 
 impl Live {
     /// Puts a configuration in force; clusters that `before` watches in just the same way go on being watched.
-    pub(crate) fn new(loaded: Loaded, before: Option<&Live>) -> Result<Self, cluster::BadConfig> {
-        let shown = config::show(&loaded.file);
-        let config = loaded.config;
+    pub(crate) fn new(loaded: Loaded, before: Option<&Live>) -> Result<Self, StartError> {
+        let Loaded { config, file, .. } = loaded;
         let mut clusters = BTreeMap::new();
         for (name, settings) in &config.clusters {
             let unchanged = before.filter(|before| before.config.clusters.get(name) == Some(settings));
             let cluster = match unchanged.and_then(|before| before.clusters.get(name)) {
                 Some(watched) => Arc::clone(watched),
-                None => Cluster::start(watch_config(settings))?,
+                None => Cluster::start(watch_config(settings)).map_err(|source| StartError::Cluster {
+                    cluster: Arc::clone(name),
+                    source,
+                })?,
             };
             clusters.insert(Arc::clone(name), cluster);
         }
         Ok(Self {
             config,
-            shown,
+            file,
             clusters,
         })
     }

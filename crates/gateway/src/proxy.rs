@@ -105,9 +105,7 @@ impl Proxy {
                             self.counters
                                 .clients_gone
                                 .add(u64::from(Fault::body(&error).is_none()));
-                            Err(Fault::body(&error)
-                                .unwrap_or_else(|| Fault::refused(wire::Refusal::BodyTimeout))
-                                .response())
+                            Err(Fault::body(&error).unwrap_or_else(Fault::gone).response())
                         }
                     }
                 }

@@ -1,4 +1,4 @@
-//! Why a gateway cannot start.
+//! Why a gateway cannot start, or a new configuration cannot be put in force, and which key of the file is to blame.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,14 +7,22 @@ use std::sync::Arc;
 
 use wire::TlsError;
 
+use crate::config::file::{ConfigFile, EntryTlsFile};
+use crate::config::{Loaded, Problem};
+
 /// Why a gateway cannot start, or a new configuration cannot be put in force. Always something that the operator can
-/// mend.
+/// mend; [`StartError::problem`] says where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// A cluster's settings cannot work.
-    #[error(transparent)]
-    Cluster(#[from] cluster::BadConfig),
+    #[error("{source}")]
+    Cluster {
+        /// The cluster's name.
+        cluster: Arc<str>,
+        /// Why.
+        source: cluster::BadConfig,
+    },
     /// An entry's certificate cannot be used.
     #[error("entry '{entry}': {source}")]
     Tls {
@@ -33,11 +41,19 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
-    /// An address cannot be listened on.
-    #[error("{what} cannot listen on {address}: {source}")]
+    /// An entry's address cannot be listened on.
+    #[error("entry '{entry}' cannot listen on {address}: {source}")]
     Listen {
-        /// The entry, or the admin port.
-        what: String,
+        /// The entry's name.
+        entry: Arc<str>,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The admin port's address cannot be listened on.
+    #[error("the admin port cannot listen on {address}: {source}")]
+    Admin {
         /// Where.
         address: SocketAddr,
         /// Why.
@@ -70,4 +86,48 @@ pub enum StartError {
     /// The system gave no thread.
     #[error("threads could not be started: {0}")]
     Threads(#[source] io::Error),
+}
+
+// === impl StartError ===
+
+impl StartError {
+    /// The same as a problem of the file that it comes from, with the key to mend and its place.
+    pub fn problem(&self, loaded: &Loaded) -> Problem {
+        loaded.problem(&self.key(&loaded.file), self.to_string())
+    }
+
+    /// The key to mend; empty if it is no single one.
+    fn key(&self, file: &ConfigFile) -> String {
+        let of_entry = |name: &Arc<str>, key: &dyn Fn(&EntryTlsFile) -> &'static str| {
+            let at = file.entry.iter().position(|entry| *entry.name == **name);
+            at.map_or_else(String::new, |at| {
+                format!("entry[{at}].{}", key(&file.entry[at].tls))
+            })
+        };
+        match self {
+            StartError::Cluster { cluster, .. } => {
+                let mut clusters = file.elasticsearch.iter();
+                let at = clusters.position(|section| *section.name == **cluster);
+                at.map_or_else(String::new, |at| format!("elasticsearch[{at}]"))
+            }
+            StartError::Listen { entry, .. } => of_entry(entry, &|_| "network.binding"),
+            StartError::Tls { entry, .. } | StartError::SelfSigned { entry, .. } => {
+                of_entry(entry, &|_| "tls")
+            }
+            StartError::File { entry, path, .. } => of_entry(entry, &|tls| {
+                let is =
+                    |file: &Option<String>| file.as_ref().is_some_and(|file| path.as_os_str() == &**file);
+                match tls {
+                    tls if is(&tls.cert_file) => "tls.cert_file",
+                    tls if is(&tls.key_file) => "tls.key_file",
+                    _ => "tls.client_ca_file",
+                }
+            }),
+            StartError::Admin { .. } | StartError::OpenAdmin(_) => match file.api {
+                Some(_) => "api.network.binding".to_owned(),
+                None => "admin.binding".to_owned(),
+            },
+            StartError::Queue { .. } | StartError::QueuesDiffer | StartError::Threads(_) => String::new(),
+        }
+    }
 }

@@ -162,7 +162,7 @@ impl Reshuffle {
             Some(fault) => fault.response(),
             None => {
                 self.counters.clients_gone.add(1);
-                Fault::refused(wire::Refusal::BodyTimeout).response()
+                Fault::gone().response()
             }
         }
     }

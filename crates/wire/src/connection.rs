@@ -18,7 +18,8 @@ use crate::stream::Stream;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) io: RefCell<Io>,
-    pub(crate) limits: Rc<Limits>,
+    /// Those of the present request.
+    pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) peer: Peer,
     pub(crate) gone: Gone,
 }
@@ -45,6 +46,15 @@ pub(crate) struct Gone {
 }
 
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+// === impl Connection ===
+
+impl Connection {
+    /// The present request's limits.
+    pub(crate) fn limits(&self) -> Rc<Limits> {
+        Rc::clone(&self.limits.borrow())
+    }
+}
 
 // === impl Io ===
 

@@ -132,7 +132,7 @@ impl Incoming {
             Some(length) => length as usize,
             None => READ_BYTES,
         };
-        let limits = Rc::clone(&self.connection.limits);
+        let limits = self.connection.limits();
         let arrived = self.connection.io.borrow().receiver.pending().len();
         let mut into = match self.length {
             Some(length) if arrived as u64 >= length => self.pool.take(0), // it comes in the read buffer itself
@@ -160,7 +160,7 @@ impl Incoming {
         let (encoding, pool, wait) = (
             self.encoding,
             self.pool.clone(),
-            self.connection.limits.budget_wait,
+            self.connection.limits().budget_wait,
         );
         let original = self.collect_raw(limit).await?;
         let decoded = match encoding {
@@ -173,7 +173,10 @@ impl Incoming {
     async fn collect_inflated(mut self, limit: usize) -> Result<Buffer, BodyError> {
         let mut inflater = Inflater::new(self.encoding, limit)?;
         let guess = inflated_guess(self.length.map(|length| length as usize), limit);
-        let mut into = self.pool.admit(guess, self.connection.limits.budget_wait).await?;
+        let mut into = self
+            .pool
+            .admit(guess, self.connection.limits().budget_wait)
+            .await?;
         while let Some(piece) = poll_fn(|cx| self.poll_piece(cx)).await? {
             inflate_piece(&mut inflater, &piece, &mut into).await?;
         }
@@ -221,7 +224,7 @@ impl Incoming {
         if io.request != self.request {
             return Poll::Ready(Err(BodyError::Disconnected));
         }
-        let limits = &self.connection.limits;
+        let limits = &self.connection.limits();
         let piece = ready!(io.poll_body(limits, cx, |receiver, stream, cx| receiver.poll_piece(stream, cx)))?;
         if io.receiver.received > limits.body_bytes_max {
             io.broken = true;

@@ -8,10 +8,10 @@
 //! [`Service`] with an `http::Request<`[`Incoming`]`>`; the service reads the body (streamed, or collected into
 //! one contiguous pooled buffer) and returns an `http::Response<`[`Outgoing`]`>`.
 //! On its way it may ask others through the [`Client`], whose errors say whether anything was sent ([`Fate`]).
-//! [`Server::drain`] ends it all in good order.
+//! [`Server::adjust`] changes limits and TLS under way, [`Server::drain`] ends it all in good order.
 //!
 //! ```no_run
-//! use wire::{Incoming, Limits, Outgoing, Refusal, Server, ServerConfig, Service, Worker, Workers, WorkersConfig};
+//! use wire::{Incoming, Outgoing, Refusal, Refused, Server, ServerConfig, Service, Worker, Workers, WorkersConfig};
 //!
 //! struct Echo;
 //!
@@ -19,10 +19,10 @@
 //!     async fn call(&self, request: http::Request<Incoming>) -> http::Response<Outgoing> {
 //!         match request.into_body().collect(1 << 20).await {
 //!             Ok(body) => http::Response::new(body.into()),
-//!             Err(error) => self.refuse(error.refusal().unwrap_or(Refusal::Failed)),
+//!             Err(error) => self.refuse(error.refusal().unwrap_or(Refusal::Failed), Refused::default()),
 //!         }
 //!     }
-//!     fn refuse(&self, refusal: Refusal) -> http::Response<Outgoing> {
+//!     fn refuse(&self, refusal: Refusal, _: Refused<'_>) -> http::Response<Outgoing> {
 //!         let mut reply = http::Response::new(refusal.reason().into());
 //!         *reply.status_mut() = refusal.status();
 //!         reply
@@ -65,12 +65,13 @@ pub use client::{
 pub use drain::DrainReport;
 pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};
 pub use limits::Limits;
+pub use listener::Bound;
 pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
 pub use pool::{Buffer, Pool, Shared};
 pub use ration::{LINES_PER_WINDOW, Ration, WINDOW};
 pub use refusal::Refusal;
 pub use runtime::{Worker, Workers, WorkersConfig, raise_descriptor_limit, run_local};
-pub use server::{Server, ServerConfig, ServerCounts, Service};
+pub use server::{Refused, Server, ServerConfig, ServerCounts, Service};
 pub use tls::{ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError};
 
 /// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection` names included.

@@ -11,11 +11,23 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::server::ServerConfig;
+use crate::limits::Limits;
+use crate::tls::ServerTls;
+
+/// A socket that listens, and that nobody accepts from yet: whatever can fail about listening has not failed. Clients that
+/// connect wait for a [`Server`](crate::Server) to be made of it; dropping it turns them away.
+#[derive(Debug)]
+pub struct Bound {
+    pub(crate) listener: std::net::TcpListener,
+    address: SocketAddr,
+}
 
 /// What a worker's end of a server is told.
 pub(crate) enum Order {
     Serve(TcpStream, SocketAddr, Admitted),
+    Adjust(Limits, Option<ServerTls>),
+    /// Open connections end in good order, new ones are served.
+    Renew,
     Drain,
     Cut,
 }
@@ -28,8 +40,10 @@ pub(crate) struct Seat {
 }
 
 /// Connections of one server on all workers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Census {
+    /// More are turned away.
+    pub(crate) live_max: AtomicUsize,
     pub(crate) live: AtomicUsize,
     pub(crate) accepted: AtomicUsize,
     pub(crate) turned_away: AtomicUsize,
@@ -40,6 +54,47 @@ pub(crate) struct Census {
 pub(crate) struct Admitted {
     census: Arc<Census>,
     load: Arc<AtomicUsize>,
+}
+
+// === impl Bound ===
+
+impl Bound {
+    /// Listens on `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address can't be had.
+    pub fn new(address: SocketAddr, reuse_port: bool) -> io::Result<Bound> {
+        let listener = bind(address, reuse_port)?;
+        let address = listener.local_addr()?;
+        Ok(Bound { listener, address })
+    }
+
+    /// The address that is really bound.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// See [`Server::share_port`](crate::Server::share_port).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn share_port(&self, shared: bool) -> io::Result<()> {
+        SockRef::from(&self.listener).set_reuse_port(shared)
+    }
+}
+
+// === impl Census ===
+
+impl Census {
+    pub(crate) fn new(live_max: usize) -> Self {
+        Census {
+            live_max: AtomicUsize::new(live_max),
+            live: AtomicUsize::default(),
+            accepted: AtomicUsize::default(),
+            turned_away: AtomicUsize::default(),
+            left: Notify::default(),
+        }
+    }
 }
 
 // === impl Admitted ===
@@ -64,29 +119,24 @@ impl Drop for Admitted {
     }
 }
 
-/// Binds the socket, not accepting yet.
-pub(crate) fn bind(config: &ServerConfig) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(config.address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    if config.reuse_port {
+    if reuse_port {
         socket.set_reuse_port(true)?;
     }
     socket.set_nonblocking(true)?;
-    socket.bind(&config.address.into())?;
+    socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Accepts until told to stop; the socket closes with it.
+/// Accepts until told to stop, and then whoever the kernel has let in by then: closing the socket over them would reset
+/// connections that their clients believe to be good. The socket closes with it.
 pub(crate) async fn accept(
     listener: std::net::TcpListener,
     seats: Vec<Seat>,
     census: Arc<Census>,
-    connections_max: usize,
     mut stop: oneshot::Receiver<()>,
 ) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -97,26 +147,11 @@ pub(crate) async fn accept(
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = &mut stop => return,
+            _ = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-            Ok((stream, _)) if census.live.load(Ordering::Acquire) >= connections_max => {
-                census.turned_away.fetch_add(1, Ordering::Relaxed);
-                crate::rationed!(
-                    tracing::warn,
-                    connections_max,
-                    "too many connections: new ones are closed"
-                );
-                drop(stream);
-            }
-            Ok((stream, peer)) => {
-                let _ = set_keepalive(&stream); // fails only if the client has gone
-                turn += 1;
-                let seat = least_loaded(&seats, turn);
-                let admitted = Admitted::new(&census, &seat.load);
-                let _ = seat.orders.send(Order::Serve(stream, peer, admitted)); // a stopped worker drops it
-            }
+            Ok((stream, peer)) => deal(stream, peer, &seats, &census, &mut turn),
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: waiting is all that helps, and spinning would make it worse.
@@ -125,6 +160,35 @@ pub(crate) async fn accept(
             }
         }
     }
+    let Ok(listener) = listener.into_std() else { return };
+    for _ in 0..BACKLOG {
+        match listener.accept() {
+            Ok((stream, peer)) if stream.set_nonblocking(true).is_ok() => {
+                deal(stream, peer, &seats, &census, &mut turn);
+            }
+            Err(error) if !is_of_one_connection(&error) => return,
+            _ => {}
+        }
+    }
+}
+
+/// Hands a connection to the worker with the fewest, if there is room for it.
+fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census>, turn: &mut usize) {
+    let connections_max = census.live_max.load(Ordering::Relaxed);
+    if census.live.load(Ordering::Acquire) >= connections_max {
+        census.turned_away.fetch_add(1, Ordering::Relaxed);
+        crate::rationed!(
+            tracing::warn,
+            connections_max,
+            "too many connections: new ones are closed"
+        );
+        return;
+    }
+    let _ = set_keepalive(&stream); // fails only if the client has gone
+    *turn += 1;
+    let seat = least_loaded(seats, *turn);
+    let admitted = Admitted::new(census, &seat.load);
+    let _ = seat.orders.send(Order::Serve(stream, peer, admitted)); // a stopped worker drops it
 }
 
 /// The system notices peers that have vanished, when nothing is sent to them either.

@@ -2,6 +2,7 @@
 
 mod exchange;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -14,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::drain::{DrainReport, Phase, Signal};
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Peer};
 use crate::limits::Limits;
-use crate::listener::{self, Census, Order, Seat};
+use crate::listener::{self, Bound, Census, Order, Seat};
 use crate::outgoing::{Outgoing, SourceError};
 use crate::refusal::Refusal;
 use crate::runtime::{Worker, Workers};
@@ -29,14 +30,23 @@ pub trait Service: 'static {
     fn call(&self, request: http::Request<Incoming>) -> impl Future<Output = http::Response<Outgoing>>;
 
     /// Words the answer to a request that never reaches [`Service::call`]. Its status should be [`Refusal::status`].
-    fn refuse(&self, refusal: Refusal) -> http::Response<Outgoing>;
+    fn refuse(&self, refusal: Refusal, refused: Refused<'_>) -> http::Response<Outgoing>;
 
     /// Words the answer to a request when the body of the answer that [`Service::call`] gave (its head is `given`) broke off
     /// before a byte of that answer was sent. Once something has been sent, all that can be done is to cut the connection.
     fn broke_off(&self, given: &http::response::Parts, why: &SourceError) -> http::Response<Outgoing> {
         let _ = (given, why);
-        self.refuse(Refusal::Failed)
+        self.refuse(Refusal::Failed, Refused::default())
     }
+}
+
+/// What is known of a request that is refused.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Refused<'a> {
+    /// Whose it is.
+    pub peer: Option<&'a Peer>,
+    /// Its headers, if its head could be read.
+    pub headers: Option<&'a http::HeaderMap>,
 }
 
 /// One listening socket.
@@ -56,6 +66,8 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub struct Server {
     local_addr: SocketAddr,
+    /// The acceptor's socket once more, while it accepts.
+    socket: Option<std::net::TcpListener>,
     census: Arc<Census>,
     counters: Vec<Arc<Counters>>,
     orders: Vec<mpsc::UnboundedSender<Order>>,
@@ -109,15 +121,35 @@ impl Server {
     /// Listens, and serves on all workers; `make` builds each worker's service on that worker's thread.
     ///
     /// # Errors
-    /// When the address can't be bound.
+    /// When the address can't be bound, or the system gives no thread.
     pub fn start<S, F>(workers: &Workers, config: ServerConfig, make: F) -> io::Result<Server>
     where
         S: Service,
         F: Fn(&Worker) -> Rc<S> + Clone + Send + 'static,
     {
-        let listener = listener::bind(&config)?;
-        let local_addr = listener.local_addr()?;
-        let census = Arc::new(Census::default());
+        let bound = Bound::new(config.address, config.reuse_port)?;
+        Self::serve(workers, bound, config.tls, config.limits, make)
+    }
+
+    /// The same on a socket that listens already.
+    ///
+    /// # Errors
+    /// When the system gives no thread; the socket is closed then.
+    pub fn serve<S, F>(
+        workers: &Workers,
+        bound: Bound,
+        tls: Option<ServerTls>,
+        limits: Limits,
+        make: F,
+    ) -> io::Result<Server>
+    where
+        S: Service,
+        F: Fn(&Worker) -> Rc<S> + Clone + Send + 'static,
+    {
+        let local_addr = bound.local_addr();
+        let listener = bound.listener;
+        let socket = listener.try_clone()?;
+        let census = Arc::new(Census::new(limits.connections_max));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -131,12 +163,12 @@ impl Server {
                 orders: sender,
                 load: Arc::clone(&link.connections),
             });
-            let (make, limits, tls) = (make.clone(), config.limits.clone(), config.tls.clone());
+            let (make, limits, tls) = (make.clone(), limits.clone(), tls.clone());
             link.run(move |worker| {
                 let shared = exchange::Shared {
                     service: make(worker),
-                    limits: Rc::new(limits),
-                    tls,
+                    limits: RefCell::new(Rc::new(limits)),
+                    tls: RefCell::new(tls),
                     pool: worker.pool().clone(),
                     signal: Rc::new(Signal::default()),
                     counters: counted,
@@ -145,18 +177,13 @@ impl Server {
             });
         }
         let (stop, stopped) = oneshot::channel();
-        let accepting = listener::accept(
-            listener,
-            seats,
-            Arc::clone(&census),
-            config.limits.connections_max,
-            stopped,
-        );
+        let accepting = listener::accept(listener, seats, Arc::clone(&census), stopped);
         let acceptor = std::thread::Builder::new()
             .name("accept".into())
             .spawn(move || runtime.block_on(accepting))?;
         Ok(Server {
             local_addr,
+            socket: Some(socket),
             census,
             counters,
             orders,
@@ -186,6 +213,36 @@ impl Server {
             in_flight: sum(|counters| &counters.in_flight),
             refused: sum(|counters| &counters.refused),
             handshakes_failed: sum(|counters| &counters.handshakes_failed),
+        }
+    }
+
+    /// Changes limits and TLS without a connection being refused or dropped. Limits hold for the next request on each
+    /// connection, [`Limits::connections_max`] for the next connection; TLS for connections that come from now on (see
+    /// [`Server::renew`]).
+    pub fn adjust(&self, limits: &Limits, tls: Option<&ServerTls>) {
+        self.census
+            .live_max
+            .store(limits.connections_max, Ordering::Relaxed);
+        self.tell(|| Order::Adjust(limits.clone(), tls.cloned()));
+    }
+
+    /// Lets the connections that are open now finish what they have in flight (last answers say `Connection: close`) and
+    /// then closes them, the idle ones at once; new ones are served as before. After a change of what TLS asks of clients.
+    pub fn renew(&self) {
+        self.tell(|| Order::Renew);
+    }
+
+    /// Lets other sockets listen on this port too, if they ask for that (`SO_REUSEPORT`), or no longer. Linux looks at the
+    /// option when the other one is bound, so that a listener on `0.0.0.0` can take over from one on `127.0.0.1`, and the
+    /// other way round, without a moment in which nobody listens. It also remembers: a port that was shared can go on being
+    /// shared by sockets of the same user that ask for it, until nobody listens on it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn share_port(&self, shared: bool) -> io::Result<()> {
+        match &self.socket {
+            Some(socket) => socket2::SockRef::from(socket).set_reuse_port(shared),
+            None => Ok(()),
         }
     }
 
@@ -222,6 +279,7 @@ impl Server {
     }
 
     fn stop_accepting(&mut self) {
+        self.socket = None;
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -239,7 +297,9 @@ impl Drop for Server {
 }
 
 /// One worker's end of a server.
-async fn attend<S: Service>(shared: Rc<exchange::Shared<S>>, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn attend<S: Service>(mut shared: Rc<exchange::Shared<S>>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    // What connections share that are to end, by renewals.
+    let mut ending: Vec<Rc<exchange::Shared<S>>> = Vec::new();
     while let Some(order) = orders.recv().await {
         match order {
             Order::Serve(socket, address, admitted) => match TcpStream::from_std(socket) {
@@ -254,8 +314,23 @@ async fn attend<S: Service>(shared: Rc<exchange::Shared<S>>, mut orders: mpsc::U
                     crate::rationed!(tracing::warn, %error, "connection could not be registered");
                 }
             },
+            Order::Adjust(limits, tls) => {
+                *shared.limits.borrow_mut() = Rc::new(limits);
+                *shared.tls.borrow_mut() = tls;
+            }
+            Order::Renew => {
+                ending.retain(|ending| Rc::strong_count(ending) > 1);
+                let renewed = Rc::new(shared.renewed());
+                let old = std::mem::replace(&mut shared, renewed);
+                old.signal.raise(Phase::Draining);
+                ending.push(old);
+            }
             Order::Drain => shared.signal.raise(Phase::Draining),
-            Order::Cut => shared.signal.raise(Phase::Cut),
+            Order::Cut => {
+                for shared in ending.iter().chain([&shared]) {
+                    shared.signal.raise(Phase::Cut);
+                }
+            }
         }
     }
 }

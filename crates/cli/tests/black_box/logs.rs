@@ -108,3 +108,165 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     // One ration, or two if a window ended meanwhile.
     assert!((10..=20).contains(&written), "{written} of 60");
 }
+
+/// A gateway whose file says this of logging.
+fn logging(cluster: &testkit::fake::FakeCluster, logging: &str) -> (Gateway, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+logging: {logging}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}, max_request_body_size: 10kb}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    (gateway, directory)
+}
+
+/// Waits for lines that fit.
+fn wait_for(gateway: &Gateway, count: usize, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let began = Instant::now();
+    loop {
+        let found: Vec<Value> = lines(gateway).into_iter().filter(&fits).collect();
+        if found.len() >= count {
+            return found;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{found:#?}\n{}",
+            gateway.log()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_access_log_has_a_line_for_each_request_whatever_the_level_is() {
+    let cluster = cluster();
+    let (gateway, directory) = logging(&cluster, "{level: info}");
+    let file = directory.path().join("tidegate.yml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let quiet = text.replace("{level: info}", "{level: error, access.enabled: true}");
+    std::fs::write(&file, quiet).unwrap();
+    wait_for(&gateway, 1, |line| message(line) == "configuration reloaded");
+    let since = lines(&gateway).len();
+    let client = gateway.client();
+    let headers = [("content-type", "application/x-ndjson"), ("x-request-id", "mine")];
+    let answer = client
+        .send("POST", "/_bulk?refresh=true", &headers, body(5).as_bytes())
+        .unwrap();
+    answer.ok().unwrap();
+    let too_large = client
+        .send("POST", "/_bulk", &headers[1..], body(2000).as_bytes())
+        .unwrap();
+    assert_eq!(too_large.status, 413);
+    assert_eq!(
+        too_large.header("x-request-id"),
+        Some("mine"),
+        "its head could be read"
+    );
+    crate::hardening::exchange(&gateway, b"NONSENSE\r\n\r\n");
+    let written = wait_for(&gateway, 3, |line| line["target"] == "access");
+    let told: Vec<(u64, bool)> = written
+        .iter()
+        .map(|line| {
+            (
+                line["status"].as_u64().unwrap(),
+                line["client"].as_str().is_some(),
+            )
+        })
+        .collect();
+    assert_eq!(told, [(200, true), (413, true), (400, true)]);
+    let first = &written[0];
+    assert_eq!(
+        (first["request_id"].as_str(), first["entry"].as_str()),
+        (Some("mine"), Some("e"))
+    );
+    assert_eq!(
+        (first["method"].as_str(), first["path"].as_str()),
+        (Some("POST"), Some("/_bulk"))
+    );
+    assert_eq!(first["bytes_in"], body(5).len());
+    assert!(
+        first["took_ms"].is_u64() && first["bytes_out"].is_u64(),
+        "{first}"
+    );
+    assert!(!gateway.log().contains("refresh=true"), "queries are not written");
+    let rest = lines(&gateway).split_off(since);
+    assert!(rest.iter().all(|line| line["target"] == "access"), "{rest:#?}");
+}
+
+#[test]
+fn a_sampled_access_log_has_one_request_in_so_many() {
+    let cluster = cluster();
+    let (gateway, _directory) = logging(&cluster, "{access: {enabled: true, sample: 5}}");
+    let client = gateway.client();
+    for _ in 0..20 {
+        client.get("/logs/_count").unwrap();
+    }
+    let last = |line: &Value| line["target"] == "access";
+    wait_for(&gateway, 4, last);
+    std::thread::sleep(Duration::from_millis(100));
+    // Each core counts for itself.
+    assert!((4..=5).contains(&wait_for(&gateway, 4, last).len()));
+}
+
+#[test]
+fn what_the_gateway_itself_refuses_or_cannot_answer_is_logged_with_its_id_and_rationed() {
+    let cluster = cluster();
+    let (gateway, _directory) = logging(&cluster, "{level: info}");
+    cluster.cue(Cue::new(On::Path("/logs/_search".into()), Fault::CloseUnwritten).always());
+    let client = gateway.client();
+    for n in 0..30 {
+        let id = format!("failed-{n}");
+        let headers = [("content-type", "application/json"), ("x-request-id", &*id)];
+        let answer = client.send("POST", "/logs/_search", &headers, b"{}").unwrap();
+        assert!(answer.status >= 500, "{}", answer.status);
+        assert_eq!(answer.header("x-request-id"), Some(&*id));
+    }
+    let refused = client.send(
+        "POST",
+        "/_bulk",
+        &[("x-request-id", "refused")],
+        body(2000).as_bytes(),
+    );
+    assert_eq!(refused.unwrap().status, 413);
+    // A rejection in the cluster's own words is none of ours.
+    cluster.cue(Cue::new(
+        On::Path("/logs/_count".into()),
+        Fault::Status {
+            status: 503,
+            body: "{}".into(),
+        },
+    ));
+    assert_eq!(client.get("/logs/_count").unwrap().status, 503);
+    let refused = wait_for(&gateway, 1, |line| message(line) == "request refused");
+    assert_eq!(
+        (refused.len(), refused[0]["request_id"].as_str()),
+        (1, Some("refused"))
+    );
+    assert_eq!(
+        (refused[0]["level"].as_str(), refused[0]["status"].as_u64()),
+        (Some("INFO"), Some(413))
+    );
+    let failed = wait_for(&gateway, 1, |line| message(line) == "request failed");
+    // One ration, or two if a window ended meanwhile.
+    assert!((10..=20).contains(&failed.len()), "{}", failed.len());
+    for line in &failed {
+        assert_eq!(line["level"], "WARN");
+        assert!(
+            line["request_id"].as_str().unwrap().starts_with("failed-"),
+            "{line}"
+        );
+        assert!(
+            line["reason"].as_str().unwrap().starts_with("gateway: "),
+            "{line}"
+        );
+    }
+}

@@ -18,6 +18,7 @@ mod nodes;
 mod passing;
 mod queue;
 mod raw_node;
+mod reload;
 mod replies;
 mod sink;
 mod splitting;

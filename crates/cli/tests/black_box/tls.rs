@@ -92,3 +92,64 @@ fn a_cluster_whose_certificate_nobody_vouches_for_is_not_talked_to() {
     trusting.bulk(&body(5)).ok().unwrap();
     assert_eq!(cluster.docs("logs").len(), 5);
 }
+
+#[test]
+fn tls_is_switched_on_and_its_certificate_exchanged_on_the_same_address() {
+    let (cluster, other) = (tls_cluster(), tls_cluster());
+    let directory = tempfile::tempdir().unwrap();
+    let old_ca = write(directory.path(), "old.pem", cluster.ca_pem().unwrap());
+    let new_ca = write(directory.path(), "new.pem", other.ca_pem().unwrap());
+    let certificate = write(directory.path(), "entry.pem", cluster.ca_pem().unwrap());
+    let key = write(directory.path(), "entry.key", cluster.key_pem().unwrap());
+    let text = |tls: &str| {
+        format!(
+            "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}{tls}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
+",
+            cluster.urls()[0],
+            old_ca.display(),
+        )
+    };
+    let file = write(directory.path(), "tidegate.yml", &text(""));
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let plain = gateway.client();
+    plain.get("/_cluster/health").unwrap().ok().unwrap();
+
+    let tls = format!(
+        ", tls: {{enabled: true, hot_reload: false, cert_file: '{}', key_file: '{}'}}",
+        certificate.display(),
+        key.display()
+    );
+    write(directory.path(), "tidegate.yml", &text(&tls));
+    let origin = format!("https://{}", gateway.address);
+    let trusts = |ca: &Path| {
+        let client = Client::trusting(&origin, ca).unwrap();
+        client
+            .get("/_cluster/health")
+            .is_ok_and(|answer| answer.status == 200)
+    };
+    let wait_for = |ca: &Path| {
+        let began = Instant::now();
+        while !trusts(ca) {
+            assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait_for(&old_ca);
+    let again = plain.get("/_cluster/health");
+    assert!(
+        again.is_err(),
+        "what came without TLS is not served on: {again:?}"
+    );
+
+    std::fs::write(&certificate, other.ca_pem().unwrap()).unwrap();
+    std::fs::write(&key, other.key_pem().unwrap()).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(trusts(&old_ca) && !trusts(&new_ca), "hot_reload is off");
+    gateway.signal("HUP");
+    wait_for(&new_ca);
+}

@@ -3,8 +3,8 @@
 //! A file goes through five steps: of [`settings`], `yaml` reads text into a tree that knows where everything
 //! stood; `tree` nests dotted keys and puts in the environment; `check` compares the tree with the schema of
 //! the [`mod@file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
-//! that the gateway works with (names looked up, addresses read); [`reload`] does it again when the file changes
-//! and [`diff`] says what that means. Every step reports all problems that it finds, with line, column and key.
+//! that the gateway works with (names looked up, addresses read); [`reload`] says when to do it again
+//! and [`mod@diff`] what that means. Every step reports all problems that it finds, with line, column and key.
 //!
 //! ```
 //! use gateway::config::Config;
@@ -34,6 +34,7 @@ mod secret;
 mod show;
 mod vocabulary;
 
+pub(crate) use resolve::overlap;
 pub use runtime::*;
 pub use schema::{Explanation, explain, markdown, schema};
 pub use secret::{MASK, Secret};
@@ -42,7 +43,9 @@ pub use show::show;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use check::Places;
 use file::{
     AdminFile, BasicAuthFile, BulkReshuffleFile, ConfigFile, ElasticsearchFile, EntryFile, FilterFile,
     FlowFile, ForwardFile, ModeFile, RouterFile,
@@ -60,6 +63,15 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// The file with every default filled in, for `config show`; secrets print as [`MASK`].
     pub file: ConfigFile,
+    /// None for a configuration without a file.
+    source: Option<Source>,
+}
+
+/// Where a configuration was written.
+#[derive(Clone, Debug)]
+struct Source {
+    name: Option<String>,
+    places: Arc<Places>,
 }
 
 /// What the command line says in a file's place.
@@ -114,10 +126,14 @@ impl Config {
         let errors = problems.has_errors();
         let problems = problems.into_sorted();
         match loaded {
-            Some((config, file)) if !errors => Ok(Loaded {
+            Some((config, file, places)) if !errors => Ok(Loaded {
                 config,
                 warnings: problems,
                 file,
+                source: Some(Source {
+                    name: name.map(str::to_owned),
+                    places: Arc::new(places),
+                }),
             }),
             _ => Err(Rejected { problems }),
         }
@@ -127,7 +143,7 @@ impl Config {
         text: &str,
         environment: Environment<'_>,
         problems: &mut Problems,
-    ) -> Option<(Self, ConfigFile)> {
+    ) -> Option<(Self, ConfigFile, Places)> {
         let node = yaml::parse(text, problems)?;
         let mut node = tree::nest(node, problems);
         tree::substitute(&mut node, environment, tree::Unknown::Refused, problems);
@@ -145,7 +161,7 @@ impl Config {
             }
         };
         let config = resolve::resolve(&file, Some(&places), problems);
-        Some((config, file))
+        Some((config, file, places))
     }
 
     /// Without a file: one entry, one cluster, bulk requests split by node, everything else forwarded.
@@ -227,8 +243,35 @@ impl Config {
                 config,
                 warnings: problems,
                 file,
+                source: None,
             })
         }
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// What turned out to be wrong with `key` when the configuration was put in force.
+    pub(crate) fn problem(&self, key: &str, message: String) -> Problem {
+        let problem = Problem {
+            severity: Severity::Error,
+            file: self.source.as_ref().and_then(|source| source.name.clone()),
+            place: self.place(key),
+            path: key.to_owned(),
+            message,
+            help: None,
+        };
+        match self.source {
+            Some(_) => problem,
+            None => for_options(problem),
+        }
+    }
+
+    /// Where `key`, or the nearest section around it, was written; none if there is no file, or no key.
+    pub fn place(&self, key: &str) -> Option<Place> {
+        let source = self.source.as_ref().filter(|_| !key.is_empty());
+        source.map(|source| source.places.of(key))
     }
 }
 

@@ -47,8 +47,6 @@ pub struct Config {
 pub struct Paths {
     /// `path.data`: queues and dead letters. Nothing is written here in synchronous mode.
     pub data: PathBuf,
-    /// `path.logs`: log files.
-    pub logs: PathBuf,
 }
 
 /// A listener.
@@ -95,7 +93,7 @@ pub enum Certificate {
         /// The key.
         key_file: PathBuf,
     },
-    /// Made at start, in memory, signed by itself: for trying things out. Start-up warns of it.
+    /// Made when the listener is opened, in memory, signed by itself: for trying things out. Start-up warns of it.
     SelfSigned,
 }
 
@@ -414,6 +412,8 @@ pub struct Logging {
     pub format: LogFormat,
     /// Requests slower than this are logged; none: never.
     pub slow_request: Option<Duration>,
+    /// One request in so many gets a line of the access log; none: there is no access log.
+    pub access: Option<u32>,
 }
 
 /// Least level written.

@@ -13,7 +13,7 @@ use http::{Method, Request, Response, StatusCode, Version, response};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::{Counters, Service};
+use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
 use crate::drain::{Phase, Place, Signal};
@@ -32,8 +32,9 @@ use crate::transmit::{Sink, TransmitFault, Transmitter, WaitsFor};
 /// What all connections of one server on one worker share.
 pub(super) struct Shared<S> {
     pub(super) service: Rc<S>,
-    pub(super) limits: Rc<Limits>,
-    pub(super) tls: Option<ServerTls>,
+    /// As they are now; a request keeps those that it began with.
+    pub(super) limits: RefCell<Rc<Limits>>,
+    pub(super) tls: RefCell<Option<ServerTls>>,
     pub(super) pool: Pool,
     pub(super) signal: Rc<Signal>,
     pub(super) counters: Arc<Counters>,
@@ -64,6 +65,26 @@ enum Sent {
     Part(After),
 }
 
+// === impl Shared ===
+
+impl<S> Shared<S> {
+    /// The same for other connections, which a signal to those of today doesn't reach.
+    pub(super) fn renewed(&self) -> Self {
+        Shared {
+            service: Rc::clone(&self.service),
+            limits: self.limits.clone(),
+            tls: self.tls.clone(),
+            pool: self.pool.clone(),
+            signal: Rc::default(),
+            counters: Arc::clone(&self.counters),
+        }
+    }
+
+    fn limits_now(&self) -> Rc<Limits> {
+        Rc::clone(&self.limits.borrow())
+    }
+}
+
 /// Serves one connection to its end.
 pub(super) async fn serve<S: Service>(
     shared: Rc<Shared<S>>,
@@ -85,6 +106,7 @@ async fn serve_to_end<S: Service>(
     address: std::net::SocketAddr,
     place: &Place,
 ) {
+    let came = Instant::now();
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_nodelay(true); // an answer is written at once, so there is nothing to gather
     let Some((stream, certificate)) = handshake(shared, socket).await else {
@@ -93,21 +115,26 @@ async fn serve_to_end<S: Service>(
     let peer = Peer {
         address,
         local,
-        tls: shared.tls.is_some(),
+        tls: matches!(stream, Stream::Server(_)),
         certificate,
     };
     let connection = Rc::new(Connection {
         io: RefCell::new(Io::new(stream, Receiver::new(shared.pool.clone()))),
-        limits: Rc::clone(&shared.limits),
+        limits: RefCell::new(shared.limits_now()),
         peer,
         gone: Gone::default(),
     });
+    let mut hears_until = Some(came + FIRST_WORD_TIME);
     loop {
-        let after = match next_head(&connection, place).await {
+        let after = match next_head(shared, &connection, place, hears_until.take()).await {
             Next::End => break,
             Next::Refused(refusal) => {
                 shared.counters.refused.fetch_add(1, Ordering::Relaxed);
-                let answer = shared.service.refuse(refusal);
+                let refused = Refused {
+                    peer: Some(&connection.peer),
+                    headers: None,
+                };
+                let answer = shared.service.refuse(refusal, refused);
                 let asked = Asked {
                     method: &Method::GET,
                     version: Version::HTTP_11,
@@ -126,11 +153,12 @@ async fn serve_to_end<S: Service>(
 }
 
 async fn handshake<S>(shared: &Shared<S>, socket: TcpStream) -> Option<(Stream, Option<Arc<[u8]>>)> {
-    let Some(tls) = &shared.tls else {
+    let Some(config) = shared.tls.borrow().as_ref().map(|tls| Arc::clone(&tls.config)) else {
         return Some((Stream::Plain(socket), None));
     };
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.config));
-    match tokio::time::timeout(shared.limits.head_timeout, acceptor.accept(socket)).await {
+    let acceptor = tokio_rustls::TlsAcceptor::from(config);
+    let patience = shared.limits_now().head_timeout;
+    match tokio::time::timeout(patience, acceptor.accept(socket)).await {
         Ok(Ok(stream)) => {
             let chain = stream.get_ref().1.peer_certificates();
             let certificate = chain
@@ -150,9 +178,15 @@ async fn handshake<S>(shared: &Shared<S>, socket: TcpStream) -> Option<(Stream, 
     }
 }
 
-/// Waits for a request head. No memory is held until its first byte has come.
-async fn next_head(connection: &Connection, place: &Place) -> Next {
-    let limits = &connection.limits;
+/// Waits for a request head. No memory is held until its first byte has come; from then on the limits of that moment hold.
+/// `hears_until`: how long a connection is heard although it is time to end.
+async fn next_head<S>(
+    shared: &Shared<S>,
+    connection: &Connection,
+    place: &Place,
+    hears_until: Option<Instant>,
+) -> Next {
+    let mut limits = shared.limits_now();
     let mut scan = HeadScan::default();
     let mut began = false;
     connection
@@ -167,6 +201,8 @@ async fn next_head(connection: &Connection, place: &Place) -> Next {
             let bytes = io.receiver.pending();
             if !bytes.is_empty() && !began {
                 began = true;
+                limits = shared.limits_now();
+                *connection.limits.borrow_mut() = Rc::clone(&limits);
                 io.alarm.set_after(limits.head_timeout);
                 if !is_token(bytes[0]) {
                     // No method begins like this: a TLS hello, most likely, which would never come to a line's end.
@@ -177,7 +213,7 @@ async fn next_head(connection: &Connection, place: &Place) -> Next {
                 Err(HeadFault::BareLineBreak) => return Poll::Ready(Next::Refused(Refusal::BareLineBreak)),
                 Err(HeadFault::Folded) => return Poll::Ready(Next::Refused(Refusal::FoldedHeader)),
                 Ok(Some(length)) => {
-                    let parsed = parse_request(&bytes[..length], limits);
+                    let parsed = parse_request(&bytes[..length], &limits);
                     io.receiver.consume(length);
                     return Poll::Ready(match parsed {
                         Ok(line) => Next::Request(Box::new(line)),
@@ -198,13 +234,17 @@ async fn next_head(connection: &Connection, place: &Place) -> Next {
                 }
                 Ok(None) => {}
             }
-            if !began && place.phase(cx) != Phase::Serving {
-                return Poll::Ready(Next::End);
-            }
             match io.receiver.poll_fill(&mut io.stream, cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
+                    // What has arrived by now is answered still, and who has just come may speak: they could not know.
+                    if !began && place.phase(cx) != Phase::Serving {
+                        match hears_until {
+                            Some(until) => io.alarm.set(until),
+                            None => return Poll::Ready(Next::End),
+                        }
+                    }
                     let late = if began {
                         Next::Refused(Refusal::HeadTimeout)
                     } else {
@@ -250,9 +290,13 @@ async fn exchange<S: Service>(
         Framing::Length(length) => Some(length),
         Framing::Chunked | Framing::UntilClose => None,
     };
-    if length.is_some_and(|length| length > shared.limits.body_bytes_max) {
+    if length.is_some_and(|length| length > connection.limits().body_bytes_max) {
         shared.counters.refused.fetch_add(1, Ordering::Relaxed);
-        let answer = shared.service.refuse(Refusal::BodyTooLarge);
+        let refused = Refused {
+            peer: Some(&connection.peer),
+            headers: Some(&headers),
+        };
+        let answer = shared.service.refuse(Refusal::BodyTooLarge, refused);
         return answer_with(connection, answer, asked, || true).await.after();
     }
     {
@@ -391,9 +435,10 @@ async fn answer_with(
     };
     let mut transmitter = Transmitter::new(head, body, framing);
     let mut pace = Pace::default();
+    let limits = connection.limits();
     let slowest = Slowest {
-        patience: connection.limits.write_timeout,
-        rate_min: connection.limits.body_rate_min,
+        patience: limits.write_timeout,
+        rate_min: limits.body_rate_min,
     };
     // Where only the end of the connection ends the body, an orderly end would pass for the body's.
     let cut = match framing {
@@ -448,7 +493,7 @@ impl Sink for Borrowed<'_> {
 
 /// Reads over what is left of a body that the service did not want; false when it did not come.
 async fn skip_rest(connection: &Connection) -> bool {
-    let limits = &connection.limits;
+    let limits = &connection.limits();
     poll_fn(|cx| {
         let io = &mut *connection.io.borrow_mut();
         loop {
@@ -519,6 +564,8 @@ impl Drop for InFlight<'_> {
 const HEAD_BYTES_TYPICAL: usize = 512;
 const HEAD_BYTES_FREE: usize = 4 << 10;
 const SKIP_BYTES_MAX: u64 = 256 << 10;
+/// A client that has connected just before the end is given this long to send its first request.
+const FIRST_WORD_TIME: Duration = Duration::from_secs(1);
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_READ_BYTES: usize = 16 << 10;
 const LINGER_BYTES_MAX: usize = 4 << 20;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response};
 use wire::{
-    BodyError, Chunk, Client, ClientConfig, Deadlines, Incoming, Limits, Origin, Outgoing, Refusal,
+    BodyError, Chunk, Client, ClientConfig, Deadlines, Incoming, Limits, Origin, Outgoing, Refusal, Refused,
     RequestHead, SendError, Server, ServerConfig, Service, Source, SourceError, Worker, Workers,
     WorkersConfig, run_local,
 };
@@ -31,7 +31,7 @@ impl Service for Echo {
         }
     }
 
-    fn refuse(&self, refusal: Refusal) -> Response<Outgoing> {
+    fn refuse(&self, refusal: Refusal, _: Refused<'_>) -> Response<Outgoing> {
         answer(refusal.status().as_u16(), refusal.reason())
     }
 }
@@ -42,7 +42,7 @@ impl Echo {
             Ok(body) => Response::new(body.into()),
             Err(BodyError::OverBudget(over)) => answer(429, over.to_string()),
             Err(error) => match error.refusal() {
-                Some(refusal) => self.refuse(refusal),
+                Some(refusal) => self.refuse(refusal, Refused::default()),
                 None => answer(400, error.to_string()),
             },
         }

@@ -86,8 +86,9 @@ section! {
     PathFile {
         /// Directory for state. Synchronous mode writes nothing there.
         data: String = "data".to_owned(),
-        /// Directory for log files. Nothing is written there: the log goes to standard error.
-        logs: String = "log".to_owned(),
+        /// Directory for log files.
+        #[schemars(extend("x-ignored" = "the log goes to standard error, never to files: redirect it, or leave it to the service manager"))]
+        logs: Ignored = Ignored,
         /// Directory of further configuration files.
         #[schemars(extend("x-ignored" = "one file is the whole configuration"))]
         configs: Ignored = Ignored,
@@ -155,6 +156,20 @@ section! {
         format: LogFormat = LogFormat::Auto,
         /// Log requests that take longer than this; none: never.
         slow_request: Option<Time> = None,
+        /// A line for each request.
+        access: AccessFile = AccessFile::default(),
+    }
+}
+
+section! {
+    /// The access log: a line for each request, answered or refused, among the others and in their shape, whatever
+    /// `logging.level` is. Its fields are in docs/log-lines.md.
+    AccessFile {
+        /// Switch it on.
+        enabled: bool = false,
+        /// One request in so many; `1`: all of them.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        sample: u32 = 1,
     }
 }
 

@@ -149,7 +149,7 @@ impl Resolver<'_> {
 }
 
 /// Whether two listeners could not both listen.
-pub(super) fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
+pub(crate) fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
     left.port() == right.port()
         && (left.ip() == right.ip() || left.ip().is_unspecified() || right.ip().is_unspecified())
 }

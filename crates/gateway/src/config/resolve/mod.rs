@@ -8,6 +8,7 @@ mod queue;
 mod risk;
 
 pub(super) use cluster::endpoint;
+pub(crate) use entry::overlap;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +36,6 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
     let config = Config {
         paths: Paths {
             data: PathBuf::from(&file.path.data),
-            logs: PathBuf::from(&file.path.logs),
         },
         entries,
         routers,
@@ -51,6 +51,7 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
             },
             format: file.logging.format,
             slow_request: file.logging.slow_request.map(|time| time.0),
+            access: file.logging.access.enabled.then_some(file.logging.access.sample),
         },
         worker: Worker {
             count: file.worker.count.map(|count| count as usize),

@@ -1,0 +1,157 @@
+//! What the log says of requests: a line for each if there is an access log, and a line in any case for those that were slow,
+//! or that the gateway itself refused or could not answer. Every line has the request's id.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use http::{Method, Request, Response};
+use wire::{Incoming, Outgoing, Peer};
+
+use crate::config::Logging;
+use crate::error::Fault;
+use crate::request_id::RequestId;
+
+/// What a request is called by in the log, noted before it is answered.
+pub(crate) struct Noted {
+    began: Instant,
+    id: RequestId,
+    method: Method,
+    /// Without the query, which may hold what nobody else should read.
+    path: String,
+    peer: Peer,
+    bytes_in: Option<u64>,
+}
+
+/// The access log as one core's listener keeps it.
+#[derive(Debug, Default)]
+pub(crate) struct AccessLog {
+    seen: Cell<u32>,
+}
+
+/// The lines' `target`: a filter of levels lets it pass whatever the least level is.
+pub const ACCESS_LOG: &str = "access";
+
+// === impl Noted ===
+
+impl Noted {
+    pub(crate) fn of(request: &Request<Incoming>, id: RequestId) -> Self {
+        Self {
+            began: Instant::now(),
+            id,
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            peer: request.body().peer().clone(),
+            bytes_in: request.body().length(),
+        }
+    }
+
+    /// How long it has taken so far.
+    pub(crate) fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+// === impl AccessLog ===
+
+impl AccessLog {
+    /// A request has its answer, at least its head.
+    pub(crate) fn answered(
+        &self,
+        noted: &Noted,
+        entry: &str,
+        response: &Response<Outgoing>,
+        logging: &Logging,
+    ) {
+        let took = noted.took();
+        let (request_id, method, path) = (&noted.id, &noted.method, &*noted.path);
+        let (status, took_ms) = (response.status().as_u16(), took.as_millis() as u64);
+        if self.is_wanted(logging) {
+            tracing::info!(
+                target: ACCESS_LOG,
+                %request_id,
+                entry,
+                client = %noted.peer.address,
+                %method,
+                path,
+                status,
+                bytes_in = noted.bytes_in,
+                bytes_out = response.body().length(),
+                took_ms,
+                "request"
+            );
+        } else {
+            tracing::debug!(%request_id, %method, path, status, took_ms, "request");
+        }
+        if let Some(fault) = response.extensions().get::<Fault>() {
+            let reason = &*fault.reason;
+            if response.status().is_server_error() {
+                wire::rationed!(tracing::warn, %request_id, %method, path, status, reason, "request failed");
+            } else {
+                wire::rationed!(tracing::info, %request_id, %method, path, status, reason, "request refused");
+            }
+        }
+        if logging.slow_request.is_some_and(|slow| took >= slow) {
+            wire::rationed!(tracing::warn, %request_id, %method, path, status, took_ms, "slow request");
+        }
+    }
+
+    /// A request was refused before it could be read.
+    pub(crate) fn refused(
+        &self,
+        request_id: &RequestId,
+        entry: &str,
+        peer: Option<&Peer>,
+        response: &Response<Outgoing>,
+        logging: &Logging,
+    ) {
+        let client = peer.map(|peer| tracing::field::display(peer.address));
+        let status = response.status().as_u16();
+        let fault = response.extensions().get::<Fault>();
+        let reason = fault.map(|fault| &*fault.reason);
+        if self.is_wanted(logging) {
+            tracing::info!(target: ACCESS_LOG, %request_id, entry, client, status, reason, "request");
+        }
+        wire::rationed!(tracing::info, %request_id, client, status, reason, "request refused");
+    }
+
+    /// Whether it is this request's turn to be written.
+    fn is_wanted(&self, logging: &Logging) -> bool {
+        let Some(sample) = logging.access else {
+            return false;
+        };
+        let seen = self.seen.get();
+        self.seen.set((seen + 1) % sample.max(1));
+        seen == 0
+    }
+}
+
+/// The answer broke off before a byte of it was sent, and this one goes out in its place.
+pub(crate) fn broke_off(request_id: &RequestId, instead: &Response<Outgoing>) {
+    let status = instead.status().as_u16();
+    let fault = instead.extensions().get::<Fault>();
+    let reason = fault.map(|fault| &*fault.reason);
+    wire::rationed!(tracing::warn, %request_id, status, reason, "request failed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_in_so_many_is_written_and_none_when_it_is_off() {
+        let written = |access, requests: usize| {
+            let log = AccessLog::default();
+            let mut loaded = crate::config::Logging {
+                access,
+                ..Logging::default()
+            };
+            let written = (0..requests).filter(|_| log.is_wanted(&loaded)).count();
+            // Fewer from now on: the count so far must not keep it from writing.
+            loaded.access = access.map(|_| 1);
+            (written, log.is_wanted(&loaded))
+        };
+        assert_eq!(written(None, 9), (0, false));
+        assert_eq!(written(Some(1), 9).0, 9);
+        assert_eq!(written(Some(3), 9), (3, true));
+    }
+}

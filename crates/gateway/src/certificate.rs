@@ -1,0 +1,137 @@
+//! An entry's TLS: loaded from its files, and loaded anew when they change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use wire::{ServerTls, ServerTlsConfig, TlsError};
+
+use crate::config::{Certificate, EntryTls};
+use crate::start_error::StartError;
+
+/// TLS of an entry, and what of its files is in use.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    settings: EntryTls,
+    tls: ServerTls,
+    loaded: ServerTlsConfig,
+    /// What was wrong with the files when they were last looked at.
+    complaint: String,
+}
+
+/// What a look at the files found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// What is in use already.
+    Same,
+    /// Another certificate, which new handshakes get from now on.
+    Certificate,
+    /// Other authorities, so that [`Identity::tls`] is another one now.
+    Authorities,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// Reads the files that an entry names, or makes a certificate if it names none.
+    ///
+    /// # Errors
+    /// What the operator has to mend.
+    pub(crate) fn load(entry: &Arc<str>, settings: &EntryTls) -> Result<Self, StartError> {
+        let made = match &settings.certificate {
+            Certificate::Files { .. } => (Vec::new(), Vec::new()),
+            Certificate::SelfSigned => self_signed(entry)?,
+        };
+        let loaded = read(settings, made).map_err(|(path, source)| StartError::File {
+            entry: Arc::clone(entry),
+            path,
+            source,
+        })?;
+        let tls = ServerTls::new(&loaded).map_err(|source| StartError::Tls {
+            entry: Arc::clone(entry),
+            source,
+        })?;
+        Ok(Self {
+            settings: settings.clone(),
+            tls,
+            loaded,
+            complaint: String::new(),
+        })
+    }
+
+    pub(crate) fn tls(&self) -> &ServerTls {
+        &self.tls
+    }
+
+    /// Whether changed files are to be used without being asked for.
+    pub(crate) fn hot_reload(&self) -> bool {
+        self.settings.hot_reload
+    }
+
+    /// Loads the files if they differ from what is in use; on an error that stays in use. Contents are compared, not
+    /// times: a deployment that swaps symbolic links may keep them.
+    pub(crate) fn look(&mut self) -> Result<Look, LookError> {
+        let made = (self.loaded.certificate_pem.clone(), self.loaded.key_pem.clone());
+        let now = read(&self.settings, made).map_err(|(path, source)| LookError::File { path, source })?;
+        let authorities = now.client_ca_pem != self.loaded.client_ca_pem;
+        let certificate =
+            now.certificate_pem != self.loaded.certificate_pem || now.key_pem != self.loaded.key_pem;
+        let look = match (authorities, certificate) {
+            (false, false) => Look::Same,
+            (false, true) => {
+                self.tls.reload(&now.certificate_pem, &now.key_pem)?;
+                Look::Certificate
+            }
+            (true, _) => {
+                self.tls = ServerTls::new(&now)?;
+                Look::Authorities
+            }
+        };
+        self.loaded = now;
+        self.complaint.clear();
+        Ok(look)
+    }
+
+    /// Whether this is another complaint than the last one: the files are looked at every second.
+    pub(crate) fn is_news(&mut self, complaint: String) -> bool {
+        let news = self.complaint != complaint;
+        self.complaint = complaint;
+        news
+    }
+}
+
+/// Why changed files are not used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// What the files hold; `made` stands for those of a certificate that was made here.
+fn read(settings: &EntryTls, made: (Vec<u8>, Vec<u8>)) -> Result<ServerTlsConfig, (PathBuf, io::Error)> {
+    let read = |path: &Path| std::fs::read(path).map_err(|source| (path.to_owned(), source));
+    let (certificate_pem, key_pem) = match &settings.certificate {
+        Certificate::Files { cert_file, key_file } => (read(cert_file)?, read(key_file)?),
+        Certificate::SelfSigned => made,
+    };
+    let client_ca_pem = settings.client_ca_file.as_deref().map(read).transpose()?;
+    Ok(ServerTlsConfig {
+        certificate_pem,
+        key_pem,
+        client_ca_pem,
+    })
+}
+
+fn self_signed(entry: &Arc<str>) -> Result<(Vec<u8>, Vec<u8>), StartError> {
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).map_err(|error| StartError::SelfSigned {
+        entry: Arc::clone(entry),
+        reason: error.to_string(),
+    })?;
+    Ok((
+        made.cert.pem().into_bytes(),
+        made.signing_key.serialize_pem().into_bytes(),
+    ))
+}
