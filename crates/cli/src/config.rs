@@ -25,7 +25,7 @@ enum Command {
     /// Print what a key means, what may be written, and its default
     Explain {
         /// The key, as `entry.tls.cert_file`; none: the sections of the file
-        #[arg(default_value = "")]
+        #[arg(default_value = "", hide_default_value = true)]
         key: String,
         /// Print one JSON object
         #[arg(long)]

@@ -21,7 +21,7 @@ use crate::access::Access;
 /// through whole, the last line says at which line and why. Nothing is written.
 ///
 ///     tidegate explain bulk.ndjson --cluster http://127.0.0.1:9200
-///     tidegate explain - --cluster http://127.0.0.1:9200 --index logs < bulk.ndjson
+///     tidegate explain --cluster http://127.0.0.1:9200 - < bulk.ndjson
 ///
 /// Exit status: 0 it would be split, 3 it would be passed through whole, 1 the
 /// cluster or the file can't be read, 2 wrong usage.

@@ -20,17 +20,18 @@ use crate::output::write_file;
 ///
 ///     tidegate loadgen -config loadgen.yml -d 30 -c 4
 ///
-/// Each user sends the file's requests in order, one at a time, round after round. Every bulk
-/// answer is looked into: a document counts as accepted when its own item says so. Flags take one
-/// dash or two. Without -d, a limit (-l, -total-rounds) alone ends the run; without a limit it
-/// lasts five seconds.
+/// Each user sends the file's requests in order, one at a time, round after
+/// round. Every bulk answer is looked into: a document counts as accepted when
+/// its own item says so. Flags take one dash or two. Without -d, a limit (-l,
+/// -total-rounds) alone ends the run; without a limit it lasts five seconds.
 ///
-/// Certificates of servers are checked against the system's authorities, or those of -ca; with
-/// -insecure they are not.
+/// Certificates of servers are checked against the system's authorities, or those
+/// of -ca; with -insecure they are not.
 ///
-/// Exit status: 0 fine, 1 there were invalid answers and the file says `assert_invalid: true`, or
-/// -verify found a document that is not as it should be, 2 there were requests without an answer
-/// and the file says `assert_error: true`, the file can't be used, or the warm-up was not fine.
+/// Exit status: 0 fine, 1 there were invalid answers and the file says
+/// `assert_invalid: true`, or -verify found a document that is not as it should
+/// be, 2 there were requests without an answer and the file says
+/// `assert_error: true`, the file can't be used, or the warm-up was not fine.
 #[derive(clap::Args)]
 #[command(version, verbatim_doc_comment, disable_version_flag = true)]
 pub(crate) struct Arguments {

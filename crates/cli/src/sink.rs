@@ -13,12 +13,14 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 ///     tidegate sink --index loadgen:6
 ///     tidegate gateway --cluster http://127.0.0.1:9200 &
-///     ES_ENDPOINT=http://127.0.0.1:8000 tidegate loadgen -config examples/loadgen/bulk.yml
+///     ES_ENDPOINT=http://127.0.0.1:8000 \
+///         tidegate loadgen -config examples/loadgen/bulk.yml
 ///
-/// Its nodes answer bulk requests item by item, as fast as they are sent, and count documents by
-/// node and those that reached a node without their primary. It is no evidence of how a real server
-/// behaves. Prints its nodes' addresses, serves until it is told to stop, and prints what it was
-/// sent as JSON. `GET /_fake/counts` says so meanwhile.
+/// Its nodes answer bulk requests item by item, as fast as they are sent, and
+/// count documents by node and those that reached a node without their primary.
+/// It is no evidence of how a real server behaves. Prints its nodes' addresses,
+/// serves until it is told to stop, and prints what it was sent as JSON;
+/// `GET /_fake/counts` says so meanwhile.
 ///
 /// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
 #[derive(clap::Args)]
