@@ -314,7 +314,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
         let old = load(&format!("{FILE}admin: {{binding: '0.0.0.0:2900', token: t}}\n"));
         let mut new = load(&format!(
             "{FILE}admin.binding: '127.0.0.1:2901'\npath.data: elsewhere\nlogging.format: json\n\
-             worker: {{count: 1, body_memory: 1mb, drain_timeout: 1s}}\n"
+             worker: {{count: 1, body_memory: 300mb, drain_timeout: 1s}}\n"
         ));
         let held = hold_back(&mut new, &old.config, &old.file);
         assert_eq!(

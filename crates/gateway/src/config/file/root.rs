@@ -163,7 +163,7 @@ section! {
 
 section! {
     /// The access log: a line for each request, answered or refused, among the others and in their shape, whatever
-    /// `logging.level` is. Its fields are in docs/log-lines.md.
+    /// `logging.level` is. docs/logging.md has its fields.
     AccessFile {
         /// Switch it on.
         enabled: bool = false,
