@@ -354,6 +354,9 @@ fn progress(now: &Progress) -> String {
             line += &format!("  {count} {what}");
         }
     }
+    if let Some(trouble) = &now.trouble {
+        line += &format!(" ({trouble})");
+    }
     line
 }
 

@@ -41,12 +41,16 @@ pub struct Progress {
     pub total: Counts,
     /// Latency of the answers of this stretch; none without an answer.
     pub latency_ms: Option<Spread>,
+    /// An error, or what was wrong with an answer, of this stretch; none when all was well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// What one core has done since somebody last looked.
 #[derive(Debug)]
 pub(crate) struct Interval {
     inner: Mutex<(Counts, Histogram<u64>)>,
+    trouble: Mutex<Option<String>>,
 }
 
 /// Looks at all cores from time to time, and remembers.
@@ -80,6 +84,7 @@ impl Default for Interval {
     fn default() -> Self {
         Interval {
             inner: Mutex::new((Counts::default(), latencies())),
+            trouble: Mutex::default(),
         }
     }
 }
@@ -94,6 +99,18 @@ impl Interval {
 
     pub(crate) fn count(&self, counts: &Counts) {
         self.lock().0.add(counts);
+    }
+
+    /// Notes what went wrong.
+    pub(crate) fn complain(&self, why: &str) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            *trouble = Some(why.to_owned());
+        }
+    }
+
+    fn take_trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn take(&self, counts: &mut Counts, latency: &mut Histogram<u64>) {
@@ -138,6 +155,11 @@ impl Timeline {
             last,
             total: self.total,
             latency_ms: Spread::of(&self.latency, 1e6),
+            trouble: self
+                .intervals
+                .iter()
+                .filter_map(|interval| interval.take_trouble())
+                .last(),
         });
         self.looked = now;
         &self.seconds[self.seconds.len() - 1]

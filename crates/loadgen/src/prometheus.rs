@@ -137,6 +137,7 @@ mod tests {
             last: counts,
             total: counts,
             latency_ms: None,
+            trouble: None,
         });
         let mut stream = TcpStream::connect(prometheus.address()).unwrap();
         stream

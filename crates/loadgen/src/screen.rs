@@ -16,7 +16,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Gauge, Paragraph, Sparkline};
+use ratatui::widgets::{Block, LineGauge, Paragraph, Sparkline};
 
 use crate::engine::Stop;
 use crate::options::Options;
@@ -34,9 +34,13 @@ pub struct Screen {
 #[derive(Debug, Default)]
 struct View {
     title: String,
+    users: usize,
     duration: Option<Duration>,
     requests_max: Option<u64>,
+    stop: Stop,
     now: Option<Progress>,
+    /// The newest error or complaint, and when it was.
+    trouble: Option<(f64, String)>,
     /// By second: what the sparklines show.
     rates: VecDeque<u64>,
     p99_us: VecDeque<u64>,
@@ -62,8 +66,10 @@ impl Screen {
             terminal: Terminal::new(CrosstermBackend::new(io::stderr()))?,
             view: View {
                 title: title.to_owned(),
+                users: options.users,
                 duration: options.duration,
                 requests_max: options.requests_max,
+                stop: stop.clone(),
                 ..View::default()
             },
             over: Arc::default(),
@@ -152,6 +158,9 @@ impl View {
                 values.pop_front();
             }
         }
+        if let Some(trouble) = &now.trouble {
+            self.trouble = Some((now.at_s, trouble.clone()));
+        }
         self.now = Some(now.clone());
     }
 
@@ -160,24 +169,28 @@ impl View {
         let rows = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(1),
-            Constraint::Length(8),
+            Constraint::Length(9),
             Constraint::Min(4),
             Constraint::Min(4),
             Constraint::Length(1),
         ]);
-        let [title, gauge, figures, rates, p99, keys] = rows.areas(frame.area());
+        let [title, gauge, figures, rates, p99, foot] = rows.areas(frame.area());
+        let users = if self.users == 1 { "user" } else { "users" };
         let spans = [
             Span::from(" tidegate loadgen ").bold().reversed(),
-            Span::from(format!(" {}  {:.0} s", self.title, now.at_s)),
+            Span::from(format!(" {}", self.title)).bold(),
+            Span::from(format!("   {} {users}   {}", self.users, self.time(now))),
         ];
         frame.render_widget(Line::from_iter(spans), title);
         if let Some(done) = self.done(now) {
-            let gauge_of = Gauge::default()
+            let line = LineGauge::default()
                 .ratio(done)
-                .gauge_style(Style::new().fg(Color::Blue));
-            frame.render_widget(gauge_of, gauge);
+                .filled_style(Style::new().fg(Color::Blue))
+                .unfilled_style(Style::new().fg(Color::DarkGray));
+            frame.render_widget(line, gauge);
         }
-        let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(figures);
+        // On a terminal of 80 columns the counts need more than half of them.
+        let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(26)]).areas(figures);
         frame.render_widget(counts(now), left);
         frame.render_widget(latencies(now), right);
         let what = if now.total.documents > 0 {
@@ -189,7 +202,29 @@ impl View {
         spark(frame, p99, "p99", &self.p99_us, Color::Yellow, &|us| {
             time(us as f64 / 1e3)
         });
-        frame.render_widget(Line::from(" q ends the run").dim(), keys);
+        frame.render_widget(self.foot(), foot);
+    }
+
+    /// How long it has run, and will.
+    fn time(&self, now: &Progress) -> String {
+        match self.duration {
+            Some(duration) => format!("{:.0} s of {:.0} s", now.at_s, duration.as_secs_f64()),
+            None => format!("{:.0} s", now.at_s),
+        }
+    }
+
+    /// What the keys do, and what went wrong last.
+    fn foot(&self) -> Line<'_> {
+        let keys = if self.stop.is_asked() {
+            " ending: requests under way are finished; q ends at once"
+        } else {
+            " q ends the run"
+        };
+        let mut line = Line::from(Span::from(keys).dim());
+        if let Some((at_s, trouble)) = &self.trouble {
+            line.push_span(Span::from(format!("   at {at_s:.0} s: {trouble}")).red());
+        }
+        line
     }
 
     /// How much of the run is over, from 0 to 1, if that is known.
@@ -206,9 +241,9 @@ impl View {
 
 fn counts(now: &Progress) -> Paragraph<'static> {
     let (last, total) = (&now.last, &now.total);
-    let row = |name: &str, rate: String, sum: String| Line::from(format!("{name:<18}{rate:>12}/s {sum:>16}"));
+    let row = |name: &str, rate: String, sum: String| Line::from(format!("{name:<17}{rate:>13}/s {sum:>15}"));
     let bad = |name: &str, count: u64| {
-        let line = Line::from(format!("{name:<18}{:>14} {:>16}", "", number(count)));
+        let line = Line::from(format!("{name:<17}{:>15} {:>15}", "", number(count)));
         if count > 0 { line.red().bold() } else { line }
     };
     let lines = vec![
@@ -223,6 +258,11 @@ fn counts(now: &Progress) -> Paragraph<'static> {
             bytes(now.rate(last.sent_bytes)),
             bytes(total.sent_bytes as f64),
         ),
+        row(
+            "received",
+            bytes(now.rate(last.received_bytes)),
+            bytes(total.received_bytes as f64),
+        ),
         bad("errors", total.errors),
         bad("invalid", total.invalid),
         bad("documents failed", total.failed_documents),
@@ -231,7 +271,7 @@ fn counts(now: &Progress) -> Paragraph<'static> {
 }
 
 fn latencies(now: &Progress) -> Paragraph<'static> {
-    let block = Block::bordered().title(" latency of the last second ");
+    let block = Block::bordered().title(" latency, last second ");
     let Some(ms) = &now.latency_ms else {
         return Paragraph::new("no answers").block(block);
     };
@@ -279,7 +319,7 @@ mod tests {
     use crate::progress::Counts;
 
     fn drawn(view: &View) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(100, 24)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         terminal.backend().to_string()
     }
@@ -294,6 +334,7 @@ mod tests {
         };
         let mut view = View {
             title: "bulk.yml".to_owned(),
+            users: 3,
             duration: Some(Duration::from_secs(10)),
             ..View::default()
         };
@@ -303,11 +344,13 @@ mod tests {
             last: counts,
             total: counts,
             latency_ms: None,
+            trouble: Some("connect failed: refused".to_owned()),
         });
         let text = drawn(&view);
         for wanted in [
-            "bulk.yml  5 s",
+            "bulk.yml   3 users   5 s of 10 s",
             "60,000/s",
+            "at 5 s: connect failed: refused",
             "50%",
             "errors",
             "no answers",
@@ -327,6 +370,7 @@ mod tests {
             last: Counts::default(),
             total: Counts::default(),
             latency_ms: None,
+            trouble: None,
         });
         for (width, height) in [(1, 1), (10, 3), (300, 100)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

@@ -103,6 +103,7 @@ mod tests {
             last: counts,
             total: counts,
             latency_ms: None,
+            trouble: None,
         });
         let mut datagram = [0; 2_000];
         let length = server.recv(&mut datagram).unwrap();

@@ -6,6 +6,7 @@
 //! CPU time is the proxy process's own, user and system, as the kernel's scheduler counts it.
 
 mod case;
+mod generators;
 mod machine;
 mod proxy;
 mod rounds;
@@ -43,6 +44,12 @@ pub(crate) struct Options {
     /// List the cases
     #[arg(long)]
     list: bool,
+    /// In place of the proxies measure load generators: ours, wrk and hey, against the fake cluster
+    #[arg(long)]
+    loadgen: bool,
+    /// Seconds of each turn of a load generator
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -65,6 +72,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     );
     if !options.no_build {
         build()?;
+    }
+    if options.loadgen {
+        return generators::run(options.rounds, options.seconds);
     }
     let proxies = proxy::chosen(&options.haproxy)?;
     let before = machine::load_average();

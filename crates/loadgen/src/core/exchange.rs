@@ -323,6 +323,7 @@ impl Core {
         let complaint = if asserted { broken } else { flaw };
         if let Some(complaint) = &complaint {
             tally.complain(complaint);
+            self.interval.complain(complaint);
             tracing::debug!(
                 request = self.load.requests[at].name,
                 "invalid answer: {complaint}"
@@ -373,6 +374,7 @@ impl Core {
         let mut tallies = self.tallies.borrow_mut();
         let tally = &mut tallies[at];
         *tally.errors.entry(why.clone()).or_default() += 1;
+        self.interval.complain(&why);
         tally.sent_bytes += sent_bytes;
         tally.items.unknown += operations.unwrap_or(0);
         let counts = Counts {

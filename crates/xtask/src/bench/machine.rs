@@ -16,6 +16,16 @@ pub(super) fn cores() -> Result<usize> {
 
 /// One line that says on what the figures were taken.
 pub(super) fn describe(load_before: &str) -> String {
+    format!(
+        "{}; proxy on core {PROXY_CORE}, load source and fake cluster on core {OTHER_CORE}; \
+         load average {load_before} before, {} after",
+        processor(),
+        load_average(),
+    )
+}
+
+/// Processor and kernel.
+pub(super) fn processor() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
         .lines()
@@ -23,11 +33,9 @@ pub(super) fn describe(load_before: &str) -> String {
         .map_or("unknown", |rest| rest.trim_start_matches([':', '\t', ' ']));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
-        "{model}, {} cores, Linux {}; proxy on core {PROXY_CORE}, load source and fake cluster on core {OTHER_CORE}; \
-         load average {load_before} before, {} after",
+        "{model}, {} cores, Linux {}",
         cores().unwrap_or_default(),
-        kernel.trim(),
-        load_average(),
+        kernel.trim()
     )
 }
 
