@@ -148,7 +148,7 @@ pub enum CompareError {
 }
 
 impl Default for CompareOptions {
-    /// Three rounds of 300,000 documents with ids, in requests of 10,000 by two users, to three primaries without copies.
+    /// Four rounds of 300,000 documents with ids, in requests of 10,000 by two users, to three primaries without copies.
     fn default() -> Self {
         CompareOptions {
             direct: Vec::new(),

@@ -239,6 +239,7 @@ h1{font-size:24px;margin:0 0 16px}h2{font-size:17px;margin:28px 0 8px}
 .bad b{color:#d43d3d}
 figure{margin:16px 0 0;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
 figcaption{font-weight:600;display:flex;gap:14px;flex-wrap:wrap}figcaption i{font-style:normal;font-weight:400;font-size:13px}
+figcaption i::before{content:'';display:inline-block;width:10px;height:10px;border-radius:3px;background:currentColor;margin-right:5px}
 svg{display:block;width:100%;height:auto}svg text{fill:var(--dim);font-size:11px}svg .grid{stroke:var(--line)}svg .zero{stroke:var(--dim)}
 .verdict{font-size:17px;margin:8px 0}
 table{border-collapse:collapse;width:100%;background:var(--card);font-variant-numeric:tabular-nums;font-size:14px}

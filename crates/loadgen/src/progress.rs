@@ -29,7 +29,7 @@ pub struct Counts {
 }
 
 /// What happened in the last second or so, and so far.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Progress {
     /// Seconds since the begin.
     pub at_s: f64,

@@ -25,7 +25,8 @@ impl Prometheus {
     pub fn listen(address: SocketAddr) -> io::Result<Prometheus> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let page = Arc::new(Mutex::new(String::new()));
+        // Before the first second is over there is nothing to tell but zeros.
+        let page = Arc::new(Mutex::new(text(&Progress::default())));
         let shown = Arc::clone(&page);
         std::thread::Builder::new()
             .name("prometheus".to_owned())

@@ -192,3 +192,135 @@ fn a_file_may_name_authorities_beside_it_or_ask_for_no_check() {
         "{text}"
     );
 }
+
+#[test]
+fn figures_go_to_statsd_prometheus_a_table_and_a_page_while_the_load_runs() {
+    let cluster = FakeCluster::start(Spec::default().index("loadgen", 3)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let statsd = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    statsd
+        .set_read_timeout(Some(std::time::Duration::from_secs(20)))
+        .unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let text = format!(
+        "statsd: {{port: {}, namespace: load}}\nrunner: {{no_warm: true}}\nrequests: [{{request: {{method: POST, url: \
+         '{}/loadgen/_bulk', body_repeat_times: 10, body: \"{{\\\"index\\\":{{}}}}\\n{{}}\"}}}}]\n",
+        statsd.local_addr().unwrap().port(),
+        cluster.urls()[0]
+    );
+    std::fs::write(path("l.yml"), text).unwrap();
+    let mut load = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args([
+            "loadgen",
+            "-config",
+            &path("l.yml"),
+            "-d",
+            "3",
+            "-json",
+            "-prometheus",
+            &free.to_string(),
+        ])
+        .args(["-csv", &path("load.csv"), "-html", &path("load.html")])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut datagram = [0; 4_096];
+    let length = statsd.recv(&mut datagram).unwrap();
+    let counted = String::from_utf8_lossy(&datagram[..length]).into_owned();
+    assert!(
+        counted.contains("load.requests:") && counted.contains("load.documents:"),
+        "{counted}"
+    );
+    let scraper = testkit::client::Client::new(&format!("http://{free}")).unwrap();
+    let scrape = || String::from_utf8(scraper.get("/metrics").unwrap().body).unwrap();
+    while !scrape().contains("quantile=\"0.99\"") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let page = scrape();
+    assert!(page.contains("# TYPE loadgen_documents_total counter"), "{page}");
+    assert!(load.wait().unwrap().success());
+    let table = std::fs::read_to_string(path("load.csv")).unwrap();
+    assert!(
+        table.lines().count() >= 3 && table.starts_with("at_s,answers_per_s,"),
+        "{table}"
+    );
+    assert!(
+        std::fs::read_to_string(path("load.html"))
+            .unwrap()
+            .contains("<svg")
+    );
+}
+
+/// What a command writes to a terminal of its own, with these keys typed.
+fn on_a_terminal(cluster: &FakeCluster, command: &str, keys: &str) -> (Option<i32>, String) {
+    use std::io::Write as _;
+    let binary = env!("CARGO_BIN_EXE_tidegate");
+    let mut script = Command::new("script")
+        .args([
+            "-qec",
+            &format!("stty rows 24 cols 80; {binary} {command}"),
+            "/dev/null",
+        ])
+        .env("ES_ENDPOINT", &cluster.urls()[0])
+        .env("TERM", "xterm-256color")
+        .current_dir(root())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = script.stdin.take().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    input.write_all(keys.as_bytes()).unwrap();
+    let output = script.wait_with_output().unwrap();
+    drop(input);
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
+}
+
+#[test]
+fn on_a_terminal_there_is_a_screen_that_a_key_ends_and_the_terminal_is_given_back() {
+    let cluster = FakeCluster::start(Spec::default().index("loadgen", 3)).unwrap();
+    let command = "loadgen -config examples/loadgen/bulk.yml -d 60";
+    let (status, shown) = on_a_terminal(&cluster, command, "q");
+    assert_eq!(status, Some(0), "{shown}");
+    let (enter, leave) = (
+        shown.find("\x1b[?1049h").unwrap(),
+        shown.find("\x1b[?1049l").unwrap(),
+    );
+    let screen = &shown[enter..leave];
+    for wanted in [
+        "tidegate loadgen",
+        "examples/loadgen/bulk.yml",
+        "documents/s",
+        "q ends the run",
+    ] {
+        assert!(screen.contains(wanted), "{wanted} is not in {screen:?}");
+    }
+    assert!(shown[leave..].contains("Documents accepted:"), "{shown:?}");
+}
+
+#[test]
+fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
+    let cluster = FakeCluster::start(Spec::default().index("loadgen", 3)).unwrap();
+    let broken = Fault::Status {
+        status: 500,
+        body: r#"{"error":"broken"}"#.to_owned(),
+    };
+    cluster.cue(Cue::new(On::Any, broken).always());
+    let command = "loadgen -config examples/loadgen/search.yml -l 3";
+    let (status, shown) = on_a_terminal(&cluster, command, "n\r");
+    assert_eq!(status, Some(2), "{shown}");
+    assert!(
+        shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on all the same?"),
+        "{shown}"
+    );
+    let (status, shown) = on_a_terminal(&cluster, command, "y\r");
+    assert_eq!(status, Some(1), "the example says assert_invalid: {shown}");
+    assert!(shown.contains("3 requests in"), "{shown}");
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::chart::round_up;
+use super::chart::{round_up, short};
 use super::escape;
 
 /// Groups of bars.
@@ -56,7 +56,7 @@ impl Bars<'_> {
                  <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 y + 4.0,
-                label(value)
+                short(label(value))
             );
         }
         let room = (WIDTH - LEFT - RIGHT) / self.groups.len().max(1) as f64;

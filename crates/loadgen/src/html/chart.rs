@@ -67,7 +67,7 @@ impl<'c> Chart<'c> {
                 out,
                 "<text x=\"{x}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 y + 4.0,
-                label(value)
+                short(label(value))
             );
         }
         for (at, mark) in &self.marks {
@@ -84,6 +84,20 @@ impl<'c> Chart<'c> {
                 .iter()
                 .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
             let points: Vec<String> = points.collect();
+            // What a pointer over a point is told; of very many points none would be hit.
+            if line.points.len() <= POINTS_SHOWN_MAX {
+                for (at, value) in &line.points {
+                    let _ = write!(
+                        out,
+                        "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{}\"><title>{}: {}</title></circle>",
+                        x(*at),
+                        y(*value),
+                        line.colour,
+                        escape(line.name),
+                        label(*value)
+                    );
+                }
+            }
             let _ = write!(
                 out,
                 "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" points=\"{}\"/>",
@@ -92,6 +106,15 @@ impl<'c> Chart<'c> {
             );
         }
         out + "</svg></figure>"
+    }
+}
+
+/// A label of an axis: `50`, not `50.00`, and zero of nothing.
+pub(super) fn short(label: String) -> String {
+    let label = label.replace(".00", "");
+    match label.split_once(' ') {
+        Some(("0", _)) => "0".to_owned(),
+        _ => label,
     }
 }
 
@@ -108,6 +131,7 @@ pub(super) fn round_up(value: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
+const POINTS_SHOWN_MAX: usize = 240;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 76.0;
@@ -129,6 +153,13 @@ mod tests {
                 .all(|(end, wanted)| (end - wanted).abs() < 1e-9),
             "{ends:?}"
         );
+    }
+
+    #[test]
+    fn labels_of_axes_are_short() {
+        let labels =
+            ["0 µs", "50.00 ms", "12,500", "0", "2.50 s", "100 ms"].map(|label| short(label.to_owned()));
+        assert_eq!(labels, ["0", "50 ms", "12,500", "0", "2.50 s", "100 ms"]);
     }
 
     #[test]

@@ -56,11 +56,18 @@ pub(super) fn run(rounds: usize, seconds: u64) -> Result<()> {
         let body = write_files(&folder, &sink.url)?;
         let generators: Vec<Generator> = Generator::ALL.into_iter().filter(|one| one.is_there()).collect();
         let mut turns: Vec<Vec<Turn>> = generators.iter().map(|_| Vec::new()).collect();
+        let mut sink_s = Vec::new();
         for round in 0..rounds {
             for at in 0..generators.len() {
                 // Another one begins each round.
                 let at = (at + round) % generators.len();
-                turns[at].push(generators[at].measure(case, &sink.url, &folder, &body, seconds)?);
+                let before = machine::process_cpu_seconds(sink.process.id())?;
+                let turn = generators[at].measure(case, &sink.url, &folder, &body, seconds)?;
+                if generators[at] == Generator::Tidegate {
+                    let used = sink.cpu_seconds(before)?;
+                    sink_s.push(turn.requests_per_s * seconds as f64 / used.max(0.01));
+                }
+                turns[at].push(turn);
             }
         }
         let of_wrk = generators.iter().position(|one| *one == Generator::Wrk);
@@ -94,20 +101,28 @@ fn row(generator: Generator, case: Case, turns: &[Turn], wrk: Option<&[Turn]>) -
             format!("{:.2}", median(own) / median(&others))
         })
     };
-    let documents = |values: &[f64]| match case {
-        Case::SmallGets => String::new(),
-        Case::Bulks => format!(" = {:.2} M documents", median(values) * LINES as f64 / 1e6),
-    };
     format!(
         "| {} | {}{} | {} | {}{} | {} |\n",
         generator.about(case),
         spread(&wall),
-        documents(&wall),
+        case.documents(&wall),
         share(&wall, &|turn| turn.requests_per_s),
         spread(&cpu),
-        documents(&cpu),
+        case.documents(&cpu),
         share(&cpu, &|turn| turn.requests_per_cpu_s),
     )
+}
+
+// === impl Case ===
+
+impl Case {
+    /// What so many requests are in documents.
+    fn documents(self, values: &[f64]) -> String {
+        match self {
+            Case::SmallGets => String::new(),
+            Case::Bulks => format!(" = {:.2} M documents", median(values) * LINES as f64 / 1e6),
+        }
+    }
 }
 
 // === impl Generator ===
@@ -283,6 +298,13 @@ impl Sink {
             process,
             url: url.trim().to_owned(),
         })
+    }
+}
+
+impl Sink {
+    /// CPU time since `before` was taken, threads of ended connections included.
+    fn cpu_seconds(&self, before: f64) -> Result<f64> {
+        Ok(machine::process_cpu_seconds(self.process.id())? - before)
     }
 }
 

@@ -55,6 +55,16 @@ pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(total_ns as f64 / 1e9)
 }
 
+/// CPU seconds of a process, threads that have ended included, to a hundredth.
+pub(super) fn process_cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // User and system time are the 12th and 13th words after the name, which may hold anything.
+    let rest = stat.rsplit(')').next().unwrap_or_default();
+    let words = rest.split_whitespace().skip(11).take(2);
+    let ticks: u64 = words.map(|word| word.parse::<u64>().unwrap_or_default()).sum();
+    Ok(ticks as f64 / 100.0)
+}
+
 /// The most memory that a process has had resident, in MiB.
 pub(super) fn peak_mib(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))?;
