@@ -1,4 +1,4 @@
-//! Parts of different clients' bulks, sent to a node as one request. One instance a core.
+//! Parts of different clients' bulks, sent to a node as one request.
 //!
 //! A node pays for each bulk request once for each shard that it touches, its sync to the disk included, however few
 //! documents come with it. So while a node is busy with a request, parts for it gather, and go together when the answer
@@ -9,15 +9,16 @@
 //! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items; what happens to the
 //! whole (no answer, an answer that cannot be read, 429) happens to each, and a request that is refused for any other
 //! reason is sent again part by part, since one of them may be to blame for all.
+//!
+//! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each other on their
+//! own; so a part that may have to wait is copied out of its core's buffers. The core that finds a request due sends it.
 
 mod batch;
 mod family;
 mod slot;
 
-pub(crate) use family::Family;
+pub(crate) use family::{Families, Family};
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use bulk::Part;
 use cluster::Node;
 use http::response;
 use tokio::sync::oneshot;
-use wire::{Buffer, Pool, SendError};
+use wire::{Pool, SendError};
 
 use crate::config::Combine;
 use crate::metrics::Counters;
@@ -35,24 +36,18 @@ use crate::part::Split;
 use batch::Member;
 use slot::Target;
 
-/// Gathers parts and sends them.
+/// Gathers parts and sends them, one instance a filter and core.
 #[derive(Clone)]
 pub(crate) struct Combiner(Rc<Inner>);
 
 struct Inner {
     settings: Combine,
+    /// Which filter this is: parts of different ones keep apart.
+    filter: Vec<u8>,
+    families: Arc<Families>,
     outbound: Rc<Outbound>,
     pool: Pool,
     counters: Arc<Counters>,
-    families: RefCell<Families>,
-}
-
-/// Those that some request belongs to, and some that none does any more.
-#[derive(Default)]
-struct Families {
-    by_key: HashMap<Box<[u8]>, Rc<Family>>,
-    /// Sizes at which the idle ones are cleared out.
-    sweep_at: usize,
 }
 
 /// How a part is to be sent, or what it came to.
@@ -60,57 +55,62 @@ pub(crate) enum Way {
     /// By itself. Until the turn is dropped, others for the same node wait.
     Alone(Option<Turn>),
     /// It went with others, and this is its own answer.
-    Shared(Result<(response::Parts, Buffer), SendError>),
+    Shared(Result<(response::Parts, Vec<u8>), SendError>),
+}
+
+/// The same as one core tells another.
+enum Told {
+    Alone(Option<Ticket>),
+    Shared(Result<(response::Parts, Vec<u8>), SendError>),
 }
 
 /// The right to have a request under way to a target.
-pub(crate) struct Turn {
-    combiner: Combiner,
-    family: Rc<Family>,
+struct Ticket {
+    family: Arc<Family>,
     target: Target,
     /// Parts that travel.
     parts: usize,
     began: Instant,
 }
 
-/// Requests under way to a target, of one family and core, beyond which parts gather.
+/// A ticket in use on this core, which sees to what waits when it is given back.
+pub(crate) struct Turn {
+    ticket: Option<Ticket>,
+    combiner: Combiner,
+}
+
+/// Requests under way to a target, of one family, beyond which parts gather.
 const UNDER_WAY_MAX: u32 = 1;
 
 /// The longest wait for clients that are about to come back, as a share of what requests last.
-const LINGER_SHARE: u32 = 4;
+const LINGER_SHARE: u32 = 2;
 
 // === impl Combiner ===
 
 impl Combiner {
+    /// `filter` tells the filters of a configuration apart.
     pub(crate) fn new(
         settings: Combine,
+        filter: Vec<u8>,
+        families: Arc<Families>,
         outbound: Rc<Outbound>,
         pool: Pool,
         counters: Arc<Counters>,
     ) -> Self {
         Self(Rc::new(Inner {
             settings,
+            filter,
+            families,
             outbound,
             pool,
             counters,
-            families: RefCell::default(),
         }))
     }
 
-    /// Those whose parts may travel together with this request's.
-    pub(crate) fn family(&self, message: Message<'_>, ingests: bool) -> Rc<Family> {
-        let key = family::key(message, ingests);
-        let mut families = self.0.families.borrow_mut();
-        if let Some(known) = families.by_key.get(&*key) {
-            return Rc::clone(known);
-        }
-        let family = Rc::new(Family::new(message));
-        if families.by_key.len() >= families.sweep_at {
-            families.by_key.retain(|_, family| !family.is_idle());
-            families.sweep_at = (families.by_key.len() * 2).max(FAMILIES_KEPT);
-        }
-        families.by_key.insert(key.into(), Rc::clone(&family));
-        family
+    /// Those whose parts may travel together with this request's. `ingests`: some document may go through an ingest
+    /// pipeline, whose time is told in the answer.
+    pub(crate) fn family(&self, message: Message<'_>, ingests: bool) -> Arc<Family> {
+        self.0.families.of(&self.0.filter, message, ingests)
     }
 
     /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.
@@ -126,7 +126,7 @@ impl Combiner {
     /// Waits until a part may be sent by itself, or has been sent with others.
     pub(crate) async fn join(
         &self,
-        family: &Rc<Family>,
+        family: &Arc<Family>,
         node: &Arc<Node>,
         part: usize,
         split: Split<'_>,
@@ -138,21 +138,27 @@ impl Combiner {
             return Way::Alone(None);
         }
         let target = Target::new(node, index.as_deref(), *shard);
-        let (way, told) = oneshot::channel();
-        family.wait(&target, node, Member::new(part, split, way));
+        let (tell, told) = oneshot::channel();
+        family.wait(&target, node, Member::new(part, split, tell));
         self.consider(family, &target);
-        // The sender goes away unused only with this core's runtime.
-        told.await.unwrap_or(Way::Alone(None))
+        match told.await {
+            Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(Turn {
+                ticket: Some(ticket),
+                combiner: self.clone(),
+            })),
+            Ok(Told::Shared(answer)) => Way::Shared(answer),
+            // The core that was to send it has come to its end.
+            Ok(Told::Alone(None)) | Err(_) => Way::Alone(None),
+        }
     }
 
     /// Sends what waits for a target, or sees to it that somebody will.
-    fn consider(&self, family: &Rc<Family>, target: &Target) {
-        let settings = &self.0.settings;
-        match family.next_step(target, settings) {
+    fn consider(&self, family: &Arc<Family>, target: &Target) {
+        match family.next_step(target, &self.0.settings) {
             slot::Step::Nothing => {}
             slot::Step::Send => self.flush(family, target),
             slot::Step::Wait { longest, round } => {
-                let (combiner, family, target) = (self.clone(), Rc::clone(family), target.clone());
+                let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
                 tokio::task::spawn_local(async move {
                     tokio::time::sleep(longest).await;
                     if family.round(&target) == Some(round) {
@@ -163,37 +169,43 @@ impl Combiner {
         }
     }
 
-    fn flush(&self, family: &Rc<Family>, target: &Target) {
+    fn flush(&self, family: &Arc<Family>, target: &Target) {
         let Some((node, mut members)) = family.take(target) else {
             return;
         };
-        let turn = Turn {
-            combiner: self.clone(),
-            family: Rc::clone(family),
+        let ticket = Ticket {
+            family: Arc::clone(family),
             target: target.clone(),
             parts: members.len(),
             began: Instant::now(),
         };
-        match members.len() {
-            1 => members.remove(0).tell(Way::Alone(Some(turn))),
-            _ => {
-                let inner = Rc::clone(&self.0);
-                tokio::task::spawn_local(async move { inner.send(node, turn, members).await });
-            }
+        if members.len() == 1 {
+            members.remove(0).tell(Told::Alone(Some(ticket)));
+            return;
         }
+        let turn = Turn {
+            ticket: Some(ticket),
+            combiner: self.clone(),
+        };
+        tokio::task::spawn_local(batch::send(node, turn, members));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.family
+            .returned(&self.target, self.parts, self.began.elapsed());
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.family
-            .returned(&self.target, self.parts, self.began.elapsed());
-        self.combiner.consider(&self.family, &self.target);
+        let Some(ticket) = self.ticket.take() else { return };
+        let (family, target) = (Arc::clone(&ticket.family), ticket.target.clone());
+        drop(ticket);
+        self.combiner.consider(&family, &target);
     }
 }
-
-/// Families kept before the first search for idle ones.
-const FAMILIES_KEPT: usize = 64;
 
 /// A part of what requests last.
 fn linger(lasts: Duration) -> Duration {

@@ -251,7 +251,8 @@ impl Compiled {
                 action: match &filter.action {
                     FilterAction::BulkReshuffle(settings) => {
                         let choice = choice_after(&flow.filters[at..], &settings.cluster);
-                        Action::Reshuffle(Box::new(core.reshuffle(settings, choice)))
+                        let filter = format!("{name} {at}").into_bytes();
+                        Action::Reshuffle(Box::new(core.reshuffle(settings, choice, filter)))
                     }
                     FilterAction::Elasticsearch(settings) => Action::Forward(Box::new(core.proxy(settings))),
                 },
@@ -310,7 +311,8 @@ impl Core<'_> {
         (outbound, fallback)
     }
 
-    fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice) -> Reshuffle {
+    /// `filter` tells it apart from the others.
+    fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Reshuffle {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
         let outbound = Rc::new(outbound);
         let combine = settings.combine.as_ref().filter(|_| settings.queue.is_none());
@@ -318,6 +320,8 @@ impl Core<'_> {
             let pool = self.worker.pool().clone();
             Combiner::new(
                 combine.clone(),
+                filter,
+                Arc::clone(&self.live.families),
                 Rc::clone(&outbound),
                 pool,
                 Arc::clone(self.counters),

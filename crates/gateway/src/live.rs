@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
 
+use crate::combine::Families;
 use crate::config::file::ConfigFile;
 use crate::config::{self, Choice, Config, Forward, Loaded};
 use crate::metrics::Metrics;
@@ -28,6 +29,8 @@ pub(crate) struct Live {
     /// The same as a file with its defaults.
     pub(crate) file: ConfigFile,
     pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    /// Requests that may travel together.
+    pub(crate) families: Arc<Families>,
 }
 
 impl Live {
@@ -50,6 +53,7 @@ impl Live {
             config,
             file,
             clusters,
+            families: Arc::default(),
         })
     }
 

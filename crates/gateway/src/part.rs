@@ -35,7 +35,7 @@ pub(crate) struct Sender<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     /// With whom parts may travel, if they may.
-    pub(crate) combine: Option<(&'a Combiner, &'a Rc<Family>)>,
+    pub(crate) combine: Option<(&'a Combiner, &'a Arc<Family>)>,
 }
 
 /// What a part came to.
@@ -155,7 +155,13 @@ impl Sender<'_> {
         self.counters.parts.add(1);
         let _turn = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
-                Way::Shared(answer) => return answer,
+                Way::Shared(answer) => {
+                    return answer.map(|(head, text)| {
+                        let mut body = self.pool.take(text.len());
+                        body.extend_from_slice(&text);
+                        (head, body)
+                    });
+                }
                 Way::Alone(turn) => turn,
             },
             _ => None,

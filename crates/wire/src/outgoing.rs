@@ -52,7 +52,7 @@ pub trait Source {
 }
 
 /// Why a source could not go on (for example: the client that was being forwarded went away).
-pub type SourceError = Box<dyn Error>;
+pub type SourceError = Box<dyn Error + Send + Sync>;
 
 // === impl Outgoing ===
 

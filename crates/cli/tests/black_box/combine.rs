@@ -27,8 +27,7 @@ fn combining(cluster: &FakeCluster, more: &str) -> Gateway {
         cluster,
         &format!(
             "      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true{more}}}}}
-      - elasticsearch: {{elasticsearch: c}}
-worker: {{count: 1}}"
+      - elasticsearch: {{elasticsearch: c}}"
         ),
     )
 }

@@ -1,7 +1,5 @@
 //! One request that carries several clients' parts, and each client's share of the answer.
 
-use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,96 +9,103 @@ use http::{StatusCode, response};
 use tokio::sync::oneshot;
 use wire::{Buffer, CHUNK_BYTES, Fate, Outgoing, Pool, SendError, SendErrorKind};
 
-use super::{Inner, Turn, Way};
+use super::{Inner, Told, Turn};
 use crate::outbound::Message;
-use crate::part::{Load, REPLY_BYTES_MAX, Split};
+use crate::part::{REPLY_BYTES_MAX, Split};
 use crate::request_id::RequestId;
 
 /// A client's part that waits or travels.
 pub(super) struct Member {
-    load: Rc<Load>,
-    part: usize,
+    /// Its operations, until they are sent.
+    lines: Vec<u8>,
+    docs: u32,
     request_id: RequestId,
     deadline: tokio::time::Instant,
     came: Instant,
-    way: oneshot::Sender<Way>,
+    tell: oneshot::Sender<Told>,
 }
 
 // === impl Member ===
 
 impl Member {
-    pub(super) fn new(part: usize, split: Split<'_>, way: oneshot::Sender<Way>) -> Self {
+    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<Told>) -> Self {
+        let load = split.load;
+        let part = &load.plan.parts[part];
+        let bytes = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+        let mut lines = Vec::with_capacity(bytes);
+        Gather::default().next(&load.plan, part, &load.body, &mut lines, bytes);
         Self {
-            load: Rc::clone(split.load),
-            part,
+            lines,
+            docs: part.docs,
             request_id: split.message.request_id.clone(),
             deadline: split.deadline,
             came: Instant::now(),
-            way,
+            tell,
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.load.plan.parts[self.part].bytes
+        self.lines.len() as u64
     }
 
     pub(super) fn docs(&self) -> u32 {
-        self.load.plan.parts[self.part].docs
+        self.docs
     }
 
     /// A request that was cut short by the end of the process needs no answer.
-    pub(super) fn tell(self, way: Way) {
-        drop(self.way.send(way));
+    pub(super) fn tell(self, told: Told) {
+        drop(self.tell.send(told));
+    }
+}
+
+/// Sends parts together and gives each client its share.
+pub(super) async fn send(node: Arc<Node>, turn: Turn, mut members: Vec<Member>) {
+    let combiner = turn.combiner.clone();
+    let inner = &*combiner.0;
+    inner.counters.combined_requests.add(1);
+    inner.counters.combined_parts.add(members.len() as u64);
+    let answer = inner.exchange(&node, &turn, &mut members).await;
+    // The next ones need not wait for this one's shares.
+    drop(turn);
+    match answer {
+        Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
+        Ok((head, body)) if head.status == StatusCode::TOO_MANY_REQUESTS => {
+            for member in members {
+                member.tell(Told::Shared(Ok((head.clone(), body.to_vec()))));
+            }
+        }
+        // Refused as a whole, so nothing was executed, and one of them may be to blame for all.
+        Ok(_) => {
+            inner.counters.combined_again.add(members.len() as u64);
+            for member in members {
+                member.tell(Told::Alone(None));
+            }
+        }
+        Err(error) => {
+            for member in members {
+                member.tell(Told::Shared(Err(error.again())));
+            }
+        }
     }
 }
 
 // === impl Inner ===
 
 impl Inner {
-    /// Sends the parts together and gives each client its share.
-    pub(super) async fn send(self: Rc<Self>, node: Arc<Node>, turn: Turn, members: Vec<Member>) {
-        self.counters.combined_requests.add(1);
-        self.counters.combined_parts.add(members.len() as u64);
-        let answer = self.exchange(&node, &turn, &members).await;
-        // The next ones need not wait for this one's shares.
-        drop(turn);
-        match answer {
-            Ok((head, body)) if head.status == StatusCode::OK => self.share(&node, &head, &body, members),
-            Ok((head, body)) if head.status == StatusCode::TOO_MANY_REQUESTS => {
-                for member in members {
-                    let mut copy = self.pool.take(body.len());
-                    copy.extend_from_slice(&body);
-                    member.tell(Way::Shared(Ok((head.clone(), copy))));
-                }
-            }
-            // Refused as a whole, so nothing was executed, and one of them may be to blame for all.
-            Ok(_) => {
-                self.counters.combined_again.add(members.len() as u64);
-                members
-                    .into_iter()
-                    .for_each(|member| member.tell(Way::Alone(None)));
-            }
-            Err(error) => {
-                for member in members {
-                    member.tell(Way::Shared(Err(error.again())));
-                }
-            }
-        }
-    }
-
     async fn exchange(
         &self,
         node: &Node,
         turn: &Turn,
-        members: &[Member],
+        members: &mut [Member],
     ) -> Result<(response::Parts, Buffer), SendError> {
-        let request_id = &members[0].request_id;
+        let request_id = members[0].request_id.clone();
         let deadline = members.iter().map(|member| member.deadline).min();
+        let ticket = turn.ticket.as_ref().expect("it is given back with the turn");
         let message = Message {
-            request_id,
-            method: &turn.family.method,
-            target: &turn.family.target,
-            headers: &turn.family.headers,
+            request_id: &request_id,
+            method: &ticket.family.method,
+            target: &ticket.family.target,
+            headers: &ticket.family.headers,
         };
         let deadline = deadline.unwrap_or_else(|| self.outbound.deadline());
         let began = tokio::time::Instant::now();
@@ -110,7 +115,7 @@ impl Inner {
         match body.collect(REPLY_BYTES_MAX).await {
             Ok(body) => Ok((head, body)),
             Err(error) => {
-                self.outbound.ledger().failed(node, &error, began, request_id);
+                self.outbound.ledger().failed(node, &error, began, &request_id);
                 Err(error)
             }
         }
@@ -131,7 +136,7 @@ impl Inner {
                         reused: false,
                         origin: node.address.authority().into(),
                     };
-                    member.tell(Way::Shared(Err(error)));
+                    member.tell(Told::Shared(Err(error)));
                 }
                 return;
             }
@@ -141,38 +146,38 @@ impl Inner {
             let docs = member.docs();
             let took_ms = u64::try_from(member.came.elapsed().as_millis()).unwrap_or(u64::MAX);
             let expected = body.len() * docs as usize / reply.items() as usize + SHARE_FRAME_BYTES;
-            let mut own = self.pool.take(expected);
-            reply.share(first, docs, took_ms, own.as_mut_vec());
+            let mut own = Vec::with_capacity(expected);
+            reply.share(first, docs, took_ms, &mut own);
             first += docs;
-            member.tell(Way::Shared(Ok((head.clone(), own))));
+            member.tell(Told::Shared(Ok((head.clone(), own))));
         }
     }
 }
 
 /// The parts' bytes one after another, copied together chunk by chunk as the connection takes them.
-fn body(members: &[Member], pool: &Pool) -> Outgoing {
+fn body(members: &mut [Member], pool: &Pool) -> Outgoing {
     let bytes = members.iter().map(Member::bytes).sum();
-    let mut left: VecDeque<_> = members
-        .iter()
-        .map(|member| (Rc::clone(&member.load), member.part, Gather::default()))
+    let parts: Vec<_> = members
+        .iter_mut()
+        .map(|member| std::mem::take(&mut member.lines))
         .collect();
-    let mut bytes_left = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let (mut part, mut at) = (0, 0);
+    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     let pool = pool.clone();
     Outgoing::gather(bytes, move || {
-        let mut chunk = pool.take(bytes_left.min(CHUNK_BYTES));
-        let mut room = CHUNK_BYTES;
-        while room > 0
-            && let Some((load, part, gather)) = left.front_mut()
-        {
-            let part = &load.plan.parts[*part];
-            let copied = gather.next(&load.plan, part, &load.body, chunk.as_mut_vec(), room);
-            room -= copied;
-            bytes_left = bytes_left.saturating_sub(copied);
-            if copied == 0 {
-                left.pop_front();
+        let room = left.min(CHUNK_BYTES);
+        let mut chunk = pool.take(room);
+        while chunk.len() < room {
+            let rest = &parts[part][at..];
+            let copied = rest.len().min(room - chunk.len());
+            chunk.extend_from_slice(&rest[..copied]);
+            at += copied;
+            if copied == rest.len() {
+                (part, at) = (part + 1, 0);
             }
         }
-        (room < CHUNK_BYTES).then(|| chunk.into())
+        left -= room;
+        (room > 0).then(|| chunk.into())
     })
 }
 

@@ -1,8 +1,7 @@
 //! Requests whose parts may travel together: those that tell the cluster the same.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use cluster::Node;
@@ -20,9 +19,25 @@ pub(crate) struct Family {
     pub(super) target: String,
     /// What they have in common.
     pub(super) headers: HeaderMap,
-    slots: RefCell<HashMap<Target, Slot>>,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    by_target: HashMap<Target, Slot>,
     /// Where the last part went that any node may take.
-    gathering: RefCell<Option<(Arc<Node>, Target)>>,
+    gathering: Option<(Arc<Node>, Target)>,
+}
+
+/// All families of a configuration: those that some request belongs to, and some that none does any more.
+#[derive(Debug, Default)]
+pub(crate) struct Families(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_key: HashMap<Box<[u8]>, Arc<Family>>,
+    /// The size at which the idle ones are cleared out.
+    sweep_at: usize,
 }
 
 /// Headers in which requests of one family may differ: they tell who asks and from where in what program, which changes
@@ -37,11 +52,11 @@ static APART: [HeaderName; 7] = [
     HeaderName::from_static("x-request-id"),
 ];
 
-/// What requests of one family have in common, as bytes. `ingests`: some document may go through an ingest pipeline,
-/// whose time is told in the answer.
-pub(super) fn key(message: Message<'_>, ingests: bool) -> Vec<u8> {
+/// What requests of one family have in common, as bytes.
+fn key(filter: &[u8], message: Message<'_>, ingests: bool) -> Vec<u8> {
     let mut key = Vec::with_capacity(256);
-    key.push(u8::from(ingests));
+    key.extend_from_slice(filter);
+    key.extend_from_slice(&[b'\n', u8::from(ingests)]);
     for text in [message.method.as_str(), message.target] {
         key.extend_from_slice(text.as_bytes());
         key.push(b'\n');
@@ -57,10 +72,30 @@ pub(super) fn key(message: Message<'_>, ingests: bool) -> Vec<u8> {
     key
 }
 
+// === impl Families ===
+
+impl Families {
+    pub(super) fn of(&self, filter: &[u8], message: Message<'_>, ingests: bool) -> Arc<Family> {
+        let key = key(filter, message, ingests);
+        let mut known = self.0.lock().expect(LOCK);
+        if let Some(family) = known.by_key.get(&*key) {
+            return Arc::clone(family);
+        }
+        if known.by_key.len() >= known.sweep_at {
+            // Who has none but this reference has no request either.
+            known.by_key.retain(|_, family| Arc::strong_count(family) > 1);
+            known.sweep_at = (known.by_key.len() * 2).max(FAMILIES_KEPT);
+        }
+        let family = Arc::new(Family::new(message));
+        known.by_key.insert(key.into(), Arc::clone(&family));
+        family
+    }
+}
+
 // === impl Family ===
 
 impl Family {
-    pub(super) fn new(message: Message<'_>) -> Self {
+    fn new(message: Message<'_>) -> Self {
         // Copied, not removed: removing would change the order of the others.
         let common = message.headers.iter().filter(|(name, _)| !APART.contains(name));
         let mut headers = HeaderMap::new();
@@ -71,29 +106,28 @@ impl Family {
             method: message.method.clone(),
             target: message.target.to_owned(),
             headers,
-            slots: RefCell::default(),
-            gathering: RefCell::default(),
+            slots: Mutex::default(),
         }
     }
 
-    /// Nothing waits and nothing is under way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.slots.borrow().values().all(Slot::is_idle)
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().expect(LOCK)
     }
 
+    /// The node that parts gather for which any node may take.
     pub(super) fn gathering(&self) -> Option<Arc<Node>> {
-        let gathering = self.gathering.borrow();
-        let (node, target) = gathering.as_ref()?;
-        let waits = self.slots.borrow().get(target).is_some_and(Slot::waits);
+        let slots = self.slots();
+        let (node, target) = slots.gathering.as_ref()?;
+        let waits = slots.by_target.get(target).is_some_and(Slot::waits);
         (waits && node.health.is_up()).then(|| Arc::clone(node))
     }
 
     pub(super) fn set_gathering(&self, node: &Arc<Node>) {
-        *self.gathering.borrow_mut() = Some((Arc::clone(node), Target::new(node, None, None)));
+        self.slots().gathering = Some((Arc::clone(node), Target::new(node, None, None)));
     }
 
     pub(super) fn wait(&self, target: &Target, node: &Arc<Node>, member: Member) {
-        let mut slots = self.slots.borrow_mut();
+        let slots = &mut self.slots().by_target;
         if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
             slots.retain(|_, slot| !slot.is_idle());
         }
@@ -102,7 +136,7 @@ impl Family {
     }
 
     pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> Step {
-        let mut slots = self.slots.borrow_mut();
+        let slots = &mut self.slots().by_target;
         slots
             .get_mut(target)
             .map_or(Step::Nothing, |slot| slot.next_step(settings))
@@ -110,20 +144,34 @@ impl Family {
 
     /// The number of the present round of waiting.
     pub(super) fn round(&self, target: &Target) -> Option<u64> {
-        self.slots.borrow().get(target).map(Slot::round)
+        self.slots().by_target.get(target).map(Slot::round)
     }
 
     /// What waits, as under way from now on; `None` if nothing does.
     pub(super) fn take(&self, target: &Target) -> Option<(Arc<Node>, Vec<Member>)> {
-        self.slots.borrow_mut().get_mut(target)?.take()
+        self.slots().by_target.get_mut(target)?.take()
     }
 
     pub(super) fn returned(&self, target: &Target, parts: usize, lasted: Duration) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(target) {
+        if let Some(slot) = self.slots().by_target.get_mut(target) {
             slot.returned(parts, lasted);
         }
     }
 }
+
+impl std::fmt::Debug for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Headers hold credentials.
+        f.debug_struct("Family")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+const LOCK: &str = "nobody panics while holding it";
+
+/// Families kept before the first search for idle ones.
+const FAMILIES_KEPT: usize = 64;
 
 /// Slots of a family beyond which idle ones are cleared out.
 const SLOTS_KEPT: usize = 1024;
@@ -144,7 +192,7 @@ mod tests {
             target,
             headers: &map,
         };
-        key(message, false)
+        key(b"f", message, false)
     }
 
     #[test]

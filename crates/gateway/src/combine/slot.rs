@@ -29,7 +29,8 @@ pub(super) struct Slot {
     round: u64,
     /// The round that somebody watches the clock for, and whether they wait for a request under way to return.
     watched: Option<(u64, bool)>,
-    /// Parts in the last request that returned: so many clients are about to come back.
+    /// Clients that write to this target, it seems: those whose parts returned last, who are about to come back, and
+    /// those whose parts waited then.
     expected: usize,
     /// What requests last, smoothed.
     lasts: Duration,
@@ -139,7 +140,7 @@ impl Slot {
 
     pub(super) fn returned(&mut self, parts: usize, lasted: Duration) {
         self.under_way = self.under_way.saturating_sub(1);
-        self.expected = parts.max(1);
+        self.expected = parts + self.waiting.len();
         self.lasts = (self.lasts * 7 + lasted) / 8;
     }
 }
