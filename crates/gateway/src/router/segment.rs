@@ -1,0 +1,166 @@
+//! Patterns of one segment of a path.
+
+use regex::Regex;
+
+/// What one segment of a path may be.
+#[derive(Clone, Debug)]
+pub(super) enum Segment {
+    /// Just this.
+    Literal(Box<str>),
+    /// Anything but nothing.
+    One,
+    /// These pieces in order.
+    Glob(Box<[Piece]>),
+    /// What the expression matches as a whole.
+    Regex(Regex),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Piece {
+    Text(Box<str>),
+    /// At least so many characters (0 for `*`, 1 for `{name}`).
+    Any(usize),
+    Regex(Box<str>),
+}
+
+// === impl Segment ===
+
+impl Segment {
+    pub(super) fn compile(part: &str) -> Result<Self, String> {
+        let pieces = pieces(part)?;
+        Ok(match pieces.as_slice() {
+            [] => Self::Literal("".into()),
+            [Piece::Text(text)] => Self::Literal(text.clone()),
+            [Piece::Any(_)] => Self::One,
+            all if all.iter().any(|piece| matches!(piece, Piece::Regex(_))) => Self::Regex(whole_regex(all)?),
+            _ => Self::Glob(pieces.into()),
+        })
+    }
+
+    pub(super) fn matches(&self, part: &str) -> bool {
+        match self {
+            Self::Literal(text) => part == &**text,
+            Self::One => !part.is_empty(),
+            Self::Glob(pieces) => glob(pieces, part),
+            Self::Regex(regex) => regex.is_match(part),
+        }
+    }
+}
+
+/// The pieces of a segment's pattern.
+fn pieces(part: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut rest = part;
+    while !rest.is_empty() {
+        let special = rest.find(['*', '{']).unwrap_or(rest.len());
+        if special > 0 {
+            pieces.push(Piece::Text(rest[..special].into()));
+            rest = &rest[special..];
+        } else if let Some(after) = rest.strip_prefix('*') {
+            // Two stars are as good as one.
+            if !matches!(pieces.last(), Some(Piece::Any(0))) {
+                pieces.push(Piece::Any(0));
+            }
+            rest = after;
+        } else {
+            let end = closing_brace(rest).ok_or("has a `{` without `}`")?;
+            let (name, regex) = match rest[1..end].split_once(':') {
+                Some((name, regex)) => (name, Some(regex)),
+                None => (&rest[1..end], None),
+            };
+            if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') {
+                return Err("has braces without a name in them".to_owned());
+            }
+            pieces.push(match regex {
+                Some("*") => return Err("has `{name:*}` that isn't the whole last segment".to_owned()),
+                Some(regex) => Piece::Regex(regex.into()),
+                None => Piece::Any(1),
+            });
+            rest = &rest[end + 1..];
+        }
+    }
+    Ok(pieces)
+}
+
+/// Where the brace that `text` begins with closes.
+fn closing_brace(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    text.bytes().position(|byte| {
+        depth += i32::from(byte == b'{') - i32::from(byte == b'}');
+        depth == 0
+    })
+}
+
+fn whole_regex(pieces: &[Piece]) -> Result<Regex, String> {
+    let mut text = String::from("^(?:");
+    for piece in pieces {
+        match piece {
+            Piece::Text(literal) => text += &regex::escape(literal),
+            Piece::Any(0) => text += ".*",
+            Piece::Any(_) => text += ".+",
+            Piece::Regex(regex) => {
+                compile_regex(regex)?;
+                text += &format!("(?:{regex})");
+            }
+        }
+    }
+    compile_regex(&(text + ")$"))
+}
+
+/// A regular expression of bounded size; matching is linear in the text whatever the expression.
+pub(crate) fn compile_regex(text: &str) -> Result<Regex, String> {
+    regex::RegexBuilder::new(text)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| {
+            let reason = error.to_string();
+            let reason = reason
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned();
+            format!("holds an invalid regular expression: {reason}")
+        })
+}
+
+/// Whether the pieces match all of `part`: greedy from the left, backing up to the last star only, which is
+/// enough for stars. `{name}` (one character at least) is a star after one character.
+fn glob(pieces: &[Piece], part: &str) -> bool {
+    let (mut piece, mut at) = (0, 0);
+    let mut last_star: Option<(usize, usize)> = None;
+    loop {
+        let step = match pieces.get(piece) {
+            None => (at == part.len()).then_some(at),
+            Some(Piece::Text(text)) => part[at..].starts_with(&**text).then_some(at + text.len()),
+            Some(Piece::Any(least)) => match part[at..]
+                .char_indices()
+                .map(|(i, _)| i)
+                .chain([part[at..].len()])
+                .nth(*least)
+            {
+                Some(skip) => {
+                    last_star = Some((piece + 1, at + skip));
+                    Some(at + skip)
+                }
+                None => None,
+            },
+            Some(Piece::Regex(_)) => None,
+        };
+        match (step, &mut last_star) {
+            (Some(_), _) if piece == pieces.len() => return true,
+            (Some(next), _) => {
+                piece += 1;
+                at = next;
+            }
+            (None, Some((after_star, star_at))) => {
+                let Some(next) = part[*star_at..].chars().next() else {
+                    return false;
+                };
+                *star_at += next.len_utf8();
+                (piece, at) = (*after_star, *star_at);
+            }
+            (None, None) => return false,
+        }
+    }
+}
