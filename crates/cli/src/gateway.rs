@@ -139,7 +139,7 @@ async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(),
     if let Some(address) = gateway.admin_address() {
         tracing::info!(%address, "admin API listening");
     }
-    let mut watch = file.and_then(|file| match FileWatch::new(file) {
+    let mut watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
         Ok(watch) => Some(watch),
         Err(error) => {
             tracing::warn!(%error, "the configuration file is not watched; SIGHUP reads it again");

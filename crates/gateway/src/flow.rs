@@ -13,7 +13,7 @@ use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 use crate::accept::Accept;
 use crate::access_log::{self, AccessLog, Noted};
 use crate::combine::Combiner;
-use crate::config::{BulkReshuffle, Filter, FilterAction, Forward, Sending};
+use crate::config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use crate::credentials::Fallback;
 use crate::error::Fault;
 use crate::listening::Label;
@@ -44,7 +44,8 @@ struct Compiled {
     live: Arc<Live>,
     entry: Arc<str>,
     router: Option<Arc<Router>>,
-    flows: BTreeMap<Arc<str>, Vec<Stage>>,
+    body_bytes_max: u64,
+    flows: BTreeMap<Arc<str>, Rc<Vec<Stage>>>,
 }
 
 struct Stage {
@@ -68,7 +69,7 @@ impl Front {
         cores: usize,
     ) -> Self {
         let counters = shared.metrics.core(worker.index());
-        let compiled = Compiled::new(live, &shared, entry, worker, cores, &counters);
+        let compiled = Compiled::new(live, &shared, entry, worker, cores, &counters, None);
         Self {
             shared,
             label,
@@ -96,6 +97,7 @@ impl Front {
                     worker,
                     self.cores,
                     &self.counters,
+                    Some(&self.compiled.borrow()),
                 );
                 *self.compiled.borrow_mut() = Rc::new(compiled);
             }
@@ -115,7 +117,7 @@ impl Front {
             .route(&head.method, head.uri.path())
             .iter()
             .filter_map(|name| compiled.flows.get(name))
-            .flatten()
+            .flat_map(|stages| stages.iter())
             .collect();
         let arrival = Arrival::of(&incoming);
         let mut body = Body::Streamed(incoming);
@@ -228,6 +230,7 @@ fn holds(when: &When, head: &http::request::Parts, arrival: &Arrival) -> bool {
 // === impl Compiled ===
 
 impl Compiled {
+    /// Flows that were compiled `before` and come to the same are kept, with the connections that they have to nodes.
     fn new(
         live: Arc<Live>,
         shared: &Shared,
@@ -235,16 +238,25 @@ impl Compiled {
         worker: &Worker,
         cores: usize,
         counters: &Arc<Counters>,
+        before: Option<&Compiled>,
     ) -> Self {
+        let mut entries = live.config.entries.iter();
+        let settings = entries.find(|known| &*known.name == entry);
+        let router = settings.and_then(|known| live.config.routers.get(&known.router).cloned());
+        let body_bytes_max = settings.map_or(u64::MAX, |known| known.limits.body_bytes_max);
         let core = Core {
             live: &live,
             queues: &shared.queues,
-            entry,
+            body_bytes_max,
             worker,
             cores,
             counters,
         };
+        let before = before.filter(|before| before.body_bytes_max == body_bytes_max);
         let flows = live.config.flows.iter().map(|(name, flow)| {
+            if let Some(stages) = before.and_then(|before| before.kept(name, flow, &live)) {
+                return (Arc::clone(name), stages);
+            }
             let filters = flow.filters.iter().enumerate();
             let stages = filters.map(|(at, filter)| Stage {
                 when: filter.when.clone(),
@@ -257,19 +269,35 @@ impl Compiled {
                     FilterAction::Elasticsearch(settings) => Action::Forward(Box::new(core.proxy(settings))),
                 },
             });
-            (Arc::clone(name), stages.collect())
+            (Arc::clone(name), Rc::new(stages.collect()))
         });
         let flows = flows.collect();
-        let mut entries = live.config.entries.iter();
-        let router = entries
-            .find(|known| &*known.name == entry)
-            .and_then(|known| live.config.routers.get(&known.router).cloned());
         Self {
             entry: Arc::from(entry),
             router,
+            body_bytes_max,
             flows,
             live,
         }
+    }
+
+    /// A flow's stages, if under `live` they would be made of the same again.
+    fn kept(&self, name: &str, flow: &Flow, live: &Live) -> Option<Rc<Vec<Stage>>> {
+        let same_cluster = |name: &Arc<str>| match (self.live.clusters.get(name), live.clusters.get(name)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let same = self
+            .live
+            .config
+            .flows
+            .get(name)
+            .is_some_and(|before| **before == *flow)
+            && flow.filters.iter().all(|filter| match &filter.action {
+                FilterAction::BulkReshuffle(settings) => same_cluster(&settings.cluster),
+                FilterAction::Elasticsearch(settings) => same_cluster(&settings.cluster),
+            });
+        self.flows.get(name).filter(|_| same).cloned()
     }
 }
 
@@ -287,8 +315,8 @@ fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
 struct Core<'a> {
     live: &'a Live,
     queues: &'a Queues,
-    /// The entry that the requests come in at.
-    entry: &'a str,
+    /// Of the entry that the requests come in at.
+    body_bytes_max: u64,
     worker: &'a Worker,
     cores: usize,
     counters: &'a Arc<Counters>,
@@ -327,7 +355,6 @@ impl Core<'_> {
                 Arc::clone(self.counters),
             )
         });
-        let mut entries = self.live.config.entries.iter();
         Reshuffle {
             outbound,
             combiner,
@@ -339,9 +366,7 @@ impl Core<'_> {
                     queue.expect("a configuration with other queues is not put in force"),
                 ))
             }),
-            body_bytes_max: entries
-                .find(|entry| &*entry.name == self.entry)
-                .map_or(u64::MAX, |entry| entry.limits.body_bytes_max),
+            body_bytes_max: self.body_bytes_max,
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
             scratch: RefCell::default(),

@@ -3,7 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use testkit::client::Client;
@@ -343,4 +344,88 @@ fn sighup_without_a_file_is_noted_and_ends_nothing() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(gateway.bulk(&body(3)).status, 200);
+}
+
+/// Passes connections on to `node`, and counts them.
+fn relay(node: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut node) = (client.unwrap(), TcpStream::connect(node).unwrap());
+            counted.fetch_add(1, Ordering::Relaxed);
+            let (mut back, mut to) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut client, &mut node);
+                let _ = node.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || std::io::copy(&mut back, &mut to));
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn flows_that_come_to_the_same_keep_their_connections_to_nodes() {
+    let cluster = cluster();
+    let node = cluster.urls()[0]
+        .strip_prefix("http://")
+        .unwrap()
+        .parse()
+        .unwrap();
+    let (address, connections) = relay(node);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tidegate.yml");
+    let one = free();
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: one, router: r, network: {{binding: '{one}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: 'http://{address}', discovery.enabled: false}}]
+"
+    );
+    std::fs::write(&file, &text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    let mut client = TcpStream::connect(one).unwrap();
+    let mut asked = || assert!(ask(&mut client, "/logs/_count").contains(" 200 "));
+    let reload = |text: &str| {
+        let since = gateway.log().len();
+        std::fs::write(&file, text).unwrap();
+        let began = Instant::now();
+        while !gateway.log()[since..].contains("configuration reloaded") {
+            assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    asked();
+    let before = connections.load(Ordering::Relaxed);
+    reload(&format!("{text}logging.slow_request: 1h\n"));
+    asked();
+    assert_eq!(connections.load(Ordering::Relaxed), before);
+    reload(&text.replace("{elasticsearch: c}", "{elasticsearch: c, dial_timeout: 1s}"));
+    asked();
+    assert!(
+        connections.load(Ordering::Relaxed) > before,
+        "another flow has its own"
+    );
+}
+
+#[test]
+fn a_new_admin_token_is_asked_for_at_once() {
+    let one = free();
+    let changing = Changing::with(&entry("one", one, ""), "");
+    let file = std::fs::read_to_string(&changing.file).unwrap();
+    let since = changing.gateway.log().len();
+    let guarded = file.replace(
+        "binding: '127.0.0.1:0'}\nrouter",
+        "binding: '127.0.0.1:0', token: t}\nrouter",
+    );
+    std::fs::write(&changing.file, guarded).unwrap();
+    changing.said(since, "changed: admin.token");
+    let admin = changing.gateway.admin();
+    assert_eq!(admin.get("/health").unwrap().status, 401);
+    let shown = [("authorization", "Bearer t")];
+    assert_eq!(admin.send("GET", "/health", &shown, b"").unwrap().status, 200);
 }

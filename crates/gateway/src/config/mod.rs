@@ -72,6 +72,8 @@ pub struct Loaded {
 struct Source {
     name: Option<String>,
     places: Arc<Places>,
+    /// Of the text.
+    fingerprint: u64,
 }
 
 /// What the command line says in a file's place.
@@ -133,6 +135,7 @@ impl Config {
                 source: Some(Source {
                     name: name.map(str::to_owned),
                     places: Arc::new(places),
+                    fingerprint: reload::fingerprint(text),
                 }),
             }),
             _ => Err(Rejected { problems }),
@@ -266,6 +269,11 @@ impl Loaded {
             Some(_) => problem,
             None => for_options(problem),
         }
+    }
+
+    /// What tells the text that this was read from from others; none if there is no file.
+    fn fingerprint(&self) -> Option<u64> {
+        self.source.as_ref().map(|source| source.fingerprint)
     }
 
     /// Where `key`, or the nearest section around it, was written; none if there is no file, or no key.

@@ -1,10 +1,13 @@
 //! When the file is to be read again.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+
+use super::Loaded;
 
 /// Watches a configuration file. Dropping it ends the watch.
 #[derive(Debug)]
@@ -15,6 +18,8 @@ pub struct FileWatch {
     /// Whether it is in force, or will never be as it is. If not (an address was taken, say), it is news again as soon as
     /// somebody touches the file.
     settled: bool,
+    /// Something may have happened that nobody has looked at yet. At first, that somebody wrote between loading and watching.
+    stirred: bool,
     changed: mpsc::Receiver<()>,
     _watcher: RecommendedWatcher,
 }
@@ -29,21 +34,21 @@ pub struct WatchError {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    text: Option<String>,
+    text: Option<u64>,
     modified: Option<SystemTime>,
 }
 
 // === impl FileWatch ===
 
 impl FileWatch {
-    /// Watches `file`, which is in force as it is now.
+    /// Watches `file`, of which `loaded` is in force.
     ///
     /// The directory is what is watched: editors and orchestrators replace files (and symbolic links) rather
     /// than write to them.
     ///
     /// # Errors
     /// The system has no watches left.
-    pub fn new(file: &Path) -> Result<Self, WatchError> {
+    pub fn new(file: &Path, loaded: &Loaded) -> Result<Self, WatchError> {
         let (tell, changed) = mpsc::channel(1);
         let directory = match file.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -62,8 +67,12 @@ impl FileWatch {
         });
         Ok(Self {
             file: file.to_owned(),
-            last: Seen::of(file),
+            last: Seen {
+                text: loaded.fingerprint(),
+                ..Seen::of(file)
+            },
             settled: true,
+            stirred: true,
             changed,
             _watcher: watcher.map_err(|source| WatchError { directory, source })?,
         })
@@ -72,15 +81,21 @@ impl FileWatch {
     /// Waits for the file to say something that it did not say before. Must be called within a tokio runtime with time;
     /// cancel-safe.
     pub async fn changed(&mut self) {
-        while self.changed.recv().await.is_some() {
+        loop {
+            if !self.stirred {
+                match self.changed.recv().await {
+                    Some(()) => self.stirred = true,
+                    None => return std::future::pending().await, // the watch has ended
+                }
+            }
             // Whoever writes the file may need several writes.
             tokio::time::sleep(SETTLE).await;
             while self.changed.try_recv().is_ok() {}
+            self.stirred = false;
             if self.look() {
                 return;
             }
         }
-        std::future::pending().await // the watch has ended, so there is nothing to tell
     }
 
     /// Says whether what the file says now is settled: in force, or rejected for what it says. If neither, the same text is
@@ -110,10 +125,17 @@ impl FileWatch {
 impl Seen {
     fn of(file: &Path) -> Self {
         Self {
-            text: std::fs::read_to_string(file).ok(),
+            text: std::fs::read_to_string(file).ok().map(|text| fingerprint(&text)),
             modified: std::fs::metadata(file).and_then(|file| file.modified()).ok(),
         }
     }
+}
+
+/// Tells texts apart; a text may hold secrets, which are not kept for that.
+pub(super) fn fingerprint(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 const SETTLE: Duration = Duration::from_millis(50);
@@ -121,6 +143,19 @@ const SETTLE: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+
+    const FILE: &str = "
+entry:  [{name: e, router: r, network.binding: '127.0.0.1:8000'}]
+router: [{name: r, default_flow: f}]
+flow:   [{name: f, filter: [{elasticsearch: {elasticsearch: c}}]}]
+elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
+";
+
+    fn watch(file: &Path) -> FileWatch {
+        std::fs::write(file, FILE).unwrap();
+        FileWatch::new(file, &Config::load(file).unwrap()).unwrap()
+    }
 
     async fn tells(watch: &mut FileWatch) -> bool {
         tokio::time::timeout(Duration::from_secs(20), watch.changed())
@@ -138,8 +173,7 @@ mod tests {
     async fn another_text_is_news_and_the_same_again_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("gateway.yml");
-        std::fs::write(&file, "one").unwrap();
-        let mut watch = FileWatch::new(&file).unwrap();
+        let mut watch = watch(&file);
         std::fs::write(&file, "two").unwrap();
         assert!(tells(&mut watch).await);
         // Replaced, as editors do it.
@@ -154,15 +188,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_change_is_told_though_the_wait_for_it_was_given_up_at_the_wrong_moment() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.yml");
+        let mut watch = watch(&file);
+        assert!(is_silent(&mut watch).await);
+        std::fs::write(&file, "two").unwrap();
+        let settling = tokio::time::timeout(SETTLE / 2, watch.changed());
+        assert!(settling.await.is_err());
+        assert!(tells(&mut watch).await);
+    }
+
+    #[tokio::test]
     async fn what_could_not_be_put_in_force_is_tried_again_when_the_file_is_touched() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("gateway.yml");
-        std::fs::write(&file, "one").unwrap();
-        let mut watch = FileWatch::new(&file).unwrap();
+        let mut watch = watch(&file);
         watch.settle(false);
         std::fs::write(directory.path().join("some.log"), "a line").unwrap();
         assert!(is_silent(&mut watch).await, "nobody touched the file itself");
-        std::fs::write(&file, "one").unwrap();
+        std::fs::write(&file, FILE).unwrap();
         assert!(tells(&mut watch).await);
+    }
+
+    #[tokio::test]
+    async fn what_was_written_between_loading_and_watching_is_news() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.yml");
+        std::fs::write(&file, FILE).unwrap();
+        let loaded = Config::load(&file).unwrap();
+        std::fs::write(&file, "another").unwrap();
+        assert!(tells(&mut FileWatch::new(&file, &loaded).unwrap()).await);
+        std::fs::write(&file, FILE).unwrap();
+        assert!(is_silent(&mut FileWatch::new(&file, &loaded).unwrap()).await);
     }
 }
