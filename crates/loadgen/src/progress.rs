@@ -140,6 +140,12 @@ impl Timeline {
         }
     }
 
+    /// Of what went wrong on the cores since the last look, one thing.
+    fn take_trouble(&self) -> Option<String> {
+        let each = self.intervals.iter().map(|interval| interval.take_trouble());
+        each.reduce(Option::or).flatten()
+    }
+
     /// Takes what happened since the last look.
     pub(crate) fn look(&mut self) -> &Progress {
         let now = Instant::now();
@@ -155,11 +161,7 @@ impl Timeline {
             last,
             total: self.total,
             latency_ms: Spread::of(&self.latency, 1e6),
-            trouble: self
-                .intervals
-                .iter()
-                .filter_map(|interval| interval.take_trouble())
-                .last(),
+            trouble: self.take_trouble(),
         });
         self.looked = now;
         &self.seconds[self.seconds.len() - 1]
