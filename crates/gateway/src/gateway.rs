@@ -121,11 +121,8 @@ impl Gateway {
     pub fn reload(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
         let mut listeners = self.listeners(); // held to the end: one reload after the other
         let before = self.shared.live.load_full();
-        let queues = |config: &Config| (config.queues.clone(), config.deliveries.clone());
-        let data_differs =
-            !loaded.config.queues.is_empty() && before.config.paths.data != loaded.config.paths.data;
-        if queues(&before.config) != queues(&loaded.config) || data_differs {
-            return Err(StartError::QueuesDiffer);
+        if let Some(key) = queues_differ(&before.config, &loaded.config) {
+            return Err(StartError::QueuesDiffer { key });
         }
         let mut loaded = loaded.clone();
         let restart = hold_back(&mut loaded, &before.config, &before.file);
@@ -196,6 +193,18 @@ impl Gateway {
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The section that asks for other queues or pipelines than there are.
+fn queues_differ(before: &Config, after: &Config) -> Option<&'static str> {
+    if before.queues != after.queues {
+        return Some("flow");
+    }
+    if before.deliveries != after.deliveries {
+        return Some("pipeline");
+    }
+    let moved = !after.queues.is_empty() && before.paths.data != after.paths.data;
+    moved.then_some("path.data")
 }
 
 /// A batch under way gets this long at least, however long connections took to drain.

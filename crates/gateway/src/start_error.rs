@@ -79,7 +79,10 @@ pub enum StartError {
     #[error(
         "queues and pipelines are as they were at the start: another `queue`, `pipeline` or `path.data` needs a restart"
     )]
-    QueuesDiffer,
+    QueuesDiffer {
+        /// The section that differs.
+        key: &'static str,
+    },
     /// The admin port is open to strangers and has no token.
     #[error("the admin port is not on loopback ({0}) and has no token: set one, or bind it to 127.0.0.1")]
     OpenAdmin(SocketAddr),
@@ -127,7 +130,8 @@ impl StartError {
                 Some(_) => "api.network.binding".to_owned(),
                 None => "admin.binding".to_owned(),
             },
-            StartError::Queue { .. } | StartError::QueuesDiffer | StartError::Threads(_) => String::new(),
+            StartError::QueuesDiffer { key } => (*key).to_owned(),
+            StartError::Queue { .. } | StartError::Threads(_) => String::new(),
         }
     }
 }

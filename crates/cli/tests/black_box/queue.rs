@@ -514,6 +514,8 @@ fn a_reload_changes_neither_queues_nor_pipelines() {
         assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
+    let log = gateway.log();
+    assert!(log.contains(": error: flow: queues and pipelines"), "{log}");
     gateway.bulk(&body(10)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
 }
