@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use sink::{FakeCluster, Flavour, Manners, Refusal, Spec};
+use sink::{FakeCluster, Flavour, Manners, Refusal, Spec, Workers};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Run a fake cluster, for measuring a gateway or a client without a real one
@@ -20,7 +20,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// count documents by node and those that reached a node without their primary.
 /// It is no evidence of how a real server behaves. Prints its nodes' addresses,
 /// serves until it is told to stop, and prints what it was sent as JSON;
-/// `GET /_fake/counts` says so meanwhile.
+/// `GET /_fake/counts` says so meanwhile, and
+/// `POST /_fake/manners?latency_ms=20&capacity=5000&workers=4` makes it slower or
+/// quicker while it runs.
 ///
 /// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
 #[derive(clap::Args)]
@@ -47,6 +49,10 @@ pub(crate) struct Arguments {
     /// Take no more documents a second, all nodes together
     #[arg(long, value_name = "DOCUMENTS")]
     capacity: Option<u32>,
+    /// Let each node work on so many bulks at once; twice as many wait, others get
+    /// 429
+    #[arg(long, value_name = "BULKS", value_parser = clap::value_parser!(u16).range(1..))]
+    workers: Option<u16>,
     /// Refuse every n-th document of each bulk with this status; may be repeated for a mix of errors
     #[arg(long, value_name = "STATUS:N", value_parser = refusal)]
     fail: Vec<Refusal>,
@@ -78,6 +84,10 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
         manners: Manners {
             latency: Duration::from_millis(arguments.latency_ms),
             docs_per_s_max: arguments.capacity,
+            workers: arguments.workers.map(|workers| Workers {
+                at_once: workers.into(),
+                waiting_max: 2 * usize::from(workers),
+            }),
             failing: arguments.fail.clone(),
         },
         ..Spec::default()

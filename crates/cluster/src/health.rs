@@ -10,6 +10,7 @@ use serde::Serialize;
 use wire::{SendError, SendErrorKind};
 
 use crate::config::HealthRules;
+use crate::limiter::Limiter;
 use crate::pace::Pace;
 
 /// What became of one exchange with a node, as far as the node's health is concerned.
@@ -108,6 +109,8 @@ fn is_a_servers(headers: &HeaderMap) -> bool {
 pub struct Health {
     /// How quick it is, and what is on its way to it.
     pub(crate) pace: Pace,
+    /// How much it is sent at once.
+    limiter: Limiter,
     up: AtomicBool,
     failures_in_row: AtomicU32,
     answers: AtomicU64,
@@ -137,6 +140,8 @@ pub struct HealthStatus {
     pub slowness: f32,
     /// Exchanges under way.
     pub in_flight: u32,
+    /// Requests from queues that it is sent at once, as its answers have shown.
+    pub limit: usize,
 }
 
 /// What a report changed.
@@ -160,6 +165,7 @@ impl Default for Health {
             busy: AtomicU64::new(0),
             latency_us: AtomicU64::new(0),
             pace: Pace::default(),
+            limiter: Limiter::default(),
         }
     }
 }
@@ -168,6 +174,11 @@ impl Health {
     /// Whether the node is in the rotation.
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed)
+    }
+
+    /// How many requests it is sent at once, for whoever keeps to it.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// Counts one exchange. Lock-free; racing reports may lose a step of the latency mean, never a turn.
@@ -213,6 +224,7 @@ impl Health {
             latency_us: self.latency_us.load(Relaxed),
             slowness: self.pace.slowness(),
             in_flight: self.pace.in_flight(),
+            limit: self.limiter.limit(),
         }
     }
 

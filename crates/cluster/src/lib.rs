@@ -41,6 +41,7 @@ mod config;
 mod discover;
 mod flavour;
 mod health;
+mod limiter;
 mod node;
 mod pace;
 mod pick;
@@ -66,6 +67,7 @@ pub use config::{
     BadConfig, ClusterConfig, Credentials, HealthRules, NodeChoice, NodeFilter, Terms, TlsFiles, Verify,
 };
 pub use health::{Health, HealthStatus, Outcome};
+pub use limiter::{Ended, Limiter, Permit};
 pub use node::Node;
 pub use pace::Exchange;
 pub use pick::PickReason;

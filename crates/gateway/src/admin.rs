@@ -400,16 +400,39 @@ impl Desk {
             "Predicted shards that the cluster's own answer agreed with.",
             &by_cluster(&|s| Some(s.predictions.right as f64)),
         );
-        let nodes: Vec<(String, f64)> = statuses
-            .iter()
-            .flat_map(|(cluster, status)| {
+        let by_node = |value: fn(&cluster::HealthStatus) -> f64| -> Vec<(String, f64)> {
+            let nodes = statuses.iter().flat_map(|(cluster, status)| {
                 status.nodes.iter().map(move |node| {
                     let labels = format!("{{cluster=\"{cluster}\",node=\"{}\"}}", escape(&node.name));
-                    (labels, f64::from(u8::from(node.health.up)))
+                    (labels, value(&node.health))
                 })
-            })
-            .collect();
-        family("node_up", "gauge", "Whether a node is in the rotation.", &nodes);
+            });
+            nodes.collect()
+        };
+        family(
+            "node_up",
+            "gauge",
+            "Whether a node is in the rotation.",
+            &by_node(|health| f64::from(u8::from(health.up))),
+        );
+        family(
+            "node_slowness",
+            "gauge",
+            "How many times longer a node's answers take than the cluster's to requests of the same size.",
+            &by_node(|health| health.slowness.into()),
+        );
+        family(
+            "node_in_flight",
+            "gauge",
+            "Exchanges under way with a node.",
+            &by_node(|health| health.in_flight.into()),
+        );
+        family(
+            "node_limit",
+            "gauge",
+            "Requests from queues that a node is sent at once, as its answers have shown.",
+            &by_node(|health| health.limit as f64),
+        );
     }
 }
 

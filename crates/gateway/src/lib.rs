@@ -33,6 +33,7 @@ mod access_log;
 mod admin;
 mod admin_listener;
 mod answer;
+mod attempt;
 mod batch;
 mod bulk_request;
 mod certificate;

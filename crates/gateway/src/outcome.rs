@@ -28,6 +28,8 @@ pub(crate) struct Again {
     pub(crate) after: Option<Duration>,
     /// It may have been executed.
     pub(crate) doubt: bool,
+    /// The node had too much to do.
+    pub(crate) busy: bool,
     /// Somebody has to put something right.
     pub(crate) paused: bool,
 }
@@ -40,12 +42,22 @@ pub(crate) struct Error {
     pub(crate) reason: String,
 }
 
+// === impl Outcome ===
+
+impl Outcome {
+    /// Whether the node had too much to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Outcome::Again(again) if again.busy)
+    }
+}
+
 /// What no answer says of the operations sent.
 pub(crate) fn unanswered(error: &SendError) -> Again {
     Again {
         why: error.to_string(),
         after: None,
         doubt: error.fate == Fate::Unknown,
+        busy: false,
         paused: matches!(error.kind, SendErrorKind::Tls(_)),
     }
 }
@@ -66,6 +78,7 @@ pub(crate) fn outcomes(
             why: format!("{node} answered {status}: {text}"),
             after,
             doubt,
+            busy: status == StatusCode::TOO_MANY_REQUESTS,
             paused,
         })
     };
@@ -115,6 +128,8 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         why: format!("{status} {}: {}", error.kind, error.reason),
         after: None,
         doubt: matches!(status, 502..=504),
+        // An index whose disk is full says 429 as well, whatever its node has to do.
+        busy: status == 429 && error.kind != "cluster_block_exception",
         paused,
     })
 }

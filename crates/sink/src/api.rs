@@ -99,6 +99,16 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
             (200, json!({"acknowledged": true}))
         }
         ("GET", ["_fake", "counts"]) => (200, json!(shared.counts())),
+        ("POST", ["_fake", "manners"]) => match shared.manners().changed(head) {
+            Some(manners) => {
+                shared.set_manners(manners);
+                (200, json!({"acknowledged": true}))
+            }
+            None => (
+                400,
+                json!({"error": "numbers are wanted: latency_ms, capacity, workers, waiting"}),
+            ),
+        },
         ("POST", ["_fake", "counts", "reset"]) => {
             shared.reset_counts();
             (200, json!({"acknowledged": true}))
@@ -423,7 +433,7 @@ fn create(shared: &Shared, state: &State, name: &str, body: &[u8]) -> (u16, Valu
 
 /// An answer that comes as late as the cluster is slow.
 fn searched(shared: &Shared, answer: (u16, Value)) -> (u16, Value) {
-    shared.capacity.take(&shared.spec.manners, 0);
+    shared.capacity.take(&shared.manners(), 0);
     answer
 }
 

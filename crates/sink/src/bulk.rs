@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::http::{Head, Reply, decode};
 use super::index::{Index, Outcome, Write};
+use super::manners::Manners;
 use super::state::{Shared, State};
 
 /// What a connection reuses from bulk to bulk.
@@ -64,7 +65,12 @@ pub(super) fn answer(
         };
         return reject(reply, reason);
     }
+    let Some(worker) = shared.pools[node].enter(|| shared.manners().workers) else {
+        return refuse(reply);
+    };
+    let manners = shared.manners();
     let mut bulk = Bulk {
+        manners: &manners,
         shared,
         node,
         state: shared.state(),
@@ -98,7 +104,8 @@ pub(super) fn answer(
     if let Some(Fault::ItemCount(by)) = fault {
         change_item_count(&mut scratch.items, *by);
     }
-    shared.capacity.take(&shared.spec.manners, docs);
+    shared.capacity.take(&manners, docs);
+    drop(worker);
     let took = 1 + docs / 500;
     let out = reply.body();
     let opening = if shared.spec.flavour.errors_come_first() {
@@ -113,6 +120,7 @@ pub(super) fn answer(
 }
 
 struct Bulk<'a> {
+    manners: &'a Manners,
     shared: &'a Shared,
     node: usize,
     state: Arc<State>,
@@ -205,7 +213,7 @@ impl Bulk<'_> {
             return Ok(());
         }
         let nth = self.tallied.docs - 1;
-        let mix = self.shared.spec.manners.failing.iter();
+        let mix = self.manners.failing.iter();
         // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a frequent one.
         let mut due = (nth..).zip(mix);
         if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
@@ -460,6 +468,17 @@ fn change_item_count(items: &mut Vec<u8>, by: isize) {
             items.extend_from_within(last..);
         }
     }
+}
+
+/// As a node does whose pool for writes is full.
+fn refuse(reply: &mut Reply) {
+    let (kind, reason) = (
+        "es_rejected_execution_exception",
+        "rejected execution: the queue is full",
+    );
+    let cause = json!({"type": kind, "reason": reason});
+    let error = json!({"root_cause": [cause], "type": kind, "reason": reason});
+    reply.json(429, &json!({"error": error, "status": 429}));
 }
 
 fn reject(reply: &mut Reply, reason: &str) {

@@ -29,7 +29,7 @@ pub(super) fn write(
         return no_such_index(name);
     };
     shared.tally(node).writes.fetch_add(1, Ordering::Relaxed);
-    shared.capacity.take(&shared.spec.manners, 1);
+    shared.capacity.take(&shared.manners(), 1);
     let made;
     let id = match id {
         Some(id) => id,

@@ -33,7 +33,7 @@ mod tls;
 pub use fault::{Cue, Fault, On};
 pub use flavour::Flavour;
 pub use index::Stored;
-pub use manners::{Manners, Refusal};
+pub use manners::{Manners, Refusal, Workers};
 pub use route::{Formula, routing_num_shards, shard_of};
 
 use std::collections::BTreeMap;
@@ -97,6 +97,12 @@ pub struct Counts {
     pub docs_by_node: Vec<u64>,
     /// Bytes of bulk bodies, as they travelled.
     pub body_bytes: u64,
+    /// Bulks refused because too many were waiting ([`Workers`]).
+    pub bulks_refused: u64,
+    /// Milliseconds that bulks were worked on, summed up.
+    pub worked_ms: u64,
+    /// Milliseconds that bulks waited for a worker, summed up.
+    pub waited_ms: u64,
 }
 
 // === impl Spec ===
@@ -305,6 +311,12 @@ impl FakeCluster {
             .index(index)
             .expect("the caller names an index that is there")
             .primaries[shard as usize]
+    }
+
+    /// Changes how slow and how faulty the nodes are. `POST /_fake/manners?latency_ms=…&capacity=…&workers=…&waiting=…`
+    /// does so too.
+    pub fn set_manners(&self, manners: Manners) {
+        self.shared.set_manners(manners);
     }
 
     /// What was sent so far.

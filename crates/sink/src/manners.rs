@@ -1,8 +1,10 @@
 //! How slow and how faulty a cluster is all the time, whatever its cues.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::http::Head;
 
 /// How slow and how faulty answers are.
 #[derive(Debug, Clone, Default)]
@@ -11,9 +13,21 @@ pub struct Manners {
     pub latency: Duration,
     /// No more documents a second than this, all nodes together: bulks wait for their turn.
     pub docs_per_s_max: Option<u32>,
+    /// How many bulks a node works on at once; without, as many as come.
+    pub workers: Option<Workers>,
     /// The mix of errors inside every bulk; of several that a document is due for, the first.
     /// The second kind begins to count one document earlier than the first one, and so on.
     pub failing: Vec<Refusal>,
+}
+
+/// What a node does with bulks that come at once, as a server's thread pool for writes does: [`Manners::latency`] is then
+/// the time that one of them is worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers {
+    /// Worked on at once.
+    pub at_once: usize,
+    /// Waiting, at most; more are refused with 429.
+    pub waiting_max: usize,
 }
 
 /// Documents of a bulk that are refused.
@@ -32,6 +46,115 @@ pub struct Refusal {
 pub(super) struct Capacity {
     free: Mutex<Option<Instant>>,
 }
+
+impl Manners {
+    /// With what the parameters of a request say in their place; `None` if one is no number.
+    pub(super) fn changed(&self, head: &Head) -> Option<Manners> {
+        let number = |name: &str| head.parameter(name).map(|text| text.parse::<u32>().ok());
+        let mut manners = self.clone();
+        if let Some(latency_ms) = number("latency_ms") {
+            manners.latency = Duration::from_millis(latency_ms?.into());
+        }
+        if let Some(capacity) = number("capacity") {
+            manners.docs_per_s_max = Some(capacity?);
+        }
+        if let Some(workers) = number("workers") {
+            let at_once = workers?.max(1) as usize;
+            manners.workers = Some(Workers {
+                at_once,
+                waiting_max: match number("waiting") {
+                    Some(waiting) => waiting? as usize,
+                    None => 2 * at_once,
+                },
+            });
+        }
+        Some(manners)
+    }
+}
+
+/// The workers of one node.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    state: Mutex<PoolState>,
+    free: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PoolState {
+    working: usize,
+    waiting: usize,
+    tally: PoolTally,
+}
+
+/// What the workers have done.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct PoolTally {
+    pub(super) refused: u64,
+    pub(super) worked: Duration,
+    pub(super) waited: Duration,
+}
+
+/// A worker that is taken.
+#[derive(Debug)]
+pub(super) struct Worker<'a> {
+    pool: &'a Pool,
+    began: Instant,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Waits for a worker; `None` if too many wait already. What is allowed is looked at anew all the while.
+    pub(super) fn enter(&self, allowed: impl Fn() -> Option<Workers>) -> Option<Worker<'_>> {
+        let came = Instant::now();
+        let mut state = self.state();
+        let full = |state: &PoolState, workers: Workers| state.working >= workers.at_once;
+        if let Some(workers) = allowed()
+            && full(&state, workers)
+            && state.waiting >= workers.waiting_max
+        {
+            state.tally.refused += 1;
+            return None;
+        }
+        state.waiting += 1;
+        while allowed().is_some_and(|workers| full(&state, workers)) {
+            let waited = self.free.wait_timeout(state, LOOK_AGAIN);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiting -= 1;
+        state.working += 1;
+        state.tally.waited += came.elapsed();
+        drop(state);
+        Some(Worker {
+            pool: self,
+            began: Instant::now(),
+        })
+    }
+
+    pub(super) fn tally(&self) -> PoolTally {
+        self.state().tally
+    }
+
+    pub(super) fn reset(&self) {
+        self.state().tally = PoolTally::default();
+    }
+
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.state();
+        state.working -= 1;
+        state.tally.worked += self.began.elapsed();
+        drop(state);
+        self.pool.free.notify_one();
+    }
+}
+
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 // === impl Capacity ===
 
@@ -56,6 +179,23 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_more_workers_could_not_take_is_refused() {
+        let pool = Pool::default();
+        let workers = || {
+            Some(Workers {
+                at_once: 2,
+                waiting_max: 0,
+            })
+        };
+        let (first, second) = (pool.enter(workers), pool.enter(workers));
+        assert!(first.is_some() && second.is_some() && pool.enter(workers).is_none());
+        drop(first);
+        assert!(pool.enter(workers).is_some());
+        assert_eq!(pool.tally().refused, 1);
+        assert!((0..9).map(|_| pool.enter(|| None)).all(|worker| worker.is_some()));
+    }
 
     #[test]
     fn documents_wait_for_their_turn() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use super::fault::Cues;
 use super::flavour::Flavour;
 use super::index::Index;
-use super::manners::Capacity;
+use super::manners::{Capacity, Manners, Pool};
 use super::route::{Formula, routing_num_shards};
 use super::{Counts, Spec};
 
@@ -19,6 +19,9 @@ pub(super) struct Shared {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) cues: Cues,
     pub(super) capacity: Capacity,
+    /// By node.
+    pub(super) pools: Vec<Pool>,
+    manners: RwLock<Arc<Manners>>,
     pub(super) version: AtomicU64,
     /// Sequence numbers of documents that are only counted.
     pub(super) seq_no: AtomicU64,
@@ -79,11 +82,15 @@ impl Shared {
             state.create(name, *shards);
         }
         let tallies = addresses.iter().map(|_| Tally::default()).collect();
+        let pools = (0..spec.nodes).map(|_| Pool::default()).collect();
+        let manners = RwLock::new(Arc::new(spec.manners.clone()));
         Shared {
             spec,
             addresses,
             cues: Cues::default(),
             capacity: Capacity::default(),
+            pools,
+            manners,
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),
             state: RwLock::new(Arc::new(state)),
@@ -107,6 +114,18 @@ impl Shared {
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How slow and how faulty the nodes are now.
+    pub(super) fn manners(&self) -> Arc<Manners> {
+        Arc::clone(&self.manners.read().expect("no holder panics"))
+    }
+
+    pub(super) fn set_manners(&self, manners: Manners) {
+        *self
+            .manners
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(manners);
+    }
+
     pub(super) fn tally(&self, node: usize) -> &Tally {
         &self.tallies[node]
     }
@@ -118,6 +137,7 @@ impl Shared {
                 .map(|tally| pick(tally).load(Ordering::Relaxed))
                 .sum()
         };
+        let pools: Vec<_> = self.pools.iter().map(Pool::tally).collect();
         Counts {
             requests: sum(|tally| &tally.requests),
             bulks: sum(|tally| &tally.bulks),
@@ -130,10 +150,14 @@ impl Shared {
                 .map(|tally| tally.docs.load(Ordering::Relaxed))
                 .collect(),
             body_bytes: sum(|tally| &tally.body_bytes),
+            bulks_refused: pools.iter().map(|pool| pool.refused).sum(),
+            worked_ms: pools.iter().map(|pool| pool.worked.as_millis() as u64).sum(),
+            waited_ms: pools.iter().map(|pool| pool.waited.as_millis() as u64).sum(),
         }
     }
 
     pub(super) fn reset_counts(&self) {
+        self.pools.iter().for_each(Pool::reset);
         for tally in &self.tallies {
             for counter in [
                 &tally.requests,

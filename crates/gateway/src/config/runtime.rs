@@ -281,8 +281,10 @@ pub struct Delivery {
     pub batch_bytes_max: usize,
     /// Documents of a lane delivered at once.
     pub batch_docs_max: usize,
-    /// Lanes that have a request at the cluster at once.
+    /// Requests that are at the cluster at once.
     pub workers_max: usize,
+    /// Whether how many of them are at one node is found from its answers.
+    pub adaptive: bool,
     /// Wait before the first retry of a batch; doubled for each further one.
     pub retry_delay: Duration,
     /// How requests are sent.

@@ -439,7 +439,10 @@ section! {
         /// Connections to one node at most.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 16,
-        /// Lanes that have a request at the cluster at once, at most.
+        /// Find from a node's answers how many requests it is sent at once: more while they don't wait there, fewer when
+        /// they do or are refused (429). `false`: as many as `max_connection_per_node` and `max_worker_size` allow.
+        adaptive_concurrency: bool = true,
+        /// Requests that are at the cluster at once, at most; a lane has at most one at each node.
         #[schemars(range(min = 1, max = 4096))]
         max_worker_size: u32 = 16,
         /// Longest time from a request sent to its whole reply.

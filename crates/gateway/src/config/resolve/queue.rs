@@ -227,6 +227,7 @@ impl Resolver<'_> {
             batch_bytes_max: (indexing.bulk.batch_size_in_mb as usize) << 20,
             batch_docs_max: indexing.bulk.batch_size_in_docs as usize,
             workers_max: indexing.max_worker_size as usize,
+            adaptive: indexing.adaptive_concurrency,
             retry_delay: Duration::from_millis(pipeline.retry_delay_in_ms.into()),
             sending: Sending {
                 connections_per_node_max: indexing.max_connection_per_node as usize,

@@ -1,0 +1,118 @@
+//! Delivery finds how much a node takes at once, and follows it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::fake::{Counts, FakeCluster, Manners, Spec, Workers};
+
+use crate::gateway::Gateway;
+
+const WORKED_FOR: Duration = Duration::from_millis(30);
+
+fn manners(at_once: usize) -> Manners {
+    Manners {
+        latency: WORKED_FOR,
+        workers: Some(Workers {
+            at_once,
+            waiting_max: 2 * at_once,
+        }),
+        ..Manners::default()
+    }
+}
+
+/// A queue before the cluster, with more lanes than any node takes at once, and a backlog in it.
+fn gateway(cluster: &FakeCluster, folder: &std::path::Path, indexing: &str) -> Gateway {
+    let file = folder.join("tidegate.yml");
+    let text = format!(
+        "path.data: {}
+admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q, lanes: 64, min_free: 1mb, fsync: os}}}}
+      - elasticsearch: {{elasticsearch: c}}
+pipeline:
+  - name: p
+    retry_delay_in_ms: 50
+    processor:
+      - bulk_indexing: {{max_connection_per_node: 64, max_worker_size: 64, bulk.batch_size_in_docs: 10{indexing}}}
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        folder.join("data").display(),
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    for request in 0..130 {
+        let line = |n: usize| {
+            format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{request}-{n}\"}}}}\n{{\"n\":{n}}}\n")
+        };
+        let body: String = (0..640).map(line).collect();
+        gateway.bulk(&body).ok().unwrap();
+    }
+    gateway
+}
+
+fn pending(gateway: &Gateway) -> u64 {
+    let queues: Value = gateway.admin().get("/queue/stats").unwrap().json().unwrap();
+    queues["q"]["groups"]["c"]["pending"].as_u64().unwrap()
+}
+
+/// Lets it settle, then counts for a while.
+fn count(cluster: &FakeCluster, settle: Duration, window: Duration) -> Counts {
+    std::thread::sleep(settle);
+    cluster.reset_counts();
+    std::thread::sleep(window);
+    cluster.counts()
+}
+
+#[test]
+fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_refusals() {
+    let spec = Spec {
+        nodes: 1,
+        manners: manners(8),
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(&cluster, folder.path(), "");
+    let window = Duration::from_secs(2);
+    for at_once in [8, 3, 12] {
+        cluster.set_manners(manners(at_once));
+        cluster.reset_counts();
+        std::thread::sleep(Duration::from_millis(2_500));
+        let turning = cluster.counts();
+        let counts = count(&cluster, Duration::ZERO, window);
+        assert!(pending(&gateway) > 1_000, "there is work all the while");
+        let could = at_once as u64 * window.as_millis() as u64;
+        let limit = gateway.topology()["nodes"][0]["health"]["limit"].clone();
+        let seen = format!("{at_once} at once, limit {limit}: {turning:?}, then {counts:?}");
+        assert!(counts.worked_ms * 10 > could * 8, "{seen}");
+        let under_way = (counts.worked_ms + counts.waited_ms) as f64 / window.as_millis() as f64;
+        assert!(
+            under_way < (1.5 * at_once as f64).max(at_once as f64 + 3.0),
+            "{under_way}: {seen}"
+        );
+        assert!(
+            (turning.bulks_refused + counts.bulks_refused) * 50 <= turning.bulks + counts.bulks,
+            "{seen}"
+        );
+    }
+}
+
+#[test]
+fn without_it_a_node_gets_all_that_connections_allow() {
+    let spec = Spec {
+        nodes: 1,
+        manners: manners(3),
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let _gateway = gateway(&cluster, folder.path(), ", adaptive_concurrency: false");
+    let counts = count(&cluster, Duration::ZERO, Duration::from_secs(1));
+    assert!(counts.bulks_refused > 10, "{counts:?}");
+}

@@ -1,0 +1,222 @@
+//! How many requests a node is sent at once, found from its answers.
+//!
+//! Too few leave a node idle, too many make requests wait in its queue, where they help nobody, until it refuses them. What
+//! a node can work on at once is nowhere to be read, and changes: so it is found by a [`Law`] from how long answers take,
+//! and from refusals. Whoever sends to a node shares its limiter, on whatever thread.
+
+mod law;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use self::law::Law;
+
+/// One node's limiter.
+#[derive(Debug)]
+pub struct Limiter {
+    permits: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    law: Law,
+    /// Permits in circulation, taken ones included.
+    issued: usize,
+    /// Permits to be taken out of circulation when they come back.
+    surplus: usize,
+    under_way: usize,
+}
+
+/// Leave to send one request to a node. Dropped without a word, it says nothing of the node.
+#[derive(Debug)]
+#[must_use = "whoever lets go of it has nothing to send"]
+pub struct Permit<'a> {
+    limiter: &'a Limiter,
+    permit: Option<SemaphorePermit<'a>>,
+    began: Instant,
+}
+
+/// How a request ended, as far as the node's capacity is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was worked off; with so many bytes of operations, since larger ones take longer.
+    Worked {
+        /// The request's size.
+        bytes: u64,
+    },
+    /// The node refused it, or some of it, because there was too much (429).
+    Refused,
+    /// There was no answer in time, or it broke off.
+    Lost,
+}
+
+// === impl Limiter ===
+
+impl Default for Limiter {
+    fn default() -> Self {
+        let law = Law::new(Instant::now());
+        let issued = law.limit();
+        Self {
+            permits: Semaphore::new(issued),
+            state: Mutex::new(State {
+                law,
+                issued,
+                surplus: 0,
+                under_way: 0,
+            }),
+        }
+    }
+}
+
+impl Limiter {
+    /// Waits, in the order of asking, until the node may be sent one more.
+    pub async fn acquire(&self) -> Permit<'_> {
+        let permit = self.permits.acquire().await;
+        let mut state = self.state();
+        state.under_way += 1;
+        let (under_way, limit) = (state.under_way, state.law.limit());
+        if under_way >= limit {
+            state.law.is_full();
+        }
+        drop(state);
+        Permit {
+            limiter: self,
+            permit: permit.ok(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Requests that may be at the node at once, now.
+    pub fn limit(&self) -> usize {
+        self.state().law.limit()
+    }
+
+    fn end(&self, permit: Option<SemaphorePermit<'_>>, began: Instant, ended: Option<Ended>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.under_way = state.under_way.saturating_sub(1);
+        match ended {
+            Some(Ended::Worked { bytes }) => state.law.worked(began, now, bytes),
+            Some(Ended::Refused) => state.law.refused(began, now),
+            Some(Ended::Lost) => state.law.lost(began, now),
+            None => {}
+        }
+        let wanted = state.law.limit();
+        let standing = state.issued - state.surplus;
+        if wanted < standing {
+            state.surplus += standing - wanted;
+        } else {
+            let missing = wanted - standing;
+            let back = missing.min(state.surplus);
+            state.surplus -= back;
+            state.issued += missing - back;
+            self.permits.add_permits(missing - back);
+        }
+        if state.surplus > 0
+            && let Some(permit) = permit
+        {
+            permit.forget();
+            state.surplus -= 1;
+            state.issued -= 1;
+        }
+        let idle = self.permits.forget_permits(state.surplus);
+        state.surplus -= idle;
+        state.issued -= idle;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Numbers, each of which is of use by itself.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Permit ===
+
+impl Permit<'_> {
+    /// Says how the request ended that was sent with it.
+    pub fn end(mut self, ended: Ended) {
+        let permit = self.permit.take();
+        self.limiter.end(permit, self.began, Some(ended));
+        std::mem::forget(self);
+    }
+
+    /// The request is sent now, and not when leave was given.
+    pub fn sent(&mut self) {
+        self.began = Instant::now();
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        let permit = self.permit.take();
+        self.limiter.end(permit, self.began, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const WORKED: Ended = Ended::Worked { bytes: 1_000 };
+
+    /// Takes what the limit allows, and gives it back as it was worked off.
+    async fn work(limiter: &Limiter) -> usize {
+        let mut permits = Vec::new();
+        for _ in 0..limiter.limit() {
+            permits.push(limiter.acquire().await);
+        }
+        let more = tokio::time::timeout(Duration::from_millis(5), limiter.acquire());
+        assert!(more.await.is_err(), "no more than {}", permits.len());
+        let count = permits.len();
+        permits.into_iter().for_each(|permit| permit.end(WORKED));
+        count
+    }
+
+    #[test]
+    fn permits_follow_the_limit_up_and_down() {
+        let ran = wire::run_local(1 << 20, |_| async {
+            let limiter = Limiter::default();
+            assert_eq!(work(&limiter).await, 1);
+            let mut most = 1;
+            for _ in 0..40 {
+                most = work(&limiter).await.max(most);
+            }
+            assert!(most > 4, "{most}");
+            let before = limiter.limit();
+            let mut permits = Vec::new();
+            for _ in 0..before {
+                permits.push(limiter.acquire().await);
+            }
+            permits
+                .pop()
+                .into_iter()
+                .for_each(|permit| permit.end(Ended::Refused));
+            assert!(limiter.limit() < before);
+            drop(permits);
+            work(&limiter).await;
+            let state = limiter.state();
+            assert_eq!(
+                (state.under_way, state.surplus, state.issued),
+                (0, 0, state.law.limit())
+            );
+        });
+        ran.expect("a thread to run on");
+    }
+
+    #[test]
+    fn leave_that_is_not_used_says_nothing() {
+        let ran = wire::run_local(1 << 20, |_| async {
+            let limiter = Limiter::default();
+            for _ in 0..100 {
+                drop(limiter.acquire().await);
+            }
+            assert_eq!(limiter.limit(), 1);
+        });
+        ran.expect("a thread to run on");
+    }
+}

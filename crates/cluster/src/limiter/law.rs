@@ -1,0 +1,481 @@
+//! The law that a limit follows.
+//!
+//! The limit changes once in a round: as soon as enough requests have been answered that were sent since the last change,
+//! so that each change is judged by its own effect.
+//!
+//! - What an answer takes when nothing waits is measured by **ebbs**: every ten seconds or so the limit is halved for a
+//!   round. It is a mean over requests of about the same size, so that answers that vary by themselves don't pass for
+//!   waiting. Answers that are quicker correct it at once.
+//! - The share of the time beyond that is **waiting**. Of `limit` requests under way `limit × (1 − waiting)` are worked on
+//!   (Little's law), and that, with a little room to find more, is the next limit. The room doubles with each round in
+//!   which nothing waits.
+//! - At the start the limit doubles while nothing waits.
+//! - A **refusal** takes a quarter off, and for half a minute the limit stays a tenth below where it was: a node that
+//!   refuses before requests wait is not asked again and again how much is too much.
+//! - While fewer requests come than the limit allows, it doesn't grow.
+
+use std::time::{Duration, Instant};
+
+/// Follows one node. Time is given, so that it can be tested in no time.
+#[derive(Debug)]
+pub(super) struct Law {
+    limit: f64,
+    /// Still doubling.
+    young: bool,
+    /// Rounds in which nothing waited, one after the other: the more, the larger the next step.
+    calm: u32,
+    round: Round,
+    /// What answers take when nothing waits, by size, seconds; 0 before anything is known.
+    usual: [f64; SIZES],
+    /// When the last ebb ended, and the limit then.
+    ebbed: (Instant, f64),
+    /// The limit to return to.
+    ebb: Option<f64>,
+    /// Where the node refused, and when.
+    refused_at: Option<(f64, Instant)>,
+}
+
+/// What came of requests that were sent under the same limit.
+#[derive(Debug)]
+struct Round {
+    began: Instant,
+    by_size: [(u32, f64); SIZES],
+    /// As many were under way as the limit allows.
+    full: bool,
+}
+
+// === impl Law ===
+
+impl Law {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            limit: 1.0,
+            young: true,
+            calm: 0,
+            round: Round::new(now),
+            usual: [0.0; SIZES],
+            ebbed: (now, 1.0),
+            ebb: None,
+            refused_at: None,
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit as usize
+    }
+
+    /// As many are under way as may be.
+    pub(super) fn is_full(&mut self) {
+        self.round.full = true;
+    }
+
+    pub(super) fn worked(&mut self, began: Instant, now: Instant, bytes: u64) {
+        if began < self.round.began {
+            return;
+        }
+        let (count, sum) = &mut self.round.by_size[size_of(bytes)];
+        *count += 1;
+        *sum += now.saturating_duration_since(began).as_secs_f64();
+        let wanted = match self.ebb {
+            Some(_) => (self.limit * ROUND_TIMES).max(EBB_ANSWERS),
+            None => (self.limit * ROUND_TIMES).max(ROUND_ANSWERS),
+        };
+        if f64::from(self.round.answers()) >= wanted {
+            self.turn(now);
+        }
+    }
+
+    pub(super) fn refused(&mut self, began: Instant, now: Instant) {
+        let limit = self.ebb.unwrap_or(self.limit);
+        if began >= self.round.began {
+            self.refused_at = Some((limit, now));
+        }
+        self.cut(began, now, limit * REFUSED);
+    }
+
+    pub(super) fn lost(&mut self, began: Instant, now: Instant) {
+        self.cut(began, now, self.limit * LOST);
+    }
+
+    /// Whatever was sent before the last change has been answered for by it.
+    fn cut(&mut self, began: Instant, now: Instant, limit: f64) {
+        if began >= self.round.began {
+            (self.young, self.ebb) = (false, None);
+            self.set(limit, now);
+        }
+    }
+
+    fn set(&mut self, limit: f64, now: Instant) {
+        self.limit = limit.clamp(1.0, LIMIT_MAX);
+        self.round = Round::new(now);
+    }
+
+    /// The end of a round.
+    fn turn(&mut self, now: Instant) {
+        if let Some(limit) = self.ebb.take() {
+            self.learn(true);
+            self.ebbed = (now, limit);
+            return self.set(limit, now);
+        }
+        self.learn(false);
+        let waiting = self.round.waiting(&self.usual);
+        // As many as could be under way: a fraction never is.
+        let limit = self.limit.floor();
+        self.calm = if waiting < CALM {
+            (self.calm + 1).min(CALM_MAX)
+        } else {
+            0
+        };
+        let room = (limit * ROOM).max(1.0) * f64::from(1 << self.calm.saturating_sub(1));
+        let mut next = limit * (1.0 - waiting) + room;
+        if self.young && waiting < YOUNG_WAITING {
+            next = next.max(limit * 2.0);
+        } else {
+            self.young = false;
+        }
+        if let Some((refused, at)) = self.refused_at {
+            // One that can do much less since then has refused for another reason.
+            let holds = now.saturating_duration_since(at) < REFUSED_MEMORY && limit > refused * SUNK;
+            match holds {
+                true => next = next.min((refused * BELOW_REFUSED).max(limit)),
+                false => self.refused_at = None,
+            }
+        }
+        if next >= limit && !self.round.full {
+            next = limit;
+        }
+        let takes = self.round.mean();
+        let due = now.saturating_duration_since(self.ebbed.0) > EBB_EVERY.max(takes * EBB_ANSWER_TIMES);
+        // When much less is let through than when it was measured, it may be work itself that takes longer now.
+        let sunk = next < self.ebbed.1 * SUNK && !self.young;
+        if (due || sunk) && next >= 2.0 {
+            self.ebb = Some(next);
+            next /= 2.0;
+        } else if sunk {
+            self.learn(true);
+            self.ebbed = (now, next);
+        } else if next < limit {
+            // Half way: one round may be chance.
+            next = (next + limit) / 2.0;
+        }
+        self.set(next, now);
+    }
+
+    /// Corrects what answers usually take; `calm`: nothing waited in this round.
+    fn learn(&mut self, calm: bool) {
+        // What is of a size that has not been seen waits as the others do.
+        let waited = if calm { 0.0 } else { self.round.waited(&self.usual) };
+        for (usual, (count, sum)) in self.usual.iter_mut().zip(self.round.by_size) {
+            if count == 0 {
+                continue;
+            }
+            let mean = sum / f64::from(count);
+            if *usual == 0.0 {
+                *usual = mean * (1.0 - waited);
+                continue;
+            }
+            let trust = match calm {
+                // What an ebb shows is a mean over few answers as well; much else is another truth.
+                true if (mean / *usual - 1.0).abs() < ALIKE => {
+                    if mean > *usual {
+                        0.8
+                    } else {
+                        0.4
+                    }
+                }
+                true => (f64::from(count) / 4.0).min(1.0),
+                // Little less is chance: believed each time, it would make the least of all means the usual one.
+                false if mean < *usual * QUICKER && count >= QUICKER_ANSWERS => 0.5,
+                false => 0.0,
+            };
+            *usual += (mean - *usual) * trust;
+        }
+    }
+}
+
+// === impl Round ===
+
+impl Round {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            by_size: [(0, 0.0); SIZES],
+            full: false,
+        }
+    }
+
+    fn answers(&self) -> u32 {
+        self.by_size.iter().map(|(count, _)| count).sum()
+    }
+
+    fn mean(&self) -> Duration {
+        let sum: f64 = self.by_size.iter().map(|(_, sum)| sum).sum();
+        Duration::from_secs_f64(sum / f64::from(self.answers().max(1)))
+    }
+
+    /// The share of the time that requests have waited, as far as it means something.
+    fn waiting(&self, usual: &[f64; SIZES]) -> f64 {
+        ((self.waited(usual) - TOLERANCE) / (1.0 - TOLERANCE)).max(0.0)
+    }
+
+    /// The share of the time that requests have waited whose sizes are known; negative when they were quicker than usual.
+    fn waited(&self, usual: &[f64; SIZES]) -> f64 {
+        let (mut took, mut needed) = (0.0, 0.0);
+        for ((count, sum), usual) in self.by_size.iter().zip(usual) {
+            if *usual > 0.0 {
+                took += sum;
+                needed += usual * f64::from(*count);
+            }
+        }
+        if took > 0.0 { 1.0 - needed / took } else { 0.0 }
+    }
+}
+
+/// Requests of about the same size (a factor of two) are compared.
+fn size_of(bytes: u64) -> usize {
+    let size = (bytes >> 10).checked_ilog2().map_or(0, |log| 1 + log as usize);
+    size.min(SIZES - 1)
+}
+
+const SIZES: usize = 18;
+const LIMIT_MAX: f64 = 1024.0;
+/// A round waits for so many answers, times the limit. The first answers are the quickest ones: with fewer, that would
+/// pass for what all take.
+const ROUND_TIMES: f64 = 2.0;
+const ROUND_ANSWERS: f64 = 6.0;
+const EBB_ANSWERS: f64 = 10.0;
+const EBB_EVERY: Duration = Duration::from_secs(10);
+/// An ebb is no more often than once in the time of so many answers, one after the other: it costs a few percent at most.
+const EBB_ANSWER_TIMES: u32 = 60;
+const SUNK: f64 = 0.6;
+const ALIKE: f64 = 0.3;
+const QUICKER: f64 = 0.6;
+const QUICKER_ANSWERS: u32 = 12;
+/// So much waiting is no waiting.
+const TOLERANCE: f64 = 0.05;
+/// Room to find more.
+const ROOM: f64 = 0.05;
+const CALM: f64 = 0.02;
+const CALM_MAX: u32 = 4;
+const YOUNG_WAITING: f64 = 0.2;
+const REFUSED: f64 = 0.75;
+const BELOW_REFUSED: f64 = 0.9;
+const REFUSED_MEMORY: Duration = Duration::from_secs(30);
+const LOST: f64 = 0.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that works on `workers` requests at once, lets `queue` more wait, and refuses the rest.
+    struct Node {
+        workers: usize,
+        queue: usize,
+        /// What one request takes, seconds, and by how much that varies.
+        takes: f64,
+        varies: f64,
+    }
+
+    /// What came of a while.
+    #[derive(Debug)]
+    struct Seen {
+        worked: usize,
+        refused: usize,
+        /// Mean of the requests under way.
+        under_way: f64,
+    }
+
+    /// Requests without end under a law.
+    struct Load {
+        law: Law,
+        start: Instant,
+        now: f64,
+        /// Under way: when sent, and when done if it is being worked on.
+        open: Vec<(f64, Option<f64>)>,
+        random: fastrand::Rng,
+    }
+
+    impl Load {
+        fn new(seed: u64) -> Self {
+            let start = Instant::now();
+            Self {
+                law: Law::new(start),
+                start,
+                now: 0.0,
+                open: Vec::new(),
+                random: fastrand::Rng::with_seed(seed),
+            }
+        }
+
+        fn at(&self, seconds: f64) -> Instant {
+            self.start + Duration::from_secs_f64(seconds)
+        }
+
+        /// Runs for so many seconds, with at most `wanted` requests at once.
+        fn run(&mut self, node: &Node, seconds: f64, wanted: usize) -> Seen {
+            let ends = self.now + seconds;
+            let mut seen = Seen {
+                worked: 0,
+                refused: 0,
+                under_way: 0.0,
+            };
+            let mut area = 0.0;
+            while self.now < ends {
+                let working = self.open.iter().filter(|(_, done)| done.is_some()).count();
+                let mut free = node.workers.saturating_sub(working);
+                let times: Vec<f64> = (0..self.open.len()).map(|_| self.takes(node)).collect();
+                for ((_, done), takes) in self.open.iter_mut().zip(times) {
+                    if done.is_none() && free > 0 {
+                        *done = Some(self.now + takes);
+                        free -= 1;
+                    }
+                }
+                while self.open.len() < self.law.limit().min(wanted) {
+                    if self.open.len() >= node.workers + node.queue {
+                        let now = self.at(self.now);
+                        self.law.refused(now, now);
+                        seen.refused += 1;
+                        // Whoever is refused tries again later.
+                        break;
+                    }
+                    let done = (free > 0).then(|| self.now + self.takes(node));
+                    free = free.saturating_sub(1);
+                    self.open.push((self.now, done));
+                    if self.open.len() >= self.law.limit() {
+                        self.law.is_full();
+                    }
+                }
+                let next = self.open.iter().enumerate();
+                let next = next.filter_map(|(at, (_, done))| Some((at, (*done)?)));
+                let (at, done) = next
+                    .min_by(|a, b| a.1.total_cmp(&b.1))
+                    .expect("something is worked on");
+                area += self.open.len() as f64 * (done - self.now);
+                self.now = done;
+                let (sent, _) = self.open.remove(at);
+                seen.worked += 1;
+                let (sent, now) = (self.at(sent), self.at(self.now));
+                self.law.worked(sent, now, 1 << 20);
+            }
+            seen.under_way = area / seconds;
+            seen
+        }
+
+        fn takes(&mut self, node: &Node) -> f64 {
+            node.takes * (1.0 + node.varies * (2.0 * self.random.f64() - 1.0))
+        }
+    }
+
+    /// Whether what was worked off is within 20 % of what could have been, and what was under way within 25 %, or two and a
+    /// half requests, of what could be worked on.
+    fn is_found(node: &Node, seconds: f64, seen: &Seen) {
+        let could = node.workers as f64 / node.takes * seconds;
+        assert!(seen.worked as f64 > 0.8 * could, "{seen:?} of {could}");
+        let workers = node.workers as f64;
+        assert!(
+            seen.under_way < (workers * 1.25).max(workers + 2.5),
+            "{seen:?} for {workers}"
+        );
+        assert!(seen.refused * 100 <= seen.worked, "{seen:?}");
+    }
+
+    #[test]
+    fn capacity_is_found_and_followed_up_and_down_without_a_storm_of_refusals() {
+        for (seed, varies) in (0..4).flat_map(|seed| [0.0, 0.3, 0.6].map(|varies| (seed, varies))) {
+            let mut load = Load::new(seed);
+            for workers in [12, 3, 24, 6, 1, 16] {
+                let node = Node {
+                    workers,
+                    queue: 2 * workers,
+                    takes: 0.05,
+                    varies,
+                };
+                load.run(&node, 5.0, 1_000);
+                let seen = load.run(&node, 30.0, 1_000);
+                is_found(&node, 30.0, &seen);
+            }
+        }
+    }
+
+    #[test]
+    fn work_that_varies_twentyfold_costs_a_tenth_of_the_capacity_at_most() {
+        let (mut could, mut worked, mut refused) = (0.0, 0, 0);
+        for seed in 0..4 {
+            let mut load = Load::new(seed);
+            for workers in [12, 3, 24, 6, 1, 16] {
+                let node = Node {
+                    workers,
+                    queue: 2 * workers,
+                    takes: 0.05,
+                    varies: 0.9,
+                };
+                let seen = load.run(&node, 30.0, 1_000);
+                (worked, refused) = (worked + seen.worked, refused + seen.refused);
+                could += workers as f64 / 0.05 * 30.0;
+            }
+        }
+        assert!(
+            worked as f64 > 0.9 * could && refused * 200 < worked,
+            "{worked} of {could}, {refused} refused"
+        );
+    }
+
+    #[test]
+    fn a_node_whose_work_takes_longer_keeps_as_much_of_it() {
+        let mut load = Load::new(7);
+        for takes in [0.02, 0.2, 0.01, 0.1] {
+            let node = Node {
+                workers: 10,
+                queue: 20,
+                takes,
+                varies: 0.3,
+            };
+            load.run(&node, 20.0, 1_000);
+            let seen = load.run(&node, 30.0, 1_000);
+            is_found(&node, 30.0, &seen);
+        }
+    }
+
+    #[test]
+    fn a_node_that_refuses_before_anything_waits_is_not_asked_again_and_again() {
+        let mut load = Load::new(9);
+        let node = Node {
+            workers: 10,
+            queue: 0,
+            takes: 0.05,
+            varies: 0.3,
+        };
+        load.run(&node, 10.0, 1_000);
+        let seen = load.run(&node, 120.0, 1_000);
+        is_found(&node, 120.0, &seen);
+        assert!(seen.refused <= 12, "{seen:?}");
+    }
+
+    #[test]
+    fn what_is_not_used_does_not_grow() {
+        let mut load = Load::new(11);
+        let node = Node {
+            workers: 64,
+            queue: 64,
+            takes: 0.01,
+            varies: 0.3,
+        };
+        load.run(&node, 30.0, 3);
+        assert!(load.law.limit() <= 8, "{}", load.law.limit());
+    }
+
+    #[test]
+    fn it_starts_with_one() {
+        assert_eq!(Law::new(Instant::now()).limit(), 1);
+    }
+
+    #[test]
+    fn many_losses_at_once_count_as_one() {
+        let start = Instant::now();
+        let mut law = Law::new(start);
+        law.set(16.0, start);
+        let later = start + Duration::from_secs(1);
+        (0..16).for_each(|_| law.lost(start, later));
+        assert_eq!(law.limit(), 8);
+    }
+}
