@@ -173,6 +173,7 @@ mod tests {
         let more = tokio::time::timeout(Duration::from_millis(5), limiter.acquire());
         assert!(more.await.is_err(), "no more than {}", permits.len());
         let count = permits.len();
+        tokio::time::sleep(Duration::from_millis(3)).await;
         permits.into_iter().for_each(|permit| permit.end(WORKED));
         count
     }
@@ -186,7 +187,7 @@ mod tests {
             for _ in 0..40 {
                 most = work(&limiter).await.max(most);
             }
-            assert!(most > 4, "{most}");
+            assert!(most > 2, "{most}");
             let before = limiter.limit();
             let mut permits = Vec::new();
             for _ in 0..before {
