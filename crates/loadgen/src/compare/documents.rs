@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::error::CompareError;
+use super::options::{CompareOptions, Phase, Way};
 use super::servers::pass_of;
-use super::{CompareError, CompareOptions, Phase, Way};
 use crate::file::Load;
 use crate::request::basic;
 

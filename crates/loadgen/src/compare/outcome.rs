@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Change, CompareOptions, Phase, Verdict, Way};
+use super::estimate::{Change, Verdict};
+use super::options::{CompareOptions, Phase, Way};
 use crate::report::Report;
 use crate::units::{decimal, number, time};
 

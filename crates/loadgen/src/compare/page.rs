@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::outcome::{Averages, seconds};
-use super::{Change, Compared, Phase, PhaseOutcome, Run, Verdict, Way};
+use super::estimate::{Change, Verdict};
+use super::options::{Phase, Way};
+use super::outcome::{Averages, Compared, PhaseOutcome, Run, seconds};
 use crate::html::{BLUE, Bar, Bars, GREY, Whiskers, escape, page, whiskers};
 use crate::units::{decimal, number, time};
 

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::documents::{index_body, load};
+use super::error::CompareError;
+use super::event::CompareEvent;
+use super::options::{CompareOptions, Phase, Way};
 use super::outcome::Run;
 use super::servers::{CpuTimes, Servers};
-use super::{CompareError, CompareEvent, CompareOptions, Phase, Way};
 use crate::engine::{self, Stop};
 use crate::options::Options;
 use crate::report::Report;

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::ClientTls;
 
-use super::{CompareError, CompareOptions, Phase};
+use super::error::CompareError;
+use super::options::{CompareOptions, Phase};
 use crate::ask::{Ask, AskError};
 use crate::options::Options;
 use crate::request::{Server, basic};

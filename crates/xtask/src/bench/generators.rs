@@ -72,13 +72,16 @@ pub(super) fn run(rounds: usize, seconds: u64) -> Result<()> {
         }
         let of_wrk = generators.iter().position(|one| *one == Generator::Wrk);
         for (at, generator) in generators.iter().enumerate() {
-            table += &row(
-                *generator,
-                case,
-                &turns[at],
-                of_wrk.map(|wrk| turns[wrk].as_slice()),
-            );
+            let wrk = of_wrk.map(|wrk| turns[wrk].as_slice());
+            table += &row(*generator, case, &turns[at], wrk);
         }
+        let what = ["small GETs, the sink itself", "bulks of 5,000, the sink itself"];
+        table += &format!(
+            "| {} | | | {}{} | |\n",
+            what[usize::from(case == Case::Bulks)],
+            spread(&sink_s),
+            case.documents(&sink_s)
+        );
     }
     std::fs::remove_dir_all(&folder)?;
     let machine = format!(
