@@ -11,6 +11,7 @@
 mod cluster;
 mod entry;
 mod flow;
+mod pipeline;
 mod root;
 mod router;
 pub(super) mod scalar;
@@ -18,6 +19,7 @@ pub(super) mod scalar;
 pub use cluster::*;
 pub use entry::*;
 pub use flow::*;
+pub use pipeline::*;
 pub use root::*;
 pub use router::*;
 pub use scalar::{Bytes, BytesOrUnlimited, Ignored, OneOrMany, Time, TimeOrSeconds};

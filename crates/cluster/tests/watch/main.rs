@@ -1,14 +1,14 @@
 //! What the watch promises, against a cluster that follows a script.
 
 mod fake;
+mod health;
+mod polls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bulk::{NodeIx, Target, Why};
-use cluster::{
-    Cluster, ClusterConfig, Credentials, NodeChoice, Outcome, PickReason, Snapshot, Status, WatchState,
-};
+use cluster::{Cluster, ClusterConfig, Credentials, NodeChoice, PickReason, Snapshot, Status, WatchState};
 use fake::{Fake, FakeNode};
 use serde_json::json;
 
@@ -151,103 +151,6 @@ fn changes_are_seen_within_a_second() {
 }
 
 #[test]
-fn a_hint_is_faster_than_the_refresh() {
-    let fake = Fake::start(1);
-    let cluster = start(ClusterConfig {
-        refresh: Some(60 * SECOND),
-        ..config(&fake)
-    });
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
-    fake.change(|s| s.index("logs", "u1", &[0, 0]));
-    cluster.hint();
-    wait_for(&cluster, SECOND, "new index", |s| homes(s, "logs").is_some());
-}
-
-#[test]
-fn a_cluster_that_is_not_polled_is_read_at_the_start_and_when_something_hints_at_a_change() {
-    let fake = Fake::start(2);
-    fake.change(|s| s.index("logs", "u1", &[0, 1]));
-    let cluster = start(ClusterConfig {
-        refresh: None,
-        ..config(&fake)
-    });
-    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| homes(s, "logs").is_some());
-    std::thread::sleep(SECOND / 2);
-    fake.lock().asked.clear();
-    fake.change(|s| s.index("new", "u2", &[1]));
-    std::thread::sleep(2 * SECOND);
-    let asked = fake.lock().asked.clone();
-    assert!(
-        asked.is_empty(),
-        "nothing is asked unless there is a reason: {asked:?}"
-    );
-    cluster.hint();
-    wait_for(&cluster, SECOND, "an answer hinted at it", |s| {
-        homes(s, "new").is_some()
-    });
-
-    fake.change(|s| s.index("logs", "u1", &[1, 0]));
-    let node = snapshot.nodes.iter().find(|node| node.name == "node-1").unwrap();
-    cluster.report(node, Outcome::ConnectRefused, Duration::ZERO);
-    wait_for(&cluster, SECOND, "a node failed", |s| {
-        homes(s, "logs").is_some_and(|homes| homes == ["node-1", "node-0"])
-    });
-
-    fake.change(|s| s.index("logs", "u3", &[1, 0, 1, 0, 1]));
-    std::thread::sleep(SECOND / 2);
-    cluster.sample("logs", "a-routing-value", 9);
-    wait_for(&cluster, SECOND, "a prediction was wrong", |s| {
-        homes(s, "logs").is_some_and(|homes| homes.len() == 5)
-    });
-}
-
-#[test]
-fn a_cluster_that_is_not_polled_is_tried_until_it_answers() {
-    let fake = Fake::start(1);
-    fake.lock().nodes[0].alive = false;
-    let cluster = start(ClusterConfig {
-        refresh: None,
-        ..config(&fake)
-    });
-    wait_status(&cluster, 5 * SECOND, |s| s.polls.failed > 1);
-    fake.lock().nodes[0].alive = true;
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
-}
-
-#[test]
-fn a_watch_that_is_stopped_asks_nothing_more() {
-    let fake = Fake::start(1);
-    let cluster = start(config(&fake));
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
-    cluster.stop();
-    std::thread::sleep(SECOND / 4);
-    fake.lock().asked.clear();
-    std::thread::sleep(SECOND);
-    let asked = fake.lock().asked.clone();
-    assert!(asked.is_empty(), "{asked:?}");
-}
-
-#[test]
-fn an_unchanged_cluster_is_asked_for_its_version_only() {
-    let fake = Fake::start(1);
-    let cluster = start(ClusterConfig {
-        refresh: Some(Duration::from_millis(20)),
-        ..config(&fake)
-    });
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
-    fake.lock().asked.clear();
-    wait_status(&cluster, 5 * SECOND, |s| s.polls.total > 12);
-    let asked = fake.lock().asked.clone();
-    assert!(
-        asked.len() > 5
-            && asked
-                .iter()
-                .all(|t| t.starts_with("/_cluster/state/version,master_node?")),
-        "{asked:?}"
-    );
-}
-
-#[test]
 fn mappings_are_read_for_new_indices_only() {
     let fake = Fake::start(1);
     fake.change(|s| s.index("old", "u1", &[0, 0]));
@@ -380,67 +283,6 @@ fn a_node_that_joins_and_cannot_be_reached_yet_is_asked_again() {
         let warnings = cluster.status().warnings;
         assert!(warnings.is_empty(), "{warnings:?}");
     }
-}
-
-#[test]
-fn a_node_without_an_elected_node_is_out_until_it_follows_one_again() {
-    let fake = Fake::start(2);
-    let cluster = start(ClusterConfig {
-        refresh: Some(60 * SECOND),
-        ..config(&fake)
-    });
-    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 2);
-    let lost = snapshot.nodes.iter().find(|node| node.name == "node-1").unwrap();
-    fake.lock().nodes[1].lost = true;
-    cluster.report(lost, Outcome::Incapable, Duration::ZERO);
-    std::thread::sleep(SECOND);
-    assert!(
-        !lost.health.is_up(),
-        "it answers probes, and can do nothing all the same"
-    );
-    fake.lock().nodes[1].lost = false;
-    let begun = Instant::now();
-    while !lost.health.is_up() {
-        assert!(begun.elapsed() < 5 * SECOND, "the probe never came");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[test]
-fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
-    let fake = Fake::start(2);
-    let cluster = start(config(&fake));
-    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 2);
-    fake.lock().nodes[1].alive = false;
-    let chooser = cluster.chooser(NodeChoice::default());
-    let dying = snapshot.nodes.iter().find(|n| n.name == "node-1").unwrap();
-    cluster.report(dying, Outcome::ConnectRefused, Duration::ZERO);
-    for _ in 0..10 {
-        assert_eq!(
-            chooser.pick(&cluster.snapshot(), PickReason::Request, &[]).name,
-            "node-0"
-        );
-    }
-    std::thread::sleep(Duration::from_millis(700));
-    assert!(
-        !dying.health.is_up(),
-        "a probe that is not answered brings nobody back"
-    );
-    fake.lock().nodes[1].alive = true;
-    let begun = Instant::now();
-    while !dying.health.is_up() {
-        assert!(begun.elapsed() < 5 * SECOND, "the probe never came");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let picked: Vec<_> = (0..4)
-        .map(|_| {
-            chooser
-                .pick(&cluster.snapshot(), PickReason::Request, &[])
-                .name
-                .clone()
-        })
-        .collect();
-    assert!(picked.contains(&"node-1".to_owned()), "{picked:?}");
 }
 
 #[test]
