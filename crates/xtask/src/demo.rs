@@ -4,16 +4,15 @@
 //! both, so that a server that grows faster or a machine that grows slower meets both sides alike. The
 //! direct client spreads its bulks over all nodes, as the projects' own clients do.
 
-mod gateway;
 mod target;
 mod turn;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::gateway::Gateway;
 use crate::steps::{cargo, run};
 use crate::terminal::{Look, paint, say};
-use gateway::Gateway;
 use target::Target;
 use turn::{Figures, Side};
 

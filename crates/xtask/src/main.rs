@@ -1,10 +1,12 @@
-//! Dev tasks: `./dev demo | test | bench | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | bench | prove | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
 
 mod bench;
 mod ci;
 mod demo;
 mod fuzz;
+mod gateway;
 mod interrupt;
+mod prove;
 mod steps;
 mod suite;
 mod terminal;
@@ -31,6 +33,8 @@ enum Verb {
     Test(suite::Options),
     /// What a document costs, on the released binary, with HAProxy beside it
     Bench(bench::Options),
+    /// What combining small bulks is worth on a real cluster, written into docs/combine.md
+    Prove(prove::Options),
     /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing, instruction counts
     Ci(ci::Options),
     /// The rules of the house that no other tool knows
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Verb::Demo(options) => demo::run_verb(&options),
         Verb::Test(options) => suite::run_verb(&options),
         Verb::Bench(options) => bench::run(&options),
+        Verb::Prove(options) => prove::run_verb(&options),
         Verb::Ci(options) => ci::run_verb(&options),
         Verb::Tidy => tidy::run(),
         Verb::Fuzz(options) => fuzz::run_verb(&options),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use testkit::client::Client;
 
-use super::gateway::Gateway;
 use super::target::Target;
+use crate::gateway::Gateway;
 use crate::terminal::progress;
 
 /// Documents a bulk.

@@ -1,4 +1,4 @@
-//! The gateway of the demo: the released binary as its own process, without a configuration file.
+//! A gateway for the demo and for measurements: the released binary as its own process.
 
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -10,7 +10,7 @@ use testkit::client::Client;
 use crate::interrupt;
 use crate::steps::bound_to_us;
 
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     url: String,
     admin: String,
@@ -18,21 +18,38 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// `tidegate gateway --cluster URL --listen 127.0.0.1:PORT`, ready when this returns.
-    pub(super) fn start(cluster: &str) -> Result<Self> {
-        let listen = free_address()?;
-        let admin = free_address()?;
+    pub(crate) fn start(cluster: &str) -> Result<Self> {
+        let (listen, admin) = (free_address()?, free_address()?);
+        let arguments = ["--cluster", cluster, "--listen", &listen, "--admin", &admin];
+        Self::run(&arguments, &listen, &admin)
+    }
+
+    /// With a file that makes small bulks of different clients travel together.
+    pub(crate) fn combining(cluster: &str) -> Result<Self> {
+        let (listen, admin) = (free_address()?, free_address()?);
+        let file = crate::root().join("target/prove.yml");
+        let text = format!(
+            "admin: {{binding: '{admin}'}}
+entry: [{{name: e, router: r, network: {{binding: '{listen}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true}}}}
+      - elasticsearch: {{elasticsearch: c}}
+elasticsearch: [{{name: c, endpoint: '{cluster}'}}]
+"
+        );
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        Self::run(&["--config", &file.to_string_lossy()], &listen, &admin)
+    }
+
+    fn run(arguments: &[&str], listen: &str, admin: &str) -> Result<Self> {
         let mut command = bound_to_us(crate::root().join("target/release/tidegate"));
-        command.args([
-            "gateway",
-            "--cluster",
-            cluster,
-            "--listen",
-            &listen,
-            "--admin",
-            &admin,
-            "--log-level",
-            "warn",
-        ]);
+        command
+            .arg("gateway")
+            .args(arguments)
+            .args(["--log-level", "warn"]);
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -61,12 +78,12 @@ impl Gateway {
         Ok(gateway)
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// Why bulks were sent on whole, and how many for each reason; as `/stats` has it.
-    pub(super) fn passed_because(&self) -> Result<String> {
+    pub(crate) fn passed_because(&self) -> Result<String> {
         let stats = Client::new(&self.admin)?.get("/stats")?.ok()?.json()?;
         Ok(match stats["gateway"]["passed_because"].as_object() {
             Some(reasons) if !reasons.is_empty() => {
@@ -79,12 +96,12 @@ impl Gateway {
         })
     }
 
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         testkit::real::cpu_seconds(self.child.id())
     }
 
     /// An orderly stop.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         terminate(&self.child);
         let until = Instant::now() + Duration::from_secs(10);
         while self.child.try_wait()?.is_none() {
