@@ -196,11 +196,28 @@ impl Bulk<'_> {
             self.seen = self.find(name);
         }
         self.tallied.docs += 1;
-        let Some(index) = self.seen.clone() else {
-            let error = json!({"type": "index_not_found_exception", "reason": format!("no such index [{name}]"), "index": name});
-            self.fail(action, name, action.id.as_deref(), 404, &error.to_string());
-            return Ok(());
-        };
+        // Taken out and put back: a copy of the pointer for each document would cost two atomic additions.
+        match self.seen.take() {
+            Some(index) => {
+                self.apply_to(&index, action, defaults, source, seq_no);
+                self.seen = Some(index);
+            }
+            None => {
+                let error = json!({"type": "index_not_found_exception", "reason": format!("no such index [{name}]"), "index": name});
+                self.fail(action, name, action.id.as_deref(), 404, &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_to(
+        &mut self,
+        index: &Arc<Index>,
+        action: &Action<'_>,
+        defaults: &Defaults,
+        source: &[u8],
+        seq_no: u64,
+    ) {
         let routing = action.routing.as_deref().or(defaults.routing.as_deref());
         if let Some(key) = routing.or(action.id.as_deref()) {
             let home = index.primaries[index.shard(key) as usize];
@@ -210,7 +227,7 @@ impl Bulk<'_> {
             && (self.tallied.docs - 1).is_multiple_of(*every as u64)
         {
             self.fail(action, &index.name, action.id.as_deref(), *status, error);
-            return Ok(());
+            return;
         }
         let nth = self.tallied.docs - 1;
         let mix = self.manners.failing.iter();
@@ -224,7 +241,7 @@ impl Bulk<'_> {
                 refusal.status,
                 &refusal.error,
             );
-            return Ok(());
+            return;
         }
         let minted;
         let id = match action.id.as_deref() {
@@ -235,9 +252,9 @@ impl Bulk<'_> {
             }
         };
         let Some(store) = &index.store else {
-            self.succeed_counted(action.operation, &index, id, seq_no);
+            self.succeed_counted(action.operation, index, id, seq_no);
             self.counted += 1;
-            return Ok(());
+            return;
         };
         let write = Write {
             operation: action.operation,
@@ -254,13 +271,12 @@ impl Bulk<'_> {
                 version,
                 seq_no,
             } => {
-                self.succeed(action.operation, &index, id, (status, result), (version, seq_no));
+                self.succeed(action.operation, index, id, (status, result), (version, seq_no));
             }
             Outcome::Failed { status, error } => {
                 self.fail(action, &index.name, Some(id), status, &error.to_string())
             }
         }
-        Ok(())
     }
 
     /// The index of this name, created when it is not there and may be.
