@@ -103,6 +103,7 @@ impl Law {
         let least = match self.trial {
             Some(Trial::Ebb(_)) => EBB_ANSWERS,
             Some(Trial::Flood(_)) => FLOOD_ANSWERS,
+            None if self.young => YOUNG_ANSWERS,
             None => ROUND_ANSWERS,
         };
         if f64::from(self.round.answers()) >= least.max(self.limit * ROUND_TIMES) {
@@ -298,6 +299,8 @@ const LIMIT_MAX: f64 = 1024.0;
 /// A round waits for so many answers, times the limit. The first answers are the quickest ones: with fewer, that would
 /// pass for what all take.
 const ROUND_TIMES: f64 = 2.0;
+/// At the start: answers that take long should not hold it at one for long.
+const YOUNG_ANSWERS: f64 = 3.0;
 const ROUND_ANSWERS: f64 = 6.0;
 const EBB_ANSWERS: f64 = 10.0;
 const EBB_EVERY: Duration = Duration::from_secs(10);
