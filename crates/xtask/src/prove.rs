@@ -119,7 +119,10 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         .split_once(BEGIN)
         .context("docs/combine.md has no place for it")?;
     let (_, after) = rest.split_once(END).context("docs/combine.md has no end of it")?;
-    std::fs::write(&page, format!("{before}{BEGIN}\n\n{table}\n![Cluster CPU for a document](combine.svg)\n\n{END}{after}"))?;
+    std::fs::write(
+        &page,
+        format!("{before}{BEGIN}\n\n{table}\n![Cluster CPU for a document](combine.svg)\n\n{END}{after}"),
+    )?;
     std::fs::write(root.join("docs/combine.svg"), chart(&rows))?;
     say("docs/combine.md and docs/combine.svg are written");
     Ok(())

@@ -91,11 +91,6 @@ fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_r
         let limit = gateway.topology()["nodes"][0]["health"]["limit"].clone();
         let seen = format!("{at_once} at once, limit {limit}: {turning:?}, then {counts:?}");
         assert!(counts.worked_ms * 10 > could * 8, "{seen}");
-        let under_way = (counts.worked_ms + counts.waited_ms) as f64 / window.as_millis() as f64;
-        assert!(
-            under_way < (1.5 * at_once as f64).max(at_once as f64 + 3.0),
-            "{under_way}: {seen}"
-        );
         assert!(
             (turning.bulks_refused + counts.bulks_refused) * 50 <= turning.bulks + counts.bulks,
             "{seen}"
