@@ -324,3 +324,67 @@ fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
     assert_eq!(status, Some(1), "the example says assert_invalid: {shown}");
     assert!(shown.contains("3 requests in"), "{shown}");
 }
+
+/// A load file of its own with these requests, run with these arguments.
+fn run_file(cluster: &FakeCluster, runner: &str, requests: &str, arguments: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("l.yml");
+    let url = &cluster.urls()[0];
+    let text = format!("runner: {{default_endpoint: '{url}', {runner}}}\nrequests:\n{requests}");
+    std::fs::write(&file, text).unwrap();
+    loadgen(
+        cluster,
+        &[&["-config", file.to_str().unwrap(), "--json"], arguments].concat(),
+    )
+}
+
+#[test]
+fn the_runner_s_options_say_how_often_what_is_logged_and_what_is_skipped() {
+    let cluster = FakeCluster::start(Spec::default().basic_auth("admin", "secret")).unwrap();
+    let runner = "no_warm: true, total_rounds: 2, skip_invalid_assert: true, log_status_codes: [400], \
+                  default_basic_auth: {username: admin, password: secret}";
+    let requests = "
+  - request: {url: /}
+    assert: {equals: {_ctx.response.body_json.nothing.here: 1}}
+  - request: {url: /_no/such/api, execute_repeat_times: 3}
+";
+    let output = run_file(&cluster, runner, requests, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told = report(&output);
+    assert_eq!(
+        (&told["answers"], &told["invalid"]),
+        (&8.into(), &6.into()),
+        "{told}"
+    );
+    assert_eq!(
+        (&told["statuses"]["200"], &told["statuses"]["400"]),
+        (&2.into(), &6.into())
+    );
+    let log = String::from_utf8_lossy(&output.stderr);
+    let logged = |status: &str| log.matches(&format!("status={status}")).count();
+    assert_eq!((logged("400"), logged("200")), (6, 0), "{log}");
+    let strict = runner.replace("skip_invalid_assert: true", "assert_invalid: true");
+    let output = run_file(&cluster, &strict, requests, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn a_server_that_is_late_is_given_up_after_the_time_that_was_said() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let late = Fault::Delay(std::time::Duration::from_secs(20));
+    cluster.cue(Cue::new(On::Any, late).always());
+    let requests = "  - request: {url: /}\n";
+    for flag in ["-read-timeout", "-timeout"] {
+        let begun = std::time::Instant::now();
+        let arguments = [flag, "1", "-l", "1"];
+        let output = run_file(
+            &cluster,
+            "no_warm: true, assert_error: true",
+            requests,
+            &arguments,
+        );
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(report(&output)["errors"], 1);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{flag}");
+    }
+}
