@@ -85,16 +85,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     keep: bool,
     /// User for cluster and gateway, in place of what their URLs say; or set TIDEGATE_USER
-    #[arg(long, value_name = "NAME", env = "TIDEGATE_USER", hide_env = true)]
+    #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Its password; others may see it in the list of processes, so better set TIDEGATE_PASSWORD
-    #[arg(
-        long,
-        value_name = "PASSWORD",
-        env = "TIDEGATE_PASSWORD",
-        hide_env = true,
-        requires = "user"
-    )]
+    #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
     /// Authorities (PEM file) to trust in place of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
@@ -112,7 +106,10 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let options = options(arguments);
+    let options = match options(arguments) {
+        Ok(options) => options,
+        Err(reason) => return fail(reason),
+    };
     let stop = Stop::default();
     stop_at_interrupt(&stop, "stopping, and removing the indices of this comparison");
     let mut watcher = Watcher {
@@ -142,12 +139,24 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn options(arguments: &Arguments) -> CompareOptions {
-    let user = arguments.user.as_ref().filter(|user| !user.is_empty());
-    CompareOptions {
+/// What is typed, and who we are from the environment where that is not typed.
+fn options(arguments: &Arguments) -> Result<CompareOptions, &'static str> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = arguments.user.clone().or_else(|| variable("TIDEGATE_USER"));
+    if user.is_none() && arguments.password.is_some() {
+        return Err("--password needs --user, or TIDEGATE_USER");
+    }
+    let password = || {
+        arguments
+            .password
+            .clone()
+            .or_else(|| variable("TIDEGATE_PASSWORD"))
+    };
+    let account = user.map(|user| (user, password().unwrap_or_default()));
+    Ok(CompareOptions {
         direct: arguments.direct.clone(),
         gateway: arguments.gateway.clone(),
-        account: user.map(|user| (user.clone(), arguments.password.clone().unwrap_or_default())),
+        account,
         documents: arguments.docs,
         batch: arguments.batch,
         ids: !arguments.without_ids,
@@ -165,7 +174,7 @@ fn options(arguments: &Arguments) -> CompareOptions {
         gzip: arguments.compress.then_some(1),
         ca_file: arguments.ca.clone(),
         insecure: arguments.insecure,
-    }
+    })
 }
 
 /// Tells on standard error what happens; on a terminal the run under way has a line that changes.

@@ -234,4 +234,38 @@ fn accounts_come_from_flags_the_environment_or_the_url_and_certificates_are_chec
     let account = ["--insecure", "--user", "admin", "--password", "s$[[cret"];
     let output = compare(&cluster, &url, &[&flags[..], &account].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args([
+        "compare",
+        "--insecure",
+        "--direct",
+        &cluster.urls()[0],
+        "--gateway",
+        &url,
+    ]);
+    command.args([
+        "--docs",
+        "10",
+        "--batch",
+        "10",
+        "--rounds",
+        "1",
+        "--pause",
+        "0",
+        "--warm-up",
+        "0",
+    ]);
+    command.envs([("TIDEGATE_USER", "admin"), ("TIDEGATE_PASSWORD", "s$[[cret")]);
+    assert_eq!(command.output().unwrap().status.code(), Some(0));
+    // A password alone is nobody's: typed it is a mistake, in the environment it is for something else.
+    let output = compare(&cluster, &url, &["--password", "x"]);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--password needs --user"),
+        "{output:?}"
+    );
+    let output = command.env_remove("TIDEGATE_USER").output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("401"),
+        "{output:?}"
+    );
 }
