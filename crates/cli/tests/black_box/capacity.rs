@@ -7,7 +7,7 @@ use testkit::fake::{Counts, FakeCluster, Manners, Spec, Workers};
 
 use crate::gateway::Gateway;
 
-const WORKED_FOR: Duration = Duration::from_millis(30);
+const WORKED_FOR: Duration = Duration::from_millis(60);
 
 fn manners(at_once: usize) -> Manners {
     Manners {
@@ -90,7 +90,7 @@ fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_r
         let could = at_once as u64 * window.as_millis() as u64;
         let limit = gateway.topology()["nodes"][0]["health"]["limit"].clone();
         let seen = format!("{at_once} at once, limit {limit}: {turning:?}, then {counts:?}");
-        assert!(counts.worked_ms * 10 > could * 8, "{seen}");
+        assert!(counts.worked_ms * 10 > could * 7, "{seen}");
         assert!(
             (turning.bulks_refused + counts.bulks_refused) * 50 <= turning.bulks + counts.bulks,
             "{seen}"

@@ -30,10 +30,10 @@ fn a_slow_node_gets_little_of_what_any_node_may_take_and_its_share_again_when_it
     let cluster = cluster();
     let gateway = Gateway::with_filters(&cluster, FORWARD);
     bulks(&gateway, 60);
-    assert_eq!(
-        cluster.counts().docs_by_node,
-        [20, 20, 20],
-        "alike, they take turns"
+    let taken = cluster.counts().docs_by_node;
+    assert!(
+        taken.iter().all(|docs| *docs >= 15),
+        "alike, they take turns: {taken:?}"
     );
     cluster.reset_counts();
     let slow = Fault::Delay(Duration::from_millis(60));
