@@ -82,6 +82,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
         ca_file: arguments.access.ca.clone(),
         anonymous: Anonymous::Pass,
         admin: None,
+        combine: false,
         account: arguments.access.account().map_err(anyhow::Error::msg)?,
     })?;
     let settings = loaded.config.clusters.values().next().context("no cluster")?;

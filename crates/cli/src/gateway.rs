@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     admin: Option<SocketAddr>,
     #[command(flatten)]
     access: Access,
+    /// Small bulks of different clients travel to the nodes together
+    #[arg(long, conflicts_with = "config")]
+    combine: bool,
     /// Send client requests that carry no credentials with our own account:
     /// whoever reaches the port can write
     #[arg(long, conflicts_with = "config")]
@@ -121,6 +124,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
             false => Anonymous::Pass,
         },
         admin: arguments.admin,
+        combine: arguments.combine,
         account,
     })
     .map_err(|rejected| rejected.to_string())

@@ -37,8 +37,17 @@ impl Gateway {
         Self::before_url(&server.nodes[0].url(), server)
     }
 
+    /// Starts Tidegate so that small bulks of different clients travel together.
+    pub(crate) fn combining(server: &Server) -> Result<Self> {
+        Self::run(&server.nodes[0].url(), server, &["--combine"])
+    }
+
     /// Starts Tidegate with another address of the cluster's.
     pub(crate) fn before_url(url: &str, server: &Server) -> Result<Self> {
+        Self::run(url, server, &[])
+    }
+
+    fn run(url: &str, server: &Server, more: &[&str]) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("gateway-{}.log", listen.replace(':', "-")));
@@ -52,6 +61,7 @@ impl Gateway {
             "--admin",
             &admin,
         ]);
+        command.args(more);
         if let Some((user, password)) = &server.nodes[0].basic_auth {
             command.args(["--user", user]).env("TIDEGATE_PASSWORD", password);
         }

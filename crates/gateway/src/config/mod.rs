@@ -47,8 +47,8 @@ use std::sync::Arc;
 
 use check::Places;
 use file::{
-    AdminFile, BasicAuthFile, BulkReshuffleFile, ConfigFile, ElasticsearchFile, EntryFile, FilterFile,
-    FlowFile, ForwardFile, ModeFile, RouterFile,
+    AdminFile, BasicAuthFile, BulkReshuffleFile, CombineFile, ConfigFile, ElasticsearchFile, EntryFile,
+    FilterFile, FlowFile, ForwardFile, ModeFile, RouterFile,
 };
 use settings::problem::Problems;
 use settings::{problem, tree, yaml};
@@ -91,6 +91,8 @@ pub struct QuickStart {
     pub anonymous: Anonymous,
     /// Where the admin port listens; none: its default.
     pub admin: Option<SocketAddr>,
+    /// `--combine`: small bulks of different clients travel together.
+    pub combine: bool,
     /// `--user` and its password: the gateway's own account, in place of one in the URL.
     pub account: Option<Credentials>,
 }
@@ -197,6 +199,10 @@ impl Config {
         let bulk = BulkReshuffleFile {
             elasticsearch: CLUSTER.to_owned(),
             mode: Some(ModeFile::Sync),
+            combine: CombineFile {
+                enabled: from.combine,
+                ..Default::default()
+            },
             ..Default::default()
         };
         let forward = ForwardFile {

@@ -10,6 +10,7 @@ fn quick(cluster: &str, listen: &str) -> QuickStart {
         ca_file: None,
         anonymous: Anonymous::Pass,
         admin: None,
+        combine: false,
         account: None,
     }
 }

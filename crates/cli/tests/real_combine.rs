@@ -1,0 +1,180 @@
+//! Clients whose bulks travel to the nodes together get the answers that each would have got alone.
+//!
+//! Each client writes the same bulks directly into one index and through Tidegate into another; through Tidegate all
+//! clients send at the same moment. Answers must be the same byte for byte, sequence numbers included, and so must the
+//! contents.
+
+#![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
+
+mod real;
+
+use std::sync::Barrier;
+
+use anyhow::{Result, ensure};
+use real::compare::answers_differ;
+use real::gateway::Gateway;
+use real::http::Request;
+use real::server::Server;
+use real::world::Prefixes;
+use serde_json::{Value, json};
+use testkit::real::Kind;
+
+const CLIENTS: usize = 12;
+const ROUNDS: usize = 15;
+
+/// New documents, some that are there already, some that cannot be parsed, deletes of what is there and of what is not,
+/// updates with and without a document: what fails differs from client to client and round to round.
+fn body(index: &str, client: usize, round: usize) -> String {
+    let mut lines = String::new();
+    let mut push = |action: &str, meta: Value, source: Option<Value>| {
+        let mut meta = meta;
+        meta["_index"] = json!(index);
+        lines.push_str(&format!("{}\n", json!({ action: meta })));
+        if let Some(source) = source {
+            lines.push_str(&format!("{source}\n"));
+        }
+    };
+    for n in 0..8 {
+        push(
+            "index",
+            json!({"_id": format!("{client}-{round}-{n}")}),
+            Some(json!({"n": n})),
+        );
+    }
+    let fails = (client + round) % 3;
+    if fails == 0 {
+        push(
+            "create",
+            json!({"_id": format!("{client}-0-1")}),
+            Some(json!({"n": 1})),
+        );
+        push("index", json!({"_id": "bad"}), Some(json!({"n": "not a number"})));
+    }
+    if fails != 1 {
+        push("delete", json!({"_id": format!("{client}-{round}-2")}), None);
+        push("delete", json!({"_id": "never"}), None);
+    }
+    if fails == 2 {
+        push("update", json!({"_id": "absent"}), Some(json!({"doc": {"n": 1}})));
+    }
+    push(
+        "update",
+        json!({"_id": format!("{client}-0-3"), "routing": if round.is_multiple_of(2) { Value::Null } else { json!("r") }}),
+        Some(json!({"doc": {"n": round}, "doc_as_upsert": true})),
+    );
+    lines
+}
+
+fn proof(kind: Kind) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let prefixes = Prefixes::fresh();
+    let mut http = server.http();
+    for prefix in [&prefixes.direct, &prefixes.other] {
+        for client in 0..CLIENTS {
+            http.put(
+                &format!("/{prefix}{client:02}"),
+                &json!({
+                    "settings": {"number_of_shards": 3, "number_of_replicas": 0},
+                    "mappings": {"properties": {"n": {"type": "integer"}}}
+                }),
+            )?;
+        }
+    }
+    let mut gateway = Gateway::combining(&server)?;
+    gateway.wait_for_now(&mut http)?;
+    let together = Barrier::new(CLIENTS);
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let (server, gateway, prefixes, together) = (&server, &gateway, &prefixes, &together);
+                scope.spawn(move || write(server, gateway, prefixes, client, together))
+            })
+            .collect();
+        let joined = clients
+            .into_iter()
+            .map(|client| client.join().expect("no client panics"));
+        joined.flatten().collect()
+    });
+    for client in 0..CLIENTS {
+        let mut contents = Vec::new();
+        for prefix in [&prefixes.direct, &prefixes.other] {
+            let index = format!("{prefix}{client:02}");
+            http.send(&Request::new("POST", &format!("/{index}/_refresh")))?;
+            let found = http.get(&format!("/{index}/_search?size=1000&version=true"))?;
+            let hits = found["hits"]["hits"].as_array().cloned().unwrap_or_default();
+            let mut documents: Vec<String> = hits
+                .iter()
+                .map(|hit| format!("{} {} {}", hit["_id"], hit["_version"], hit["_source"]))
+                .collect();
+            documents.sort();
+            contents.push(documents);
+            http.send(&Request::new("DELETE", &format!("/{index}")))?;
+        }
+        ensure!(
+            contents[0].len() > ROUNDS && contents[0] == contents[1],
+            "client {client}: other contents"
+        );
+    }
+    ensure!(
+        failures.is_empty(),
+        "{} differences\n{}",
+        failures.len(),
+        failures[..failures.len().min(10)].join("\n")
+    );
+    let counters = gateway.counters()?;
+    let count = |name: &str| counters[name].as_u64().unwrap_or(0);
+    let (requests, parts) = (count("combined_requests"), count("combined_parts"));
+    println!("{}: {parts} parts in {requests} requests", server.name());
+    ensure!(
+        requests > 0 && parts > 2 * requests,
+        "hardly any part had company: {counters}"
+    );
+    Ok(())
+}
+
+fn write(
+    server: &Server,
+    gateway: &Gateway,
+    prefixes: &Prefixes,
+    client: usize,
+    together: &Barrier,
+) -> Vec<String> {
+    let (mut http, mut through) = (server.http(), gateway.http());
+    let mut failures = Vec::new();
+    for round in 0..ROUNDS {
+        let bulk = |prefix: &str| {
+            Request::new("POST", "/_bulk")
+                .ndjson(body(&format!("{prefix}{client:02}"), client, round).into_bytes())
+        };
+        let direct = http.send(&bulk(&prefixes.direct));
+        together.wait();
+        // Whoever gets no answer goes on all the same: the others wait for it.
+        let answer = through.send(&bulk(&prefixes.other));
+        let difference = match (&direct, &answer) {
+            (Ok(direct), Ok(answer)) => answers_differ(direct, answer, &prefixes.direct, &prefixes.other),
+            _ => Some(format!("{direct:?} and {answer:?}")),
+        };
+        failures.extend(difference.map(|difference| format!("client {client}, round {round}: {difference}")));
+    }
+    failures
+}
+
+#[test]
+fn opensearch_3() -> Result<()> {
+    proof(Kind::OpenSearch)
+}
+
+#[test]
+fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
+    proof(Kind::OpenSearchSecure)
+}
+
+#[test]
+fn elasticsearch_9() -> Result<()> {
+    proof(Kind::Elasticsearch)
+}
+
+#[test]
+fn elasticsearch_7() -> Result<()> {
+    proof(Kind::Elasticsearch7)
+}
