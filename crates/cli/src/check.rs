@@ -9,9 +9,14 @@ use serde_json::json;
 
 /// Check a configuration file without running it
 ///
-/// Prints one problem a line, as `FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead`.
-/// Exit status: 0 the file can be used (there may be warnings), 1 it can't, 2 wrong usage.
+/// Prints one problem a line, as
+///
+///     FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead
+///
+/// Exit status: 0 the file can be used (there may be warnings), 1 it can't, 2 wrong
+/// usage.
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The file
     pub(crate) file: PathBuf,

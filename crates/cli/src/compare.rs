@@ -12,7 +12,8 @@ use crate::output::write_file;
 
 /// Compare writing to a cluster directly with writing through a gateway
 ///
-///     tidegate compare --direct http://localhost:9200 --gateway http://localhost:8000
+///     tidegate compare --direct http://localhost:9200 \
+///         --gateway http://localhost:8000
 ///
 /// Each round writes the same documents both ways, each into a new index of the
 /// same settings; which way goes first alternates. With ids each round ends with

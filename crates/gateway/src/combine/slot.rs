@@ -1,7 +1,7 @@
 //! What waits for one target, and when it goes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::Node;
 
@@ -34,6 +34,8 @@ pub(super) struct Slot {
     expected: usize,
     /// What requests last, smoothed.
     lasts: Duration,
+    /// When the last one returned.
+    returned: Instant,
 }
 
 /// What is to be done for a slot.
@@ -78,6 +80,7 @@ impl Slot {
             watched: None,
             expected: 1,
             lasts: Duration::ZERO,
+            returned: Instant::now(),
         }
     }
 
@@ -109,7 +112,10 @@ impl Slot {
             || self.docs >= u64::from(settings.docs_max)
             || self.waiting.len() >= settings.requests_max as usize;
         let busy = self.under_way >= UNDER_WAY_MAX;
-        if full || (!busy && self.waiting.len() >= self.expected) {
+        // Those who were about to come back have not, if it is longer ago.
+        let patience = linger(self.lasts).saturating_sub(self.returned.elapsed());
+        let complete = self.waiting.len() >= self.expected || patience.is_zero();
+        if full || (!busy && complete) {
             return Step::Send;
         }
         let watched = (self.round, busy);
@@ -120,7 +126,7 @@ impl Slot {
         let longest = if busy {
             settings.interval
         } else {
-            linger(self.lasts).min(settings.interval)
+            patience.min(settings.interval)
         };
         Step::Wait {
             longest,
@@ -141,6 +147,10 @@ impl Slot {
     pub(super) fn returned(&mut self, parts: usize, lasted: Duration) {
         self.under_way = self.under_way.saturating_sub(1);
         self.expected = parts + self.waiting.len();
-        self.lasts = (self.lasts * 7 + lasted) / 8;
+        self.lasts = match self.lasts {
+            Duration::ZERO => lasted,
+            before => (before * 7 + lasted) / 8,
+        };
+        self.returned = Instant::now();
     }
 }

@@ -134,6 +134,6 @@ section! {
         enabled: bool = true,
         /// Between two looks: what has changed is seen after this long at most. A shorter `refresh.interval` of an
         /// `elasticsearch` filter holds instead.
-        interval: Time = Time(Duration::from_secs(1)),
+        interval: Time = Time(Duration::from_millis(300)),
     }
 }
