@@ -257,12 +257,15 @@ fn cut(bytes: &[u8], from: usize, docs: u32) -> Result<Cut, MergeError> {
 fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
     // Nothing may follow the items: then the last item's end is known from the reply's end.
     let inner = bytes.get(from..)?.strip_suffix(b"]}")?;
-    if !inner.starts_with(b"{\"") || !inner.ends_with(b"}}") {
+    if !begins_item(inner) || !inner.ends_with(b"}}") {
         return None;
     }
     let mut bounds = Vec::with_capacity(docs as usize);
     let mut start = from as u32;
     for boundary in memmem::find_iter(inner, b"}},{\"") {
+        if !begins_item(&inner[boundary + 3..]) {
+            return None;
+        }
         let end = (from + boundary) as u32 + 2;
         bounds.push((start, end));
         start = end + 1;
@@ -276,6 +279,19 @@ fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
     } else {
         None
     }
+}
+
+/// Whether what follows a boundary looks like an item. Else the text stood elsewhere, say in an error's nested causes, and
+/// would make up for an item that is not there.
+#[inline]
+fn begins_item(bytes: &[u8]) -> bool {
+    const BEGINS: [&[u8]; 4] = [
+        b"{\"index\":{",
+        b"{\"create\":{",
+        b"{\"update\":{",
+        b"{\"delete\":{",
+    ];
+    BEGINS.iter().any(|begin| bytes.starts_with(begin))
 }
 
 /// The cut that follows strings and brackets.
@@ -436,6 +452,19 @@ mod tests {
     use super::*;
 
     const PLAIN: &str = r#"{"took":3,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":201}},{"create":{"_index":"a","_id":"2","status":409,"error":{"type":"version_conflict_engine_exception","reason":"y"}}},{"delete":{"_id":"3","result":"not_found","status":404}}]}"#;
+
+    #[test]
+    fn a_boundary_inside_an_error_does_not_make_up_for_a_missing_item() {
+        let reply = br#"{"took":1,"errors":true,"items":[{"index":{"_id":"}},{\"","status":400,"error":{"a":[{"b":{"c":1}},{"d":1}]}}},{"delete":{"status":404}}]}"#;
+        assert_eq!(
+            Reply::split(reply, 3).unwrap_err(),
+            MergeError::Count { docs: 3, items: 2 }
+        );
+        assert_eq!(
+            Reply::split(reply, 2).unwrap().item(1),
+            br#"{"delete":{"status":404}}"#
+        );
+    }
 
     #[test]
     fn items_of_a_compact_reply_are_found_and_understood() {
