@@ -8,12 +8,29 @@ use anyhow::{Context as _, Result, bail};
 use testkit::client::Client;
 
 use crate::interrupt;
-use crate::steps::bound_to_us;
+use crate::steps::{bound_to_us, cargo, run};
+use crate::terminal::{Look, paint, say};
 
 pub(crate) struct Gateway {
     child: Child,
     url: String,
     admin: String,
+}
+
+/// Builds the binary.
+///
+/// # Errors
+/// When it does not compile.
+pub(crate) fn build() -> Result<()> {
+    say(&paint(Look::Bold, "building tidegate (release) ..."));
+    run(&mut cargo(&[
+        "build",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "cli",
+    ]))
 }
 
 impl Gateway {

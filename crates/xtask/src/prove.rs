@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::Value;
 use testkit::real::{Kind, Own, RealCluster};
 
-use crate::gateway::Gateway;
-use crate::steps::{bound_to_us, cargo, run};
+use crate::gateway::{self, Gateway};
+use crate::steps::bound_to_us;
 use crate::terminal::{Look, paint, say};
 
 /// What to measure.
@@ -77,15 +77,7 @@ struct Ratio {
 /// # Errors
 /// When something cannot be started, or a run lost or doubled a document.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
-    say(&paint(Look::Bold, "building tidegate (release) ..."));
-    run(&mut cargo(&[
-        "build",
-        "--release",
-        "--locked",
-        "--quiet",
-        "--package",
-        "cli",
-    ]))?;
+    gateway::build()?;
     say(&paint(Look::Bold, "starting three nodes of OpenSearch ..."));
     let own = Own {
         quick: false,
