@@ -1,35 +1,66 @@
-//! Ctrl-C.
+//! Ctrl-C, and SIGTERM, which means the same.
 
 use std::io::{self, Write};
 
 use loadgen::Stop;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Both signals; caught from the moment that this is made.
+struct Signals {
+    runtime: Runtime,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// Waits for SIGINT or SIGTERM.
+pub(crate) fn wait() -> io::Result<()> {
+    Signals::catch()?.next();
+    Ok(())
+}
 
 /// The first SIGINT or SIGTERM ends the run in good order, the second one at once.
 pub(crate) fn stop_at_interrupt(stop: &Stop, saying: &'static str) {
     let stop = stop.clone();
-    let watch = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let mut terminate = signal(SignalKind::terminate())?;
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            stop.stop();
-            let _ = writeln!(io::stderr(), "{saying}; again to stop at once");
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            std::process::exit(130);
-        })
+    let watch = move || -> io::Result<()> {
+        let mut signals = Signals::catch()?;
+        signals.next();
+        stop.stop();
+        let _ = writeln!(io::stderr(), "{saying}; again to stop at once");
+        signals.next();
+        std::process::exit(130);
     };
     // Without it the signal ends the process at once, which is no harm.
     let _ = std::thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || -> io::Result<()> { watch() });
+        .spawn(watch);
+}
+
+// === impl Signals ===
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (interrupt, terminate) = {
+            let _inside = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        Ok(Self {
+            runtime,
+            interrupt,
+            terminate,
+        })
+    }
+
+    fn next(&mut self) {
+        let (interrupt, terminate) = (&mut self.interrupt, &mut self.terminate);
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+    }
 }

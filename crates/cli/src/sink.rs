@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use sink::{FakeCluster, Flavour, Manners, Refusal, Spec, Workers};
-use tokio::signal::unix::{SignalKind, signal};
+
+use crate::interrupt;
 
 /// Run a fake cluster, for measuring a gateway or a client without a real one
 ///
@@ -96,23 +97,8 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
         writeln!(io::stdout(), "{url}")?;
     }
     io::stdout().flush()?;
-    wait_for_the_end()?;
+    interrupt::wait()?;
     writeln!(io::stdout(), "{}", json!(cluster.counts()))
-}
-
-fn wait_for_the_end() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        Ok(())
-    })
 }
 
 /// The error that servers give with a status.
