@@ -104,6 +104,14 @@ pub struct Averages {
     pub cpu_s: Option<f64>,
 }
 
+/// One line of what the rounds say together, in words.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) direct: String,
+    pub(super) gateway: String,
+    pub(super) change: String,
+}
+
 // === impl Run ===
 
 impl Run {
@@ -340,32 +348,47 @@ impl PhaseOutcome {
             "{head:<28} {:>12} {:>12}   change (95 % confidence)",
             "direct", "gateway"
         )?;
-        let mut row = |name: &str, value: &dyn Fn(&Averages) -> Option<String>, change: &Option<Change>| {
+        for Row {
+            name,
+            direct,
+            gateway,
+            change,
+        } in self.rows()
+        {
+            writeln!(out, "  {name:<26} {direct:>12} {gateway:>12}   {change}")?;
+        }
+        Ok(())
+    }
+
+    /// What is compared, as every page shows it.
+    pub(super) fn rows(&self) -> [Row; 3] {
+        let row = |name, value: fn(&Averages) -> Option<String>, change: &Option<Change>| {
             let of =
                 |averages: &Option<Averages>| averages.as_ref().and_then(value).unwrap_or("–".to_owned());
-            let change = change.as_ref().map_or(String::new(), ToString::to_string);
-            writeln!(
-                out,
-                "  {name:<26} {:>12} {:>12}   {change}",
-                of(&self.direct),
-                of(&self.gateway)
-            )
+            Row {
+                name,
+                direct: of(&self.direct),
+                gateway: of(&self.gateway),
+                change: change.as_ref().map_or(String::new(), ToString::to_string),
+            }
         };
-        row(
-            "docs/s until counted",
-            &|averages| Some(decimal(averages.counted_per_s)),
-            &self.counted,
-        )?;
-        row(
-            "docs/s until acknowledged",
-            &|averages| Some(decimal(averages.acknowledged_per_s)),
-            &self.acknowledged,
-        )?;
-        row(
-            "CPU of the nodes",
-            &|averages| averages.cpu_s.map(seconds),
-            &self.cpu,
-        )
+        [
+            row(
+                "docs/s until counted",
+                |averages| Some(decimal(averages.counted_per_s)),
+                &self.counted,
+            ),
+            row(
+                "docs/s until acknowledged",
+                |averages| Some(decimal(averages.acknowledged_per_s)),
+                &self.acknowledged,
+            ),
+            row(
+                "CPU of the nodes",
+                |averages| averages.cpu_s.map(seconds),
+                &self.cpu,
+            ),
+        ]
     }
 }
 

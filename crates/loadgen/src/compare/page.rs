@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::estimate::{Change, Verdict};
+use super::estimate::Verdict;
 use super::options::{Phase, Way};
-use super::outcome::{Averages, Compared, PhaseOutcome, Run, seconds};
+use super::outcome::{Compared, PhaseOutcome, Row, Run, seconds};
 use crate::html::{BLUE, Bar, Bars, GREY, Whiskers, escape, page, whiskers};
 use crate::units::{decimal, number, time};
 
@@ -102,31 +102,15 @@ fn averages(phase: &PhaseOutcome) -> String {
         Phase::Updates => "Updates, averages",
     };
     let mut out = format!("<h2>{head}</h2><table><tr><th><th>direct<th>gateway<th>change (95 % confidence)");
-    let mut row = |name: &str, value: &dyn Fn(&Averages) -> Option<String>, change: &Option<Change>| {
-        let of = |averages: &Option<Averages>| averages.as_ref().and_then(value).unwrap_or("–".to_owned());
-        let change = change.as_ref().map_or(String::new(), ToString::to_string);
-        let _ = write!(
-            out,
-            "<tr><td>{name}<td>{}<td>{}<td>{change}",
-            of(&phase.direct),
-            of(&phase.gateway)
-        );
-    };
-    row(
-        "documents a second until counted",
-        &|averages| Some(decimal(averages.counted_per_s)),
-        &phase.counted,
-    );
-    row(
-        "documents a second until acknowledged",
-        &|averages| Some(decimal(averages.acknowledged_per_s)),
-        &phase.acknowledged,
-    );
-    row(
-        "CPU time of the nodes",
-        &|averages| averages.cpu_s.map(seconds),
-        &phase.cpu,
-    );
+    for Row {
+        name,
+        direct,
+        gateway,
+        change,
+    } in phase.rows()
+    {
+        let _ = write!(out, "<tr><td>{name}<td>{direct}<td>{gateway}<td>{change}");
+    }
     out + "</table>"
 }
 
