@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// The cluster gives the ids: rounds of new documents only
     #[arg(long)]
     without_ids: bool,
+    /// No updates: rounds of new documents only, though they have ids
+    #[arg(long)]
+    no_updates: bool,
     /// Rounds, each both ways; three or more tell a difference from noise
     #[arg(long, value_name = "ROUNDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
@@ -64,6 +67,9 @@ pub(crate) struct Arguments {
     /// `index.refresh_interval` of each index, as in 30s; else the cluster's default
     #[arg(long, value_name = "TIME")]
     refresh_interval: Option<String>,
+    /// A setting of each index, as in translog.durability=async; may be repeated
+    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, String)>,
     /// Documents that are written each way beforehand, and not measured
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 30_000)]
     warm_up: u64,
@@ -161,11 +167,13 @@ fn options(arguments: &Arguments) -> Result<CompareOptions, &'static str> {
         documents: arguments.docs,
         batch: arguments.batch,
         ids: !arguments.without_ids,
+        updates: !arguments.no_updates,
         rounds: arguments.rounds,
         clients: arguments.clients as usize,
         shards: arguments.shards,
         replicas: arguments.replicas,
         refresh_interval: arguments.refresh_interval.clone(),
+        settings: arguments.settings.clone(),
         index: arguments.index.clone(),
         keep: arguments.keep,
         warm_up_documents: arguments.warm_up.min(arguments.docs),
@@ -276,6 +284,15 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
         _ => Err(format!("`{text}` is no number of seconds from 0 to 86400")),
     }
+}
+
+/// `NAME=VALUE`, with or without `index.` before it.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+        return Err(format!("`{text}` is no NAME=VALUE"));
+    };
+    let name = name.strip_prefix("index.").unwrap_or(name);
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn fail(reason: &str) -> ExitCode {

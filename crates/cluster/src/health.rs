@@ -1,6 +1,7 @@
 //! How a node has been doing, in atomics that all cores share: out of the rotation on failures, back by a probe.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ pub struct Health {
     /// How quick it is, and what is on its way to it.
     pub(crate) pace: Pace,
     /// How much it is sent at once.
-    limiter: Limiter,
+    limiter: Arc<Limiter>,
     up: AtomicBool,
     failures_in_row: AtomicU32,
     answers: AtomicU64,
@@ -165,7 +166,7 @@ impl Default for Health {
             busy: AtomicU64::new(0),
             latency_us: AtomicU64::new(0),
             pace: Pace::default(),
-            limiter: Limiter::default(),
+            limiter: Arc::default(),
         }
     }
 }
@@ -177,7 +178,7 @@ impl Health {
     }
 
     /// How many requests it is sent at once, for whoever keeps to it.
-    pub fn limiter(&self) -> &Limiter {
+    pub fn limiter(&self) -> &Arc<Limiter> {
         &self.limiter
     }
 

@@ -6,17 +6,17 @@
 
 mod law;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::law::Law;
 
 /// One node's limiter.
 #[derive(Debug)]
 pub struct Limiter {
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
@@ -33,10 +33,12 @@ struct State {
 /// Leave to send one request to a node. Dropped without a word, it says nothing of the node.
 #[derive(Debug)]
 #[must_use = "whoever lets go of it has nothing to send"]
-pub struct Permit<'a> {
-    limiter: &'a Limiter,
-    permit: Option<SemaphorePermit<'a>>,
+pub struct Permit {
+    limiter: Arc<Limiter>,
+    permit: Option<OwnedSemaphorePermit>,
     began: Instant,
+    /// How it ended has been said.
+    told: bool,
 }
 
 /// How a request ended, as far as the node's capacity is concerned.
@@ -60,7 +62,7 @@ impl Default for Limiter {
         let law = Law::new(Instant::now());
         let issued = law.limit();
         Self {
-            permits: Semaphore::new(issued),
+            permits: Arc::new(Semaphore::new(issued)),
             state: Mutex::new(State {
                 law,
                 issued,
@@ -73,8 +75,18 @@ impl Default for Limiter {
 
 impl Limiter {
     /// Waits, in the order of asking, until the node may be sent one more.
-    pub async fn acquire(&self) -> Permit<'_> {
-        let permit = self.permits.acquire().await;
+    pub async fn acquire(self: &Arc<Self>) -> Permit {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        self.give(permit.ok())
+    }
+
+    /// Leave to send the node one more, if it may be sent now and nobody waits.
+    pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        Some(self.give(Some(permit)))
+    }
+
+    fn give(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> Permit {
         let mut state = self.state();
         state.under_way += 1;
         let (under_way, limit) = (state.under_way, state.law.limit());
@@ -83,9 +95,10 @@ impl Limiter {
         }
         drop(state);
         Permit {
-            limiter: self,
-            permit: permit.ok(),
+            limiter: Arc::clone(self),
+            permit,
             began: Instant::now(),
+            told: false,
         }
     }
 
@@ -94,7 +107,7 @@ impl Limiter {
         self.state().law.limit()
     }
 
-    fn end(&self, permit: Option<SemaphorePermit<'_>>, began: Instant, ended: Option<Ended>) {
+    fn end(&self, permit: Option<OwnedSemaphorePermit>, began: Instant, ended: Option<Ended>) {
         let now = Instant::now();
         let mut state = self.state();
         state.under_way = state.under_way.saturating_sub(1);
@@ -135,12 +148,12 @@ impl Limiter {
 
 // === impl Permit ===
 
-impl Permit<'_> {
+impl Permit {
     /// Says how the request ended that was sent with it.
     pub fn end(mut self, ended: Ended) {
         let permit = self.permit.take();
         self.limiter.end(permit, self.began, Some(ended));
-        std::mem::forget(self);
+        self.told = true;
     }
 
     /// The request is sent now, and not when leave was given.
@@ -149,10 +162,12 @@ impl Permit<'_> {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let permit = self.permit.take();
-        self.limiter.end(permit, self.began, None);
+        if !self.told {
+            let permit = self.permit.take();
+            self.limiter.end(permit, self.began, None);
+        }
     }
 }
 
@@ -165,7 +180,7 @@ mod tests {
     const WORKED: Ended = Ended::Worked { bytes: 1_000 };
 
     /// Takes what the limit allows, and gives it back as it was worked off.
-    async fn work(limiter: &Limiter) -> usize {
+    async fn work(limiter: &Arc<Limiter>) -> usize {
         let mut permits = Vec::new();
         for _ in 0..limiter.limit() {
             permits.push(limiter.acquire().await);
@@ -181,7 +196,7 @@ mod tests {
     #[test]
     fn permits_follow_the_limit_up_and_down() {
         let ran = wire::run_local(1 << 20, |_| async {
-            let limiter = Limiter::default();
+            let limiter = Arc::new(Limiter::default());
             assert_eq!(work(&limiter).await, 1);
             let mut most = 1;
             for _ in 0..40 {
@@ -212,7 +227,7 @@ mod tests {
     #[test]
     fn leave_that_is_not_used_says_nothing() {
         let ran = wire::run_local(1 << 20, |_| async {
-            let limiter = Limiter::default();
+            let limiter = Arc::new(Limiter::default());
             for _ in 0..100 {
                 drop(limiter.acquire().await);
             }

@@ -18,7 +18,7 @@ use crate::bulk_request::{self, Kind};
 use crate::lane::Lane;
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Again, Outcome, outcomes, unanswered};
-use crate::part::{Load, REPLY_BYTES_MAX, part_body};
+use crate::part::{Load, part_body};
 use crate::request_id::RequestId;
 
 impl Lane {
@@ -130,20 +130,7 @@ impl Lane {
             leave.sent();
         }
         self.route.group.requests.add(1);
-        let began = tokio::time::Instant::now();
-        let answer = match outbound.exchange(&node, message, body, outbound.deadline()).await {
-            Ok(reply) => {
-                let (head, body) = reply.into_parts();
-                match body.collect(REPLY_BYTES_MAX).await {
-                    Ok(body) => Ok((head, body)),
-                    Err(error) => {
-                        outbound.ledger().failed(&node, &error, began, &request_id);
-                        Err(error)
-                    }
-                }
-            }
-            Err(error) => Err(error),
-        };
+        let answer = outbound.whole(&node, message, body, outbound.deadline()).await;
         let (outcomes, ended) = match answer {
             Ok((head, body)) => {
                 let outcomes = outcomes(head.status, &head.headers, &body, docs, &node.name);
@@ -210,14 +197,10 @@ impl Lane {
             headers: &headers,
         };
         let node = outbound.pick(&snapshot, PickReason::Documents, &[]);
-        let reply = outbound
-            .exchange(&node, message, Outgoing::Empty, outbound.deadline())
+        let answer = outbound
+            .whole(&node, message, Outgoing::Empty, outbound.deadline())
             .await;
-        let (head, body) = reply.map_err(|error| error.to_string())?.into_parts();
-        let body = body
-            .collect(REPLY_BYTES_MAX)
-            .await
-            .map_err(|error| error.to_string())?;
+        let (head, body) = answer.map_err(|error| error.to_string())?;
         match head.status {
             StatusCode::NOT_FOUND => Ok(at.op == Op::Delete),
             StatusCode::OK => {

@@ -10,6 +10,9 @@
 //! whole (no answer, an answer that cannot be read, 429) happens to each, and a request that is refused for any other
 //! reason is sent again part by part, since one of them may be to blame for all.
 //!
+//! How many requests a node gets at once is found from its answers, by the same limiter as in delivery: while it has as many
+//! as it has shown to take, what waits goes on gathering, so requests grow as the node falls behind.
+//!
 //! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each other on their
 //! own; so a part that may have to wait is copied out of its core's buffers. The core that finds a request due sends it.
 
@@ -23,11 +26,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::Part;
-use cluster::Node;
-use http::response;
+use bulk::{Destination, Part};
+use cluster::{Ended, Node, Permit};
+use http::{StatusCode, response};
+use memchr::memmem;
 use tokio::sync::oneshot;
-use wire::{Pool, SendError};
+use wire::{Fate, Pool, SendError};
 
 use crate::config::Combine;
 use crate::metrics::Counters;
@@ -71,16 +75,25 @@ struct Ticket {
     /// Parts that travel.
     parts: usize,
     began: Instant,
+    leave: Option<Permit>,
 }
 
 /// A ticket in use on this core, which sees to what waits when it is given back.
 pub(crate) struct Turn {
     ticket: Option<Ticket>,
+    /// The node's leave, where it does not come with a ticket.
+    leave: Option<Permit>,
     combiner: Combiner,
 }
 
 /// Requests under way to a target, of one family, beyond which parts gather.
 const UNDER_WAY_MAX: u32 = 1;
+
+/// A request is at most so many times `flush_threshold_size` when its node falls behind.
+const GROWTH_MAX: u64 = 8;
+
+/// Nodes say `errors` among the first words of an answer.
+const ERRORS_WITHIN: usize = 128;
 
 /// The longest wait for clients that are about to come back, as a share of what requests last.
 const LINGER_SHARE: u32 = 2;
@@ -114,13 +127,9 @@ impl Combiner {
     }
 
     /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.
-    pub(crate) fn any(&self, family: &Family, next: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
-        if let Some(node) = family.gathering() {
-            return node;
-        }
-        let node = next();
-        family.set_gathering(&node);
-        node
+    pub(crate) fn any(&self, family: &Family, part: &Part, next: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
+        let gathering = family.node(&Target::new(None, part.index.as_deref(), part.shard));
+        gathering.filter(|node| node.health.is_up()).unwrap_or_else(next)
     }
 
     /// Waits until a part may be sent by itself, or has been sent with others.
@@ -132,24 +141,50 @@ impl Combiner {
         split: Split<'_>,
     ) -> Way {
         let Part {
-            index, shard, bytes, ..
+            index,
+            shard,
+            bytes,
+            destination,
+            ..
         } = &split.load.plan.parts[part];
         if bytes * 2 > self.0.settings.flush_bytes {
-            return Way::Alone(None);
+            return Way::Alone(self.leave(node).await);
         }
-        let target = Target::new(node, index.as_deref(), *shard);
+        let Ok(memory) = self
+            .0
+            .pool
+            .budget()
+            .hold(usize::try_from(*bytes).unwrap_or(usize::MAX))
+        else {
+            return Way::Alone(self.leave(node).await);
+        };
+        let node_alone = (*destination != Destination::Any).then_some(node);
+        let target = Target::new(node_alone, index.as_deref(), *shard);
         let (tell, told) = oneshot::channel();
-        family.wait(&target, node, Member::new(part, split, tell));
+        family.wait(&target, node, Member::new(part, split, memory, tell));
         self.consider(family, &target);
         match told.await {
             Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(Turn {
                 ticket: Some(ticket),
+                leave: None,
                 combiner: self.clone(),
             })),
             Ok(Told::Shared(answer)) => Way::Shared(answer),
             // The core that was to send it has come to its end.
-            Ok(Told::Alone(None)) | Err(_) => Way::Alone(None),
+            Ok(Told::Alone(None)) | Err(_) => Way::Alone(self.leave(node).await),
         }
+    }
+
+    /// Waits until a part that travels by itself may be sent to a node.
+    pub(crate) async fn leave(&self, node: &Node) -> Option<Turn> {
+        if !self.0.settings.adaptive {
+            return None;
+        }
+        Some(Turn {
+            ticket: None,
+            leave: Some(node.health.limiter().acquire().await),
+            combiner: self.clone(),
+        })
     }
 
     /// Sends what waits for a target, or sees to it that somebody will.
@@ -169,8 +204,28 @@ impl Combiner {
         }
     }
 
+    /// Sends what waits for a target, as soon as its node may be sent one more.
     fn flush(&self, family: &Arc<Family>, target: &Target) {
-        let Some((node, mut members)) = family.take(target) else {
+        if !self.0.settings.adaptive {
+            return self.send(family, target, None);
+        }
+        let Some(node) = family.node(target) else { return };
+        let limiter = node.health.limiter();
+        if let Some(leave) = limiter.try_acquire() {
+            return self.send(family, target, Some(leave));
+        }
+        family.set_due(target);
+        let limiter = Arc::clone(limiter);
+        let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
+        tokio::task::spawn_local(async move {
+            let leave = limiter.acquire().await;
+            combiner.send(&family, &target, Some(leave));
+        });
+    }
+
+    fn send(&self, family: &Arc<Family>, target: &Target, leave: Option<Permit>) {
+        let bytes_max = self.0.settings.flush_bytes.saturating_mul(GROWTH_MAX);
+        let Some((node, mut members)) = family.take(target, bytes_max) else {
             return;
         };
         let ticket = Ticket {
@@ -178,17 +233,71 @@ impl Combiner {
             target: target.clone(),
             parts: members.len(),
             began: Instant::now(),
+            leave,
         };
         if members.len() == 1 {
             members.remove(0).tell(Told::Alone(Some(ticket)));
-            return;
+        } else {
+            let turn = Turn {
+                ticket: Some(ticket),
+                leave: None,
+                combiner: self.clone(),
+            };
+            tokio::task::spawn_local(batch::send(node, turn, members));
         }
-        let turn = Turn {
-            ticket: Some(ticket),
-            combiner: self.clone(),
-        };
-        tokio::task::spawn_local(batch::send(node, turn, members));
+        // More than one request takes may have waited.
+        self.consider(family, target);
     }
+}
+
+// === impl Turn ===
+
+impl Turn {
+    /// The request is sent now.
+    pub(crate) fn sent(&mut self) {
+        if let Some(leave) = self.slip() {
+            leave.sent();
+        }
+    }
+
+    /// Says what became of the request with `bytes` of operations, as far as it tells what the node can take.
+    pub(crate) fn ended(&mut self, answer: Result<(StatusCode, &[u8]), &SendError>, bytes: u64) {
+        let ended = match answer {
+            Ok((status, body)) => ended(status, body, bytes),
+            Err(error) => (error.fate == Fate::Unknown).then_some(Ended::Lost),
+        };
+        if let Some(ended) = ended
+            && let Some(leave) = self.slip().take()
+        {
+            leave.end(ended);
+        }
+    }
+
+    fn slip(&mut self) -> &mut Option<Permit> {
+        match &mut self.ticket {
+            Some(ticket) => &mut ticket.leave,
+            None => &mut self.leave,
+        }
+    }
+}
+
+/// What a node's answer says about how much it can take.
+fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        return Some(Ended::Refused);
+    }
+    if status != StatusCode::OK {
+        return None;
+    }
+    let fine = memmem::find(&body[..body.len().min(ERRORS_WITHIN)], br#""errors":false"#).is_some();
+    let refused = !fine
+        && memmem::find(body, br#""status":429"#).is_some()
+        // An index whose disk is full says 429 as well, whatever its node has to do.
+        && memmem::find(body, b"cluster_block_exception").is_none();
+    Some(match refused {
+        true => Ended::Refused,
+        false => Ended::Worked { bytes },
+    })
 }
 
 impl Drop for Ticket {

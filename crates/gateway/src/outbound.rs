@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Chooser, Cluster, Node, NodeChoice, Outcome, PickReason, Snapshot};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, response};
 use tokio::time::Instant;
-use wire::{Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError, SendErrorKind};
+use wire::{
+    Buffer, Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError, SendErrorKind,
+};
 
 use crate::config::Sending;
 use crate::metrics::Counters;
@@ -141,7 +143,29 @@ impl Outbound {
             }
         }
     }
+
+    /// Sends one bulk request and waits for its whole answer.
+    pub(crate) async fn whole(
+        &self,
+        node: &Node,
+        message: Message<'_>,
+        body: Outgoing,
+        deadline: Instant,
+    ) -> Result<(response::Parts, Buffer), SendError> {
+        let began = Instant::now();
+        let (head, body) = self.exchange(node, message, body, deadline).await?.into_parts();
+        match body.collect(REPLY_BYTES_MAX).await {
+            Ok(body) => Ok((head, body)),
+            Err(error) => {
+                self.ledger.failed(node, &error, began, message.request_id);
+                Err(error)
+            }
+        }
+    }
 }
+
+/// No bulk answer is larger; what memory allows is less.
+const REPLY_BYTES_MAX: usize = 1 << 30;
 
 /// What an answer says of its node; its body is looked at where its head doesn't tell.
 async fn judge(mut reply: Reply) -> Result<(Reply, Outcome), SendError> {

@@ -135,7 +135,7 @@ impl Sender<'_> {
                 let next = || self.outbound.pick(split.snapshot, PickReason::Documents, tried);
                 let picked = match (self.combine, destination) {
                     (Some((combiner, family)), Destination::Any) if tried.is_empty() => {
-                        combiner.any(family, next)
+                        combiner.any(family, &split.load.plan.parts[part], next)
                     }
                     _ => next(),
                 };
@@ -153,7 +153,7 @@ impl Sender<'_> {
         first: bool,
     ) -> Result<(response::Parts, Buffer), SendError> {
         self.counters.parts.add(1);
-        let _turn = match self.combine {
+        let mut turn = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
                 Way::Shared(answer) => {
                     return answer.map(|(head, text)| {
@@ -164,23 +164,22 @@ impl Sender<'_> {
                 }
                 Way::Alone(turn) => turn,
             },
-            _ => None,
+            Some((combiner, _)) => combiner.leave(node).await,
+            None => None,
         };
-        let began = tokio::time::Instant::now();
-        let body = part_body(split.load, part, self.pool);
-        let reply = self
-            .outbound
-            .exchange(node, split.message, body, split.deadline)
-            .await?;
-        let (head, body) = reply.into_parts();
-        match body.collect(REPLY_BYTES_MAX).await {
-            Ok(body) => Ok((head, body)),
-            Err(error) => {
-                let ledger = self.outbound.ledger();
-                ledger.failed(node, &error, began, split.message.request_id);
-                Err(error)
-            }
+        if let Some(turn) = &mut turn {
+            turn.sent();
         }
+        let body = part_body(split.load, part, self.pool);
+        let answer = self
+            .outbound
+            .whole(node, split.message, body, split.deadline)
+            .await;
+        if let Some(turn) = &mut turn {
+            let bytes = split.load.plan.parts[part].bytes;
+            turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
+        }
+        answer
     }
 }
 
@@ -284,6 +283,3 @@ impl ItemError {
         Reply::failed(&load.plan, part, &load.body, split.ask, table, error)
     }
 }
-
-/// No bulk answer is larger; what memory allows is less.
-pub(crate) const REPLY_BYTES_MAX: usize = 1 << 30;

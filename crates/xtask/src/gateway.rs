@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use testkit::client::Client;
+use testkit::real::RealCluster;
 
 use crate::interrupt;
 use crate::steps::{bound_to_us, cargo, run};
@@ -15,6 +16,15 @@ pub(crate) struct Gateway {
     child: Child,
     url: String,
     admin: String,
+}
+
+/// How documents get their ids in a measurement, and the gateway's part in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Documents {
+    /// Clients give them.
+    WithIds,
+    /// The cluster gives them.
+    WithoutIds,
 }
 
 /// Builds the binary.
@@ -33,35 +43,69 @@ pub(crate) fn build() -> Result<()> {
     ]))
 }
 
+impl Documents {
+    pub(crate) const ALL: [Self; 2] = [Self::WithIds, Self::WithoutIds];
+
+    /// As tables call them.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WithIds => "ids",
+            Self::WithoutIds => "no ids",
+        }
+    }
+
+    /// What `bulk_reshuffle` is told about them.
+    fn setting(self) -> &'static str {
+        ""
+    }
+}
+
 impl Gateway {
     /// `tidegate gateway --cluster URL --listen 127.0.0.1:PORT`, ready when this returns.
     pub(crate) fn start(cluster: &str) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let arguments = ["--cluster", cluster, "--listen", &listen, "--admin", &admin];
-        Self::run(&arguments, &listen, &admin)
+        let mut gateway = Self::launch(&arguments, &listen, &admin)?;
+        gateway.wait_until_it_watches()?;
+        Ok(gateway)
     }
 
-    /// With a file that makes small bulks of different clients travel together.
-    pub(crate) fn combining(cluster: &str) -> Result<Self> {
+    /// With a file that makes small bulks of different clients travel together; TLS towards clients if the cluster
+    /// speaks it.
+    pub(crate) fn combining(cluster: &RealCluster, documents: Documents) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let file = crate::root().join("target/prove.yml");
+        let (mut tls, mut account) = (String::new(), String::new());
+        if let Some((user, password)) = cluster.credentials() {
+            tls = ", tls: {enabled: true}".to_owned();
+            account = format!(
+                ", tls: {{insecure_skip_verify: true}}, basic_auth: {{username: '{user}', password: '{password}'}}"
+            );
+        }
         let text = format!(
             "admin: {{binding: '{admin}'}}
-entry: [{{name: e, router: r, network: {{binding: '{listen}'}}}}]
+entry: [{{name: e, router: r, network: {{binding: '{listen}'}}{tls}}}]
 router: [{{name: r, default_flow: f}}]
 flow:
   - name: f
     filter:
-      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true}}}}
+      - bulk_reshuffle: {{elasticsearch: c, mode: sync{}, combine: {{enabled: true}}}}
       - elasticsearch: {{elasticsearch: c}}
-elasticsearch: [{{name: c, endpoint: '{cluster}'}}]
-"
+elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
+",
+            documents.setting(),
+            cluster.url(1),
         );
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        Self::run(&["--config", &file.to_string_lossy()], &listen, &admin)
+        let mut gateway = Self::launch(&["--config", &file.to_string_lossy()], &listen, &admin)?;
+        if cluster.credentials().is_some() {
+            gateway.url = format!("https://{listen}");
+        }
+        gateway.wait_until_it_watches()?;
+        Ok(gateway)
     }
 
-    fn run(arguments: &[&str], listen: &str, admin: &str) -> Result<Self> {
+    fn launch(arguments: &[&str], listen: &str, admin: &str) -> Result<Self> {
         let mut command = bound_to_us(crate::root().join("target/release/tidegate"));
         command
             .arg("gateway")
@@ -73,26 +117,33 @@ elasticsearch: [{{name: c, endpoint: '{cluster}'}}]
             .spawn()
             .context("cannot start tidegate")?;
         interrupt::watch(&child);
-        let mut gateway = Self {
+        Ok(Self {
             child,
             url: format!("http://{listen}"),
             admin: format!("http://{admin}"),
-        };
-        let client = Client::build(&gateway.url, None, Duration::from_secs(2))?;
+        })
+    }
+
+    fn wait_until_it_watches(&mut self) -> Result<()> {
+        let admin = Client::build(&self.admin, None, Duration::from_secs(2))?;
         let until = Instant::now() + Duration::from_secs(20);
-        while !client
-            .get("/_cluster/health")
-            .is_ok_and(|answer| answer.status == 200)
-        {
-            if let Some(status) = gateway.child.try_wait()? {
+        loop {
+            let seen = admin.get("/elasticsearch").and_then(|answer| answer.json());
+            if seen.is_ok_and(|clusters| {
+                clusters
+                    .as_object()
+                    .is_some_and(|all| !all.is_empty() && all.values().all(|one| one["state"] == "watching"))
+            }) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
                 bail!("tidegate ended: {status}");
             }
             if Instant::now() > until {
-                bail!("tidegate does not pass a request to the cluster within 20 s");
+                bail!("tidegate does not know the cluster's topology within 20 s");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Ok(gateway)
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -115,6 +166,18 @@ elasticsearch: [{{name: c, endpoint: '{cluster}'}}]
 
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         testkit::real::cpu_seconds(self.child.id())
+    }
+
+    /// How many parts of bulks a request carried that carried several; 0 if none did.
+    pub(crate) fn parts_a_request(&self) -> Result<f64> {
+        let stats = Client::new(&self.admin)?.get("/stats")?.ok()?.json()?;
+        let count = |name: &str| stats["gateway"][name].as_f64().unwrap_or_default();
+        let requests = count("combined_requests");
+        Ok(if requests > 0.0 {
+            count("combined_parts") / requests
+        } else {
+            0.0
+        })
     }
 
     /// An orderly stop.

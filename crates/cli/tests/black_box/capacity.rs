@@ -1,5 +1,6 @@
 //! Delivery finds how much a node takes at once, and follows it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -110,4 +111,50 @@ fn without_it_a_node_gets_all_that_connections_allow() {
     let _gateway = gateway(&cluster, folder.path(), ", adaptive_concurrency: false");
     let counts = count(&cluster, Duration::ZERO, Duration::from_secs(1));
     assert!(counts.bulks_refused > 10, "{counts:?}");
+}
+
+/// What comes of 48 clients with small bulks that travel together to a node that takes 3 requests at once.
+fn together(adaptive: bool) -> Counts {
+    let spec = Spec {
+        nodes: 1,
+        manners: manners(3),
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
+    let gateway = Gateway::with_filters(
+        &cluster,
+        &format!(
+            "      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true, flush_threshold_size: 1kb, adaptive_concurrency: {adaptive}}}}}
+      - elasticsearch: {{elasticsearch: c}}"
+        ),
+    );
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in 0..48 {
+            let (stop, gateway) = (&stop, &gateway);
+            scope.spawn(move || {
+                let connection = gateway.client();
+                let line = |n: usize| {
+                    format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{client}-{n}\"}}}}\n{{\"n\":{n}}}\n")
+                };
+                let body: String = (0..8).map(line).collect();
+                while !stop.load(Ordering::Relaxed) {
+                    connection.post_ndjson("/_bulk", body.as_bytes()).unwrap();
+                }
+            });
+        }
+        let counts = count(&cluster, Duration::from_millis(2_500), Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
+        counts
+    })
+}
+
+#[test]
+fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
+    let counts = together(true);
+    assert!(counts.bulks_refused * 50 <= counts.bulks, "{counts:?}");
+    let could = 3 * 2_000;
+    assert!(counts.worked_ms * 10 > could * 7, "{counts:?}");
+    let otherwise = together(false);
+    assert!(otherwise.bulks_refused > 50, "{otherwise:?}");
 }

@@ -7,11 +7,12 @@ use bulk::{Gather, Reply};
 use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
-use wire::{Buffer, CHUNK_BYTES, Fate, Outgoing, Pool, SendError, SendErrorKind};
+use wire::{Buffer, CHUNK_BYTES, Fate, Held, Outgoing, Pool, SendError, SendErrorKind};
 
+use super::slot::Weight;
 use super::{Inner, Told, Turn};
 use crate::outbound::Message;
-use crate::part::{REPLY_BYTES_MAX, Split};
+use crate::part::Split;
 use crate::request_id::RequestId;
 
 /// A client's part that waits or travels.
@@ -23,12 +24,15 @@ pub(super) struct Member {
     deadline: tokio::time::Instant,
     came: Instant,
     tell: oneshot::Sender<Told>,
+    /// What its copy of the operations takes.
+    memory: Option<Held>,
 }
 
 // === impl Member ===
 
 impl Member {
-    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<Told>) -> Self {
+    /// `memory`: what the budget holds for the part's bytes.
+    pub(super) fn new(part: usize, split: Split<'_>, memory: Held, tell: oneshot::Sender<Told>) -> Self {
         let load = split.load;
         let part = &load.plan.parts[part];
         let bytes = usize::try_from(part.bytes).unwrap_or(usize::MAX);
@@ -41,15 +45,8 @@ impl Member {
             deadline: split.deadline,
             came: Instant::now(),
             tell,
+            memory: Some(memory),
         }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.lines.len() as u64
-    }
-
-    pub(super) fn docs(&self) -> u32 {
-        self.docs
     }
 
     /// A request that was cut short by the end of the process needs no answer.
@@ -58,13 +55,23 @@ impl Member {
     }
 }
 
+impl Weight for Member {
+    fn bytes(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    fn docs(&self) -> u32 {
+        self.docs
+    }
+}
+
 /// Sends parts together and gives each client its share.
-pub(super) async fn send(node: Arc<Node>, turn: Turn, mut members: Vec<Member>) {
+pub(super) async fn send(node: Arc<Node>, mut turn: Turn, mut members: Vec<Member>) {
     let combiner = turn.combiner.clone();
     let inner = &*combiner.0;
     inner.counters.combined_requests.add(1);
     inner.counters.combined_parts.add(members.len() as u64);
-    let answer = inner.exchange(&node, &turn, &mut members).await;
+    let answer = inner.exchange(&node, &mut turn, &mut members).await;
     // The next ones need not wait for this one's shares.
     drop(turn);
     match answer {
@@ -95,30 +102,26 @@ impl Inner {
     async fn exchange(
         &self,
         node: &Node,
-        turn: &Turn,
+        turn: &mut Turn,
         members: &mut [Member],
     ) -> Result<(response::Parts, Buffer), SendError> {
         let request_id = members[0].request_id.clone();
         let deadline = members.iter().map(|member| member.deadline).min();
         let ticket = turn.ticket.as_ref().expect("it is given back with the turn");
+        let family = Arc::clone(&ticket.family);
         let message = Message {
             request_id: &request_id,
-            method: &ticket.family.method,
-            target: &ticket.family.target,
-            headers: &ticket.family.headers,
+            method: &family.method,
+            target: &family.target,
+            headers: &family.headers,
         };
         let deadline = deadline.unwrap_or_else(|| self.outbound.deadline());
-        let began = tokio::time::Instant::now();
+        let bytes = members.iter().map(Member::bytes).sum();
         let body = body(members, &self.pool);
-        let reply = self.outbound.exchange(node, message, body, deadline).await?;
-        let (head, body) = reply.into_parts();
-        match body.collect(REPLY_BYTES_MAX).await {
-            Ok(body) => Ok((head, body)),
-            Err(error) => {
-                self.outbound.ledger().failed(node, &error, began, &request_id);
-                Err(error)
-            }
-        }
+        turn.sent();
+        let answer = self.outbound.whole(node, message, body, deadline).await;
+        turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
+        answer
     }
 
     fn share(&self, node: &Node, head: &response::Parts, body: &[u8], members: Vec<Member>) {
@@ -159,7 +162,7 @@ fn body(members: &mut [Member], pool: &Pool) -> Outgoing {
     let bytes = members.iter().map(Member::bytes).sum();
     let parts: Vec<_> = members
         .iter_mut()
-        .map(|member| std::mem::take(&mut member.lines))
+        .map(|member| (std::mem::take(&mut member.lines), member.memory.take()))
         .collect();
     let (mut part, mut at) = (0, 0);
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -168,7 +171,7 @@ fn body(members: &mut [Member], pool: &Pool) -> Outgoing {
         let room = left.min(CHUNK_BYTES);
         let mut chunk = pool.take(room);
         while chunk.len() < room {
-            let rest = &parts[part][at..];
+            let rest = &parts[part].0[at..];
             let copied = rest.len().min(room - chunk.len());
             chunk.extend_from_slice(&rest[..copied]);
             at += copied;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::Node;
 use http::header::{CONTENT_LENGTH, USER_AGENT};
@@ -19,14 +19,7 @@ pub(crate) struct Family {
     pub(super) target: String,
     /// What they have in common.
     pub(super) headers: HeaderMap,
-    slots: Mutex<Slots>,
-}
-
-#[derive(Default)]
-struct Slots {
-    by_target: HashMap<Target, Slot>,
-    /// Where the last part went that any node may take.
-    gathering: Option<(Arc<Node>, Target)>,
+    slots: Mutex<HashMap<Target, Slot>>,
 }
 
 /// All families of a configuration: those that some request belongs to, and some that none does any more.
@@ -110,51 +103,54 @@ impl Family {
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<Target, Slot>> {
         self.slots.lock().expect(LOCK)
     }
 
-    /// The node that parts gather for which any node may take.
-    pub(super) fn gathering(&self) -> Option<Arc<Node>> {
-        let slots = self.slots();
-        let (node, target) = slots.gathering.as_ref()?;
-        let waits = slots.by_target.get(target).is_some_and(Slot::waits);
-        (waits && node.health.is_up()).then(|| Arc::clone(node))
-    }
-
-    pub(super) fn set_gathering(&self, node: &Arc<Node>) {
-        self.slots().gathering = Some((Arc::clone(node), Target::new(node, None, None)));
-    }
-
     pub(super) fn wait(&self, target: &Target, node: &Arc<Node>, member: Member) {
-        let slots = &mut self.slots().by_target;
+        let mut slots = self.slots();
         if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
             slots.retain(|_, slot| !slot.is_idle());
         }
-        let slot = slots.entry(target.clone()).or_insert_with(|| Slot::new(node));
+        let slot = slots
+            .entry(target.clone())
+            .or_insert_with(|| Slot::new(node, Instant::now()));
         slot.push(node, member);
     }
 
     pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> Step {
-        let slots = &mut self.slots().by_target;
+        let mut slots = self.slots();
         slots
             .get_mut(target)
-            .map_or(Step::Nothing, |slot| slot.next_step(settings))
+            .map_or(Step::Nothing, |slot| slot.next_step(settings, Instant::now()))
+    }
+
+    /// The node of a target for which something waits.
+    pub(super) fn node(&self, target: &Target) -> Option<Arc<Node>> {
+        let slots = self.slots();
+        let slot = slots.get(target).filter(|slot| slot.waits())?;
+        Some(Arc::clone(slot.node()))
+    }
+
+    pub(super) fn set_due(&self, target: &Target) {
+        if let Some(slot) = self.slots().get_mut(target) {
+            slot.set_due();
+        }
     }
 
     /// The number of the present round of waiting.
     pub(super) fn round(&self, target: &Target) -> Option<u64> {
-        self.slots().by_target.get(target).map(Slot::round)
+        self.slots().get(target).map(Slot::round)
     }
 
-    /// What waits, as under way from now on; `None` if nothing does.
-    pub(super) fn take(&self, target: &Target) -> Option<(Arc<Node>, Vec<Member>)> {
-        self.slots().by_target.get_mut(target)?.take()
+    /// What waits, up to `bytes_max`, as under way from now on; `None` if nothing does.
+    pub(super) fn take(&self, target: &Target, bytes_max: u64) -> Option<(Arc<Node>, Vec<Member>)> {
+        self.slots().get_mut(target)?.take(bytes_max)
     }
 
     pub(super) fn returned(&self, target: &Target, parts: usize, lasted: Duration) {
-        if let Some(slot) = self.slots().by_target.get_mut(target) {
-            slot.returned(parts, lasted);
+        if let Some(slot) = self.slots().get_mut(target) {
+            slot.returned(parts, lasted, Instant::now());
         }
     }
 }

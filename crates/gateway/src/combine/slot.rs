@@ -1,4 +1,7 @@
-//! What waits for one target, and when it goes.
+//! What waits for one target, and when it goes. Pure: time is given, and whoever drives it sends.
+
+#[cfg(test)]
+mod model;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,19 +15,28 @@ use crate::config::Combine;
 /// Whom parts are for: a node, and where parts are made for an index or a shard, that too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Target {
-    /// The address of the node's health, which outlives changes of the topology; the slot keeps the node.
-    node: usize,
+    /// The address of the node's health, which outlives changes of the topology; the slot keeps the node. None: any node
+    /// may take them, and passes them on to all shards, so the fewer requests the better, whichever node gets them.
+    node: Option<usize>,
     index: Option<Box<str>>,
     shard: Option<u32>,
 }
 
-/// The parts for one target.
-pub(super) struct Slot {
-    node: Arc<Node>,
-    waiting: Vec<Member>,
+/// What a slot has to know of what waits in it.
+pub(super) trait Weight {
+    fn bytes(&self) -> u64;
+    fn docs(&self) -> u32;
+}
+
+/// The parts `M` for one target at node `N`.
+pub(super) struct Slot<M = Member, N = Arc<Node>> {
+    node: N,
+    waiting: Vec<M>,
     bytes: u64,
     docs: u64,
     under_way: u32,
+    /// It is due, and waits for the node's leave.
+    due: bool,
     /// Counts how often what waited was taken away.
     round: u64,
     /// The round that somebody watches the clock for, and whether they wait for a request under way to return.
@@ -57,9 +69,10 @@ pub(super) enum Step {
 // === impl Target ===
 
 impl Target {
-    pub(super) fn new(node: &Arc<Node>, index: Option<&str>, shard: Option<u32>) -> Self {
+    /// `node`: none where any may take them.
+    pub(super) fn new(node: Option<&Arc<Node>>, index: Option<&str>, shard: Option<u32>) -> Self {
         Self {
-            node: Arc::as_ptr(&node.health).addr(),
+            node: node.map(|node| Arc::as_ptr(&node.health).addr()),
             index: index.map(Into::into),
             shard,
         }
@@ -68,24 +81,25 @@ impl Target {
 
 // === impl Slot ===
 
-impl Slot {
-    pub(super) fn new(node: &Arc<Node>) -> Self {
+impl<M: Weight, N: Clone> Slot<M, N> {
+    pub(super) fn new(node: &N, now: Instant) -> Self {
         Self {
-            node: Arc::clone(node),
+            node: node.clone(),
             waiting: Vec::new(),
             bytes: 0,
             docs: 0,
             under_way: 0,
+            due: false,
             round: 0,
             watched: None,
             expected: 1,
             lasts: Duration::ZERO,
-            returned: Instant::now(),
+            returned: now,
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way == 0
+        self.waiting.is_empty() && self.under_way == 0 && !self.due
     }
 
     pub(super) fn waits(&self) -> bool {
@@ -96,16 +110,25 @@ impl Slot {
         self.round
     }
 
-    pub(super) fn push(&mut self, node: &Arc<Node>, member: Member) {
+    pub(super) fn push(&mut self, node: &N, member: M) {
         // The same node, perhaps with an address that has been looked up anew.
-        self.node = Arc::clone(node);
+        self.node = node.clone();
         self.bytes += member.bytes();
         self.docs += u64::from(member.docs());
         self.waiting.push(member);
     }
 
-    pub(super) fn next_step(&mut self, settings: &Combine) -> Step {
-        if self.waiting.is_empty() {
+    pub(super) fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// Says that somebody waits for the node's leave to send what waits here, and that it is due until they take it.
+    pub(super) fn set_due(&mut self) {
+        self.due = true;
+    }
+
+    pub(super) fn next_step(&mut self, settings: &Combine, now: Instant) -> Step {
+        if self.waiting.is_empty() || self.due {
             return Step::Nothing;
         }
         let full = self.bytes >= settings.flush_bytes
@@ -113,7 +136,7 @@ impl Slot {
             || self.waiting.len() >= settings.requests_max as usize;
         let busy = self.under_way >= UNDER_WAY_MAX;
         // Those who were about to come back have not, if it is longer ago.
-        let patience = linger(self.lasts).saturating_sub(self.returned.elapsed());
+        let patience = linger(self.lasts).saturating_sub(now.saturating_duration_since(self.returned));
         let complete = self.waiting.len() >= self.expected || patience.is_zero();
         if full || (!busy && complete) {
             return Step::Send;
@@ -134,23 +157,36 @@ impl Slot {
         }
     }
 
-    pub(super) fn take(&mut self) -> Option<(Arc<Node>, Vec<Member>)> {
+    /// What waits, in the order in which it came, up to `bytes_max`, but at least one; it is under way from now on.
+    pub(super) fn take(&mut self, bytes_max: u64) -> Option<(N, Vec<M>)> {
+        self.due = false;
         if self.waiting.is_empty() {
             return None;
         }
         self.round += 1;
         self.under_way += 1;
-        (self.bytes, self.docs) = (0, 0);
-        Some((Arc::clone(&self.node), std::mem::take(&mut self.waiting)))
+        let (mut bytes, mut docs, mut members) = (0, 0, 0);
+        for member in &self.waiting {
+            if members > 0 && bytes + member.bytes() > bytes_max {
+                break;
+            }
+            bytes += member.bytes();
+            docs += u64::from(member.docs());
+            members += 1;
+        }
+        self.bytes -= bytes;
+        self.docs -= docs;
+        let rest = self.waiting.split_off(members);
+        Some((self.node.clone(), std::mem::replace(&mut self.waiting, rest)))
     }
 
-    pub(super) fn returned(&mut self, parts: usize, lasted: Duration) {
+    pub(super) fn returned(&mut self, parts: usize, lasted: Duration, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         self.expected = parts + self.waiting.len();
         self.lasts = match self.lasts {
             Duration::ZERO => lasted,
             before => (before * 7 + lasted) / 8,
         };
-        self.returned = Instant::now();
+        self.returned = now;
     }
 }

@@ -177,8 +177,10 @@ pub struct Combine {
     pub docs_max: u32,
     /// What waits is sent once it is of as many requests.
     pub requests_max: u32,
-    /// No part waits longer.
+    /// No part waits longer, unless its node has as many requests as it takes.
     pub interval: Duration,
+    /// Whether how many requests a node is sent at once is found from its answers.
+    pub adaptive: bool,
 }
 
 /// The filter `elasticsearch`.

@@ -20,6 +20,9 @@ pub(super) fn index_body(options: &CompareOptions) -> Value {
     if let Some(interval) = &options.refresh_interval {
         settings["refresh_interval"] = json!(interval);
     }
+    for (name, value) in &options.settings {
+        settings[name.as_str()] = json!(value);
+    }
     json!({
         "settings": {"index": settings},
         "mappings": {"properties": {
@@ -155,6 +158,17 @@ const WORDS: [&str; 48] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_settings_are_among_the_indexs() {
+        let options = CompareOptions {
+            settings: vec![("translog.durability".to_owned(), "async".to_owned())],
+            ..CompareOptions::default()
+        };
+        let index = &index_body(&options)["settings"]["index"];
+        assert_eq!(index["translog.durability"], "async");
+        assert_eq!(index["number_of_shards"], 3);
+    }
 
     #[test]
     fn the_load_is_understood_with_and_without_ids_one_server_or_several() {

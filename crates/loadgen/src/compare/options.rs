@@ -16,8 +16,10 @@ pub struct CompareOptions {
     pub documents: u64,
     /// Documents of each request.
     pub batch: u32,
-    /// Documents have ids; then each round ends with updates of the same ones.
+    /// Documents have ids.
     pub ids: bool,
+    /// Each round ends with updates of the same documents, if they have ids.
+    pub updates: bool,
     /// Rounds; each writes both ways.
     pub rounds: u32,
     /// Users that send, each with one request under way.
@@ -28,6 +30,8 @@ pub struct CompareOptions {
     pub replicas: u32,
     /// `index.refresh_interval`; none: the cluster's default.
     pub refresh_interval: Option<String>,
+    /// Further settings of each index, by their names without `index.`.
+    pub settings: Vec<(String, String)>,
     /// What the names of the indices begin with.
     pub index: String,
     /// Leave the indices there.
@@ -80,11 +84,13 @@ impl Default for CompareOptions {
             documents: 300_000,
             batch: 10_000,
             ids: true,
+            updates: true,
             rounds: 4,
             clients: 2,
             shards: 3,
             replicas: 0,
             refresh_interval: None,
+            settings: Vec::new(),
             index: "tidegate-compare".to_owned(),
             keep: false,
             warm_up_documents: 30_000,
@@ -106,7 +112,7 @@ impl CompareOptions {
 
     /// What each round writes.
     pub(super) fn phases(&self) -> &'static [Phase] {
-        if self.ids {
+        if self.ids && self.updates {
             &[Phase::New, Phase::Updates]
         } else {
             &[Phase::New]

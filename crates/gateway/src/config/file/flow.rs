@@ -99,6 +99,8 @@ section! {
         /// What waits is sent once it is of as many requests.
         #[schemars(range(min = 1))]
         max_wait_requests: u32 = 1024,
+        /// Whether how many requests a node is sent at once is found from its answers.
+        adaptive_concurrency: bool = true,
     }
 }
 

@@ -131,6 +131,7 @@ impl Resolver<'_> {
                 docs_max: bulk.combine.max_docs,
                 requests_max: bulk.combine.max_wait_requests,
                 interval: bulk.combine.interval.0,
+                adaptive: bulk.combine.adaptive_concurrency,
             }),
             sending: self.sending(
                 path,
