@@ -12,6 +12,7 @@ mod log;
 mod logging;
 mod output;
 mod sink;
+mod switch;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ enum Command {
     Compare(Box<compare::Arguments>),
     Sink(sink::Arguments),
     Log(log::Arguments),
+    Switch(switch::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,5 +52,6 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Sink(arguments) => sink::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
+        Command::Switch(arguments) => switch::run(&arguments),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each client writes the same bulks directly into one index and through Tidegate into another; through Tidegate all
 //! clients send at the same moment. Answers must be the same byte for byte, sequence numbers included, and so must the
-//! contents.
+//! contents. And the calls by which users of the faster-bulk plug-in switch combining are understood there.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -13,7 +13,7 @@ use std::sync::Barrier;
 use anyhow::{Result, ensure};
 use real::compare::answers_differ;
 use real::gateway::Gateway;
-use real::http::Request;
+use real::http::{Http, Request};
 use real::server::Server;
 use real::world::Prefixes;
 use serde_json::{Value, json};
@@ -159,22 +159,119 @@ fn write(
     failures
 }
 
+/// The plug-in's calls are admitted or refused by the cluster, which keeps what is its own.
+fn switches(kind: Kind) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let gateway = Gateway::before(&server)?;
+    if gateway.counters()?.is_null() {
+        return Ok(()); // clusters know nothing of these settings
+    }
+    let index = format!("{}switched", Prefixes::fresh().direct);
+    let (mut direct, mut through) = (server.http(), gateway.http());
+    direct.put(
+        &format!("/{index}"),
+        &json!({"settings": {"number_of_replicas": 0}}),
+    )?;
+
+    let nothing = json!({"acknowledged": true, "persistent": {}, "transient": {}});
+    let cluster = "/_cluster/settings?flat_settings=true";
+    let before = direct.get(cluster)?;
+    let ours = json!({"apack.fasterbulk.combine.enabled": "true", "apack.fasterbulk.combine.interval": "50"});
+    let mut expected = nothing.clone();
+    expected["transient"] = ours.clone();
+    same(&through.put(cluster, &json!({"transient": ours}))?, &expected)?;
+    same(&direct.get(cluster)?, &before)?;
+    let shown = through.get(cluster)?;
+    same(
+        &shown["transient"]["apack.fasterbulk.combine.interval"],
+        &json!("50"),
+    )?;
+
+    // Another's setting of the same body is the cluster's.
+    const THEIRS: &str = "cluster.routing.allocation.node_concurrent_recoveries";
+    let mixed = json!({"persistent": {THEIRS: "3", "index": {"direct_routing": {"global.enable": true}}}});
+    let mut expected = nothing.clone();
+    expected["persistent"] = json!({THEIRS: "3", "index.direct_routing.global.enable": "true"});
+    same(&through.put(cluster, &mixed)?, &expected)?;
+    let theirs = direct.get(cluster)?;
+    same(&theirs["persistent"][THEIRS], &json!("3"))?;
+    same(
+        &theirs["persistent"]["index.direct_routing.global.enable"],
+        &Value::Null,
+    )?;
+    let reset =
+        json!({"persistent": {THEIRS: null, "index.direct_routing.*": null}, "transient": {"apack.*": null}});
+    same(&through.put(cluster, &reset)?, &nothing)?;
+    same(&through.get(cluster)?, &before)?;
+
+    let settings = format!("/{index}/_settings");
+    let on = json!({"index.direct_routing.enable": true});
+    same(&through.put(&settings, &on)?, &json!({"acknowledged": true}))?;
+    let shown = json!({&index: {"settings": {"index": {"direct_routing": {"enable": "true"}}}}});
+    same(
+        &through.get(&format!("{settings}/index.direct_routing.enable"))?,
+        &shown,
+    )?;
+    let mut whole = direct.get(&settings)?;
+    whole[&index]["settings"]["index"]["direct_routing"] = json!({"enable": "true"});
+    same(&through.get(&settings)?, &whole)?;
+    let absent = |http: &mut Http, body: &Value| {
+        http.send(&Request::new("PUT", &format!("/{index}-absent/_settings")).json(body))
+    };
+    let refused = absent(&mut through, &on)?;
+    let likewise = absent(&mut direct, &json!({"index.refresh_interval": "1s"}))?;
+    ensure!(
+        refused.status == 404 && refused.text() == likewise.text(),
+        "{}",
+        refused.text()
+    );
+
+    if kind == Kind::OpenSearchSecure {
+        direct.put(
+            "/_plugins/_security/api/internalusers/onlooker",
+            &json!({"password": "Tidegate-On-Looker-7", "backend_roles": []}),
+        )?;
+        for (user, password, status) in [("onlooker", "Tidegate-On-Looker-7", 403), ("admin", "wrong", 401)] {
+            let mut origin = gateway.origin.clone();
+            origin.basic_auth = Some((user.to_owned(), password.to_owned()));
+            let mut stranger = Http::to(&origin);
+            for (target, body) in [(cluster, json!({"persistent": ours})), (&*settings, on.clone())] {
+                let answer = stranger.send(&Request::new("PUT", target).json(&body))?;
+                ensure!(answer.status == status, "{user} at {target}: {}", answer.text());
+            }
+        }
+        same(&through.get(cluster)?, &before)?;
+    }
+    direct.send(&Request::new("DELETE", &format!("/{index}")))?;
+    println!("{}: the plug-in's calls are understood", server.name());
+    Ok(())
+}
+
+fn same(found: &Value, expected: &Value) -> Result<()> {
+    ensure!(found == expected, "found {found}\nexpected {expected}");
+    Ok(())
+}
+
 #[test]
 fn opensearch_3() -> Result<()> {
-    proof(Kind::OpenSearch)
+    proof(Kind::OpenSearch)?;
+    switches(Kind::OpenSearch)
 }
 
 #[test]
 fn opensearch_2_with_tls_and_basic_auth() -> Result<()> {
-    proof(Kind::OpenSearchSecure)
+    proof(Kind::OpenSearchSecure)?;
+    switches(Kind::OpenSearchSecure)
 }
 
 #[test]
 fn elasticsearch_9() -> Result<()> {
-    proof(Kind::Elasticsearch)
+    proof(Kind::Elasticsearch)?;
+    switches(Kind::Elasticsearch)
 }
 
 #[test]
 fn elasticsearch_7() -> Result<()> {
-    proof(Kind::Elasticsearch7)
+    proof(Kind::Elasticsearch7)?;
+    switches(Kind::Elasticsearch7)
 }

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, put};
 use axum::{Router, serve};
 use cluster::WatchState;
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ use crate::admin_listener::Few;
 use crate::config::show;
 use crate::listening::Listeners;
 use crate::live::Shared;
+use crate::switches::NotSwitched;
+use crate::switches::admin::{self, Refused};
 
 /// The running admin port. Dropping it closes it.
 #[derive(Debug)]
@@ -95,6 +98,8 @@ fn router(desk: Arc<Desk>) -> Router {
         .route("/elasticsearch", get(elasticsearch))
         .route("/queue/stats", get(queue_stats))
         .route("/dead_letters", get(dead_letters))
+        .route("/switches", get(switches))
+        .route("/switches/{cluster}", put(switch))
         .route("/config", get(config))
         .layer(from_fn_with_state(Arc::clone(&desk), authorize))
         .fallback(not_found)
@@ -157,6 +162,7 @@ async fn index() -> Json<Value> {
             "/elasticsearch": "each cluster: nodes and their health, versions, routes, hit rate",
             "/queue/stats": "each queue: accepted documents, and for each consumer group indexed, dead, pending, lag, lanes",
             "/dead_letters": "operations that a cluster would not take: ?queue=NAME, &from=POSITION, &limit=N (at most 10000)",
+            "/switches": "what has been switched at run time; PUT /switches/CLUSTER switches",
             "/config": "the configuration in force, secrets masked",
         },
     }))
@@ -287,6 +293,36 @@ async fn dead_letters(
     }
 }
 
+async fn switches(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    let live = desk.shared.live.load_full();
+    Json(admin::list(&live.config, &desk.shared.switches))
+}
+
+async fn switch(State(desk): State<Arc<Desk>>, Path(cluster): Path<String>, body: Bytes) -> Response {
+    let switched = tokio::task::spawn_blocking(move || {
+        let live = desk.shared.live.load_full();
+        admin::set(&live.config, &desk.shared.switches, &cluster, &body)
+    });
+    let (code, kind, reason) = match switched.await {
+        Ok(Ok(now)) => return Json(now).into_response(),
+        Ok(Err(error)) => {
+            let (code, kind) = match &error {
+                Refused::NoCluster(_) => (StatusCode::NOT_FOUND, "not_found"),
+                Refused::NotSwitched(NotSwitched::Bad(_)) => {
+                    (StatusCode::BAD_REQUEST, "illegal_argument_exception")
+                }
+                Refused::NotSwitched(NotSwitched::Unkept { .. }) => {
+                    (StatusCode::INTERNAL_SERVER_ERROR, "exception")
+                }
+            };
+            (code, kind, error.to_string())
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, "exception", error.to_string()),
+    };
+    let body = json!({"error": {"type": kind, "reason": reason}, "status": code.as_u16()});
+    (code, Json(body)).into_response()
+}
+
 /// As YAML: it can be read by people, and started from once the secrets are filled in.
 async fn config(State(desk): State<Arc<Desk>>) -> Response {
     let content_type = HeaderValue::from_static("application/yaml; charset=utf-8");
@@ -399,6 +435,25 @@ impl Desk {
             "counter",
             "Predicted shards that the cluster's own answer agreed with.",
             &by_cluster(&|s| Some(s.predictions.right as f64)),
+        );
+        let gauges = admin::gauges(&live.config, &self.shared.switches);
+        let by_panel = |of: fn(&admin::Gauges) -> usize| -> Vec<(String, f64)> {
+            let sample = |(name, gauges): &(Arc<str>, admin::Gauges)| {
+                (format!("{{cluster=\"{}\"}}", escape(name)), of(gauges) as f64)
+            };
+            gauges.iter().map(sample).collect()
+        };
+        family(
+            "switches",
+            "gauge",
+            "Switches that were set at run time and come before the configuration.",
+            &by_panel(|gauges| gauges.switches),
+        );
+        family(
+            "combining_filters",
+            "gauge",
+            "Filters at which small parts of different bulks travel together now.",
+            &by_panel(|gauges| gauges.combining),
         );
         let by_node = |value: fn(&cluster::HealthStatus) -> f64| -> Vec<(String, f64)> {
             let nodes = statuses.iter().flat_map(|(cluster, status)| {

@@ -90,9 +90,15 @@ fn read_parameters<'a>(query: &'a str, head: &mut BulkHead<'a>) -> Result<(), He
     Ok(())
 }
 
+/// Whether a request speaks JSON, so far as it says, and takes an answer in it.
+pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
+    let spoken = !headers.contains_key(CONTENT_TYPE) || check_content_type(headers).is_ok();
+    spoken && check_accept(headers).is_ok()
+}
+
 /// Percent-decodes; in queries `+` is a space (`RestUtils.decodeComponent`). `None` for what isn't UTF-8 or has a
 /// broken escape: the cluster words its own rejection.
-fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+pub(crate) fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || (plus_is_space && b == b'+')) {
         return Some(Cow::Borrowed(text));
     }

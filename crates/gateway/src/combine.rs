@@ -22,6 +22,7 @@ mod slot;
 
 pub(crate) use family::{Families, Family};
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ use crate::config::Combine;
 use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
 use crate::part::Split;
+use crate::switches::Panel;
 use batch::Member;
 use slot::Target;
 
@@ -45,7 +47,10 @@ use slot::Target;
 pub(crate) struct Combiner(Rc<Inner>);
 
 struct Inner {
-    settings: Combine,
+    configured: Combine,
+    panel: Panel,
+    /// What is in force, or was last: what waits when it is switched off goes by that.
+    settings: Cell<Combine>,
     /// Which filter this is: parts of different ones keep apart.
     filter: Vec<u8>,
     families: Arc<Families>,
@@ -103,7 +108,8 @@ const LINGER_SHARE: u32 = 2;
 impl Combiner {
     /// `filter` tells the filters of a configuration apart.
     pub(crate) fn new(
-        settings: Combine,
+        configured: Combine,
+        panel: Panel,
         filter: Vec<u8>,
         families: Arc<Families>,
         outbound: Rc<Outbound>,
@@ -111,13 +117,24 @@ impl Combiner {
         counters: Arc<Counters>,
     ) -> Self {
         Self(Rc::new(Inner {
-            settings,
+            configured,
+            panel,
+            settings: Cell::new(configured),
             filter,
             families,
             outbound,
             pool,
             counters,
         }))
+    }
+
+    /// Whether parts gather now. It can be switched at any time, so each request asks once.
+    pub(crate) fn is_on(&self) -> bool {
+        let settings = self.0.panel.now().combine(&self.0.configured);
+        if let Some(settings) = settings {
+            self.0.settings.set(settings);
+        }
+        settings.is_some()
     }
 
     /// Those whose parts may travel together with this request's. `ingests`: some document may go through an ingest
@@ -147,7 +164,7 @@ impl Combiner {
             destination,
             ..
         } = &split.load.plan.parts[part];
-        if bytes * 2 > self.0.settings.flush_bytes {
+        if bytes * 2 > self.0.settings.get().flush_bytes {
             return Way::Alone(self.leave(node).await);
         }
         let Ok(memory) = self
@@ -177,7 +194,7 @@ impl Combiner {
 
     /// Waits until a part that travels by itself may be sent to a node.
     pub(crate) async fn leave(&self, node: &Node) -> Option<Turn> {
-        if !self.0.settings.adaptive {
+        if !self.0.settings.get().adaptive {
             return None;
         }
         Some(Turn {
@@ -189,7 +206,7 @@ impl Combiner {
 
     /// Sends what waits for a target, or sees to it that somebody will.
     fn consider(&self, family: &Arc<Family>, target: &Target) {
-        match family.next_step(target, &self.0.settings) {
+        match family.next_step(target, &self.0.settings.get()) {
             slot::Step::Nothing => {}
             slot::Step::Send => self.flush(family, target),
             slot::Step::Wait { longest, round } => {
@@ -206,7 +223,7 @@ impl Combiner {
 
     /// Sends what waits for a target, as soon as its node may be sent one more.
     fn flush(&self, family: &Arc<Family>, target: &Target) {
-        if !self.0.settings.adaptive {
+        if !self.0.settings.get().adaptive {
             return self.send(family, target, None);
         }
         let Some(node) = family.node(target) else { return };
@@ -224,7 +241,7 @@ impl Combiner {
     }
 
     fn send(&self, family: &Arc<Family>, target: &Target, leave: Option<Permit>) {
-        let bytes_max = self.0.settings.flush_bytes.saturating_mul(GROWTH_MAX);
+        let bytes_max = self.0.settings.get().flush_bytes.saturating_mul(GROWTH_MAX);
         let Some((node, mut members)) = family.take(target, bytes_max) else {
             return;
         };

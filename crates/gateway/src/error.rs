@@ -8,6 +8,7 @@ use serde_json::json;
 use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
 use crate::relay::ReplyTooLarge;
+use crate::switches::NotSwitched;
 
 /// An answer that the gateway itself gives because something went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +162,25 @@ impl Fault {
                 "unavailable_shards_exception",
                 format!("nothing was accepted: no node of the cluster could check the credentials: {why}"),
             )
+        }
+    }
+
+    /// A setting of ours that cannot be: nothing has changed, here or at the cluster.
+    pub(crate) fn bad_switch(why: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "illegal_argument_exception", why)
+    }
+
+    /// Switches that the cluster admits and the disk does not take.
+    pub(crate) fn not_switched(error: &NotSwitched) -> Self {
+        match error {
+            NotSwitched::Bad(bad) => Self::bad_switch(&bad.0),
+            NotSwitched::Unkept { .. } => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "exception",
+                format!(
+                    "nothing was switched here, since it could not be kept ({error}); other settings of the request are in force at the cluster"
+                ),
+            ),
         }
     }
 

@@ -24,6 +24,8 @@ use crate::proxy::{Body, Proxy};
 use crate::queue::Queues;
 use crate::request_id::{self, RequestId, RequestIds};
 use crate::router::Router;
+use crate::switches::calls::Call;
+use crate::switches::{Panel, Switches};
 use crate::sync::{Reshuffle, Step};
 use crate::when::{self, When};
 
@@ -55,7 +57,7 @@ struct Stage {
 
 enum Action {
     Reshuffle(Box<Reshuffle>),
-    Forward(Box<Proxy>),
+    Forward(Box<Proxy>, Panel),
 }
 
 impl Front {
@@ -130,8 +132,11 @@ impl Front {
                 continue;
             }
             match (&stage.action, body) {
-                (Action::Forward(proxy), whole) => {
-                    return proxy.forward(head, whole, cluster::PickReason::Request).await;
+                (Action::Forward(proxy, panel), whole) => {
+                    return match Call::of(&head.method, head.uri.path()) {
+                        None => proxy.forward(head, whole, cluster::PickReason::Request).await,
+                        Some(call) => call.answer(proxy, panel, head, whole).await,
+                    };
                 }
                 (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
                     match reshuffle.take(head, incoming).await {
@@ -247,6 +252,7 @@ impl Compiled {
         let core = Core {
             live: &live,
             queues: &shared.queues,
+            switches: &shared.switches,
             body_bytes_max,
             worker,
             cores,
@@ -266,7 +272,10 @@ impl Compiled {
                         let filter = format!("{name} {at}").into_bytes();
                         Action::Reshuffle(Box::new(core.reshuffle(settings, choice, filter)))
                     }
-                    FilterAction::Elasticsearch(settings) => Action::Forward(Box::new(core.proxy(settings))),
+                    FilterAction::Elasticsearch(settings) => Action::Forward(
+                        Box::new(core.proxy(settings)),
+                        core.switches.of(&settings.cluster),
+                    ),
                 },
             });
             (Arc::clone(name), Rc::new(stages.collect()))
@@ -315,6 +324,7 @@ fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
 struct Core<'a> {
     live: &'a Live,
     queues: &'a Queues,
+    switches: &'a Arc<Switches>,
     /// Of the entry that the requests come in at.
     body_bytes_max: u64,
     worker: &'a Worker,
@@ -343,11 +353,11 @@ impl Core<'_> {
     fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Reshuffle {
         let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
         let outbound = Rc::new(outbound);
-        let combine = settings.combine.as_ref().filter(|_| settings.queue.is_none());
-        let combiner = combine.map(|combine| {
+        let combiner = settings.queue.is_none().then(|| {
             let pool = self.worker.pool().clone();
             Combiner::new(
-                combine.clone(),
+                settings.combine,
+                self.switches.of(&settings.cluster),
                 filter,
                 Arc::clone(&self.live.families),
                 Rc::clone(&outbound),

@@ -16,6 +16,7 @@ use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
 use crate::start_error::StartError;
+use crate::switches::Switches;
 
 /// A running gateway. Dropping it cuts every connection; see [`Gateway::drain`].
 #[derive(Debug)]
@@ -54,12 +55,14 @@ impl Gateway {
             ..WorkersConfig::default()
         })
         .map_err(StartError::Threads)?;
+        let switches = Arc::new(Switches::open(loaded)?);
         let queues = Queues::open(config)?;
         let live = Arc::new(Live::new(loaded.clone(), None)?);
         let shared = Arc::new(Shared {
             live: ArcSwap::new(Arc::clone(&live)),
             metrics: Metrics::new(workers.count()),
             queues,
+            switches,
         });
         let deliveries = Deliveries::start(&shared).map_err(StartError::Threads)?;
         let mut listeners = Listeners::default();

@@ -11,7 +11,7 @@
 //! (`accept.rs`) the request goes into a queue (`queue.rs`) instead and is answered once it is durable there; a thread for
 //! each queue and target cluster (`delivery.rs`) sends it (`batch.rs`), and what the cluster will not take is kept with the
 //! reason (`dead_letters.rs`). Whatever it isn't sure of goes on whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
-//! HTTP in one place (`error.rs`).
+//! HTTP in one place (`error.rs`). What can be switched without a reload is in `switches.rs`.
 //!
 //! ```no_run
 //! use gateway::{Gateway, config::Config};
@@ -56,6 +56,7 @@ mod queue;
 mod relay;
 mod request_id;
 mod start_error;
+mod switches;
 mod sync;
 
 pub use access_log::ACCESS_LOG;

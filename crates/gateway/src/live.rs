@@ -12,6 +12,7 @@ use crate::config::{self, Choice, Config, Forward, Loaded};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
 use crate::start_error::StartError;
+use crate::switches::Switches;
 
 /// What all cores share.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// As they were at the start: a reload cannot change them.
     pub(crate) queues: Queues,
+    /// What has been switched at run time: it outlives configurations.
+    pub(crate) switches: Arc<Switches>,
 }
 
 /// A configuration in force. Requests keep theirs to their end.

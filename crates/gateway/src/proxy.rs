@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cluster::{Node, PickReason};
-use http::header::HOST;
+use bytes::Bytes;
+use cluster::{Cluster, Node, PickReason};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method, Response, response};
 use tokio::time::Instant;
-use wire::{BodyError, Fate, Incoming, Outgoing, SendError, SendErrorKind, Shared};
+use wire::{BodyError, Buffer, Fate, Incoming, Outgoing, SendError, SendErrorKind, Shared};
 
 use crate::credentials::Fallback;
 use crate::error::Fault;
@@ -48,17 +49,70 @@ impl Proxy {
             .map_or("/", |target| target.as_str())
             .to_owned();
         wire::strip_hop_by_hop(&mut head.headers, &[HOST]);
-        self.fallback.fill(&mut head.headers);
-        self.counters.forwarded.add(1);
-        let mut body = match self.settle(body).await {
+        let body = match self.settle(body).await {
             Ok(body) => body,
             Err(answer) => return answer,
         };
+        match self.reach(&mut head, &target, body, reason).await {
+            Ok(reached) => self.answer(reached, RequestId::of(&head.extensions)),
+            Err(answer) => answer,
+        }
+    }
+
+    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes plain. What
+    /// the client is told instead is the error.
+    pub(crate) async fn fetch(
+        &self,
+        head: &mut Parts,
+        target: &str,
+        body: Bytes,
+    ) -> Result<(response::Parts, Buffer), Response<Outgoing>> {
+        wire::strip_hop_by_hop(&mut head.headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
+        let body = match body.is_empty() {
+            true => Sendable::Nothing,
+            false => Sendable::Made(body),
+        };
+        let (reply, node, began) = self.reach(head, target, body, PickReason::Request).await?;
+        let (answer, body) = reply.into_parts();
+        let bytes_max = self.response_bytes_max.unwrap_or(ANSWER_BYTES_MAX);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match body.collect(bytes_max).await {
+            Ok(body) => Ok((answer, body)),
+            Err(error) => {
+                let request_id = RequestId::of(&head.extensions);
+                self.outbound.ledger().failed(&node, &error, began, &request_id);
+                Err(Fault::upstream(&error).response())
+            }
+        }
+    }
+
+    /// The cluster that requests go to.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.outbound.cluster()
+    }
+
+    /// What a client gets whose body could not be read.
+    pub(crate) fn unread(&self, error: &BodyError) -> Response<Outgoing> {
+        let fault = Fault::body(error);
+        self.counters.clients_gone.add(u64::from(fault.is_none()));
+        fault.unwrap_or_else(Fault::gone).response()
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    async fn reach(
+        &self,
+        head: &mut Parts,
+        target: &str,
+        mut body: Sendable,
+        reason: PickReason,
+    ) -> Result<Reached, Response<Outgoing>> {
+        self.fallback.fill(&mut head.headers);
+        self.counters.forwarded.add(1);
         let request_id = RequestId::of(&head.extensions);
         let message = Message {
             request_id: &request_id,
             method: &head.method,
-            target: &target,
+            target,
             headers: &head.headers,
         };
         let deadline = self.outbound.deadline();
@@ -70,7 +124,7 @@ impl Proxy {
             let (sending, again) = body.take();
             let began = Instant::now();
             match self.outbound.exchange(&node, message, sending, deadline).await {
-                Ok(reply) => return self.answer(reply, node, began, request_id),
+                Ok(reply) => return Ok((reply, node, began)),
                 Err(error) => {
                     let retries = tried.len() as u32;
                     unsent &= error.fate == Fate::NothingSent;
@@ -79,7 +133,7 @@ impl Proxy {
                         || retries >= self.outbound.retries_max(unsent, snapshot.nodes.len())
                     {
                         self.counters.clients_gone.add(u64::from(client_gone(&error)));
-                        return Fault::upstream(&error).response();
+                        return Err(Fault::upstream(&error).response());
                     }
                     if tried.len() + 1 >= snapshot.nodes.len() {
                         tokio::time::sleep(self.outbound.retry_delay(retries)).await;
@@ -101,12 +155,7 @@ impl Proxy {
                 Some(length) if length <= HELD_BYTES_MAX => {
                     match incoming.collect_raw(HELD_BYTES_MAX as usize).await {
                         Ok(bytes) => Ok(Sendable::Held(bytes.freeze())),
-                        Err(error) => {
-                            self.counters
-                                .clients_gone
-                                .add(u64::from(Fault::body(&error).is_none()));
-                            Err(Fault::body(&error).unwrap_or_else(Fault::gone).response())
-                        }
+                        Err(error) => Err(self.unread(&error)),
                     }
                 }
                 _ => Ok(Sendable::Once(incoming)),
@@ -114,13 +163,7 @@ impl Proxy {
         }
     }
 
-    fn answer(
-        &self,
-        reply: wire::Reply,
-        node: Arc<Node>,
-        began: Instant,
-        request_id: RequestId,
-    ) -> Response<Outgoing> {
+    fn answer(&self, (reply, node, began): Reached, request_id: RequestId) -> Response<Outgoing> {
         let (mut head, body) = reply.into_parts();
         wire::strip_hop_by_hop(&mut head.headers, &[]);
         if let (Some(limit), Some(length)) = (self.response_bytes_max, body.length())
@@ -134,8 +177,12 @@ impl Proxy {
     }
 }
 
+/// The head of an answer, the node that gives it, and when it was asked.
+type Reached = (wire::Reply, Arc<Node>, Instant);
+
 enum Sendable {
     Nothing,
+    Made(Bytes),
     Held(Shared),
     Once(Incoming),
 }
@@ -145,6 +192,7 @@ impl Sendable {
     fn take(self) -> (Outgoing, Option<Sendable>) {
         match self {
             Sendable::Nothing => (Outgoing::Empty, Some(Sendable::Nothing)),
+            Sendable::Made(bytes) => (Outgoing::from(bytes.clone()), Some(Sendable::Made(bytes))),
             Sendable::Held(bytes) => (Outgoing::from(bytes.clone()), Some(Sendable::Held(bytes))),
             Sendable::Once(incoming) => (incoming.forward(), None),
         }
@@ -171,3 +219,6 @@ fn may_repeat(method: &Method, error: &SendError) -> bool {
 
 /// Bodies up to this size are held so that they can be sent again, bytes.
 const HELD_BYTES_MAX: u64 = 256 << 10;
+
+/// Answers that are read whole are smaller, bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;

@@ -75,6 +75,17 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// What was switched before cannot be read.
+    #[error(
+        "what was switched at run time cannot be read: {}: {why}; mend the file, or remove it, which leaves every switch to the configuration",
+        .file.display()
+    )]
+    Switches {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A reload that would change queues or pipelines.
     #[error(
         "queues and pipelines are as they were at the start: another `queue`, `pipeline` or `path.data` needs a restart"
@@ -131,6 +142,7 @@ impl StartError {
                 None => "admin.binding".to_owned(),
             },
             StartError::QueuesDiffer { key } => (*key).to_owned(),
+            StartError::Switches { .. } => "path.data".to_owned(),
             StartError::Queue { .. } | StartError::Threads(_) => String::new(),
         }
     }

@@ -29,7 +29,7 @@ use crate::request_id::RequestId;
 /// Splits bulk requests, one instance a core.
 pub(crate) struct Reshuffle {
     pub(crate) outbound: Rc<Outbound>,
-    /// Gathers parts of different requests, if that is wanted.
+    /// Gathers parts of different requests while that is switched on; none in asynchronous mode.
     pub(crate) combiner: Option<Combiner>,
     pub(crate) fallback: Fallback,
     pub(crate) settings: BulkReshuffle,
@@ -198,7 +198,7 @@ impl Reshuffle {
 
     async fn send(&self, split: Split<'_>) -> Response<Outgoing> {
         let began = Instant::now();
-        let combiner = self.combiner.as_ref();
+        let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
         let family = combiner.map(|combiner| combiner.family(split.message, split.load.plan.ingests()));
         let sender = Sender {
             outbound: &self.outbound,

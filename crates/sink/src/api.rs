@@ -7,7 +7,7 @@ use super::http::{Head, Reply, decode};
 use super::index::Index;
 use super::route::Formula;
 use super::state::{Shared, State};
-use super::{document, search};
+use super::{document, search, settings};
 
 /// Whether the request carries the user that the cluster asks for, if it asks for one.
 pub(super) fn authorized(shared: &Shared, head: &Head) -> bool {
@@ -46,11 +46,20 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, &state, node, which)),
         ("GET", ["_cluster", "state", which @ ..]) => (200, cluster_state(shared, &state, which)),
         ("GET", ["_cluster", "health", ..]) => (200, health(&state)),
-        ("GET", ["_cluster", "settings"]) => {
-            (200, json!({"persistent": {}, "transient": {}, "defaults": {}}))
-        }
+        ("GET", ["_cluster", "settings"]) => settings::show_cluster(&state, head),
+        ("PUT", ["_cluster", "settings"]) => settings::set_cluster(shared, head, body),
         ("GET", ["_ingest", "pipeline", ..]) => (200, json!({})),
         ("GET", ["_all", "_settings", ..]) => (200, flat_settings(&state)),
+        ("GET", ["_settings", name @ ..]) => {
+            let own = |index: &str| of_index(&state, &state.indices[index]);
+            settings::show_indices(&state, "*", name.first().copied(), head, own)
+        }
+        ("GET", [index, "_settings", name @ ..]) => {
+            let own = |index: &str| of_index(&state, &state.indices[index]);
+            settings::show_indices(&state, index, name.first().copied(), head, own)
+        }
+        ("PUT", ["_settings"]) => settings::set_indices(shared, &state, "*", body),
+        ("PUT", [index, "_settings"]) => settings::set_indices(shared, &state, index, body),
         ("GET", ["_alias"]) => (200, aliases(&state)),
         ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),
         ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
@@ -295,15 +304,23 @@ fn settings(state: &State, index: &Index) -> Value {
 
 /// `_all/_settings` with `flat_settings=true`; all settings, whichever were asked for.
 fn flat_settings(state: &State) -> Value {
-    let entries = state.indices.values().map(|index| {
-        let flat = json!({
-            "index.uuid": index.uuid,
-            "index.version.created": state.flavour.index_created(),
-            "index.number_of_shards": index.shards().to_string(),
-        });
-        (index.name.clone(), json!({"settings": flat}))
-    });
+    let entries = state
+        .indices
+        .values()
+        .map(|index| (index.name.clone(), json!({"settings": of_index(state, index)})));
     Value::Object(entries.collect())
+}
+
+/// What every index has, by whole names.
+fn of_index(state: &State, index: &Index) -> settings::Flat {
+    let own = [
+        ("index.uuid", index.uuid.clone()),
+        ("index.version.created", state.flavour.index_created().to_string()),
+        ("index.number_of_shards", index.shards().to_string()),
+    ];
+    own.into_iter()
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect()
 }
 
 /// `_alias`: every index with its aliases; the first index of an alias takes the writes.

@@ -102,7 +102,7 @@ fn drop_paths(value: &mut Value, paths: &[Path<'_>]) {
 }
 
 /// Whether a name fits a pattern with `*`.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else {
         return pattern == name;
     };

@@ -27,6 +27,7 @@ mod manners;
 mod node;
 mod route;
 mod search;
+mod settings;
 mod state;
 mod tls;
 

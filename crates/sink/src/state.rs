@@ -10,6 +10,7 @@ use super::flavour::Flavour;
 use super::index::Index;
 use super::manners::{Capacity, Manners, Pool};
 use super::route::{Formula, routing_num_shards};
+use super::settings::Flat;
 use super::{Counts, Spec};
 
 /// Shared by the threads of all nodes.
@@ -50,6 +51,11 @@ pub(super) struct State {
     pub(super) indices: BTreeMap<String, Arc<Index>>,
     /// Alias to indices; the first takes the writes.
     pub(super) aliases: BTreeMap<String, Vec<String>>,
+    /// Settings of the cluster that were set.
+    pub(super) persistent: Flat,
+    pub(super) transient: Flat,
+    /// Settings of indices that were set, by index.
+    pub(super) index_settings: BTreeMap<String, Flat>,
     /// Counts the uuids given away.
     uuids: u64,
     store: bool,
@@ -74,6 +80,9 @@ impl Shared {
             nodes: (0..spec.nodes).map(NodeState::new).collect(),
             indices: BTreeMap::new(),
             aliases: BTreeMap::new(),
+            persistent: Flat::new(),
+            transient: Flat::new(),
+            index_settings: BTreeMap::new(),
             uuids: fastrand::u64(..) >> 8,
             store: spec.store,
         };

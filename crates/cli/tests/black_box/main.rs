@@ -23,4 +23,5 @@ mod reload;
 mod replies;
 mod sink;
 mod splitting;
+mod switches;
 mod tls;

@@ -18,6 +18,8 @@ pub(crate) struct Gateway {
 }
 
 struct Running {
+    /// Where it is at home: without a configuration file it keeps its state where it was started.
+    _home: tempfile::TempDir,
     process: Child,
     admin: Origin,
     log: std::path::PathBuf,
@@ -68,7 +70,9 @@ impl Gateway {
         if let Some(ca) = server.cluster.ca_path() {
             command.arg("--ca").arg(ca);
         }
+        let home = tempfile::tempdir()?;
         let process = command
+            .current_dir(home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&log)?)
@@ -83,6 +87,7 @@ impl Gateway {
         let mut gateway = Self {
             origin: plain(listen, basic_auth),
             running: Some(Running {
+                _home: home,
                 process,
                 admin: plain(admin, None),
                 log,

@@ -34,6 +34,7 @@ mod secret;
 mod show;
 mod vocabulary;
 
+pub(crate) use file::scalar::{parse_bytes, parse_time, show_bytes, show_time};
 pub(crate) use resolve::overlap;
 pub use runtime::*;
 pub use schema::{Explanation, explain, markdown, schema};
@@ -278,7 +279,7 @@ impl Loaded {
     }
 
     /// What tells the text that this was read from from others; none if there is no file.
-    fn fingerprint(&self) -> Option<u64> {
+    pub(crate) fn fingerprint(&self) -> Option<u64> {
         self.source.as_ref().map(|source| source.fingerprint)
     }
 

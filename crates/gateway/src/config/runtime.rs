@@ -45,7 +45,7 @@ pub struct Config {
 /// Directories the gateway writes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Paths {
-    /// `path.data`: queues and dead letters. Nothing is written here in synchronous mode.
+    /// `path.data`: queues, dead letters, what is switched at run time.
     pub data: PathBuf,
 }
 
@@ -162,15 +162,17 @@ pub struct BulkReshuffle {
     pub queue: Option<Arc<str>>,
     /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
     pub fix_null_id: bool,
-    /// When parts of different requests travel together; none: never.
-    pub combine: Option<Combine>,
+    /// When parts of different requests travel together, unless it is switched at run time.
+    pub combine: Combine,
     /// How parts are sent.
     pub sending: Sending,
 }
 
 /// When parts of different bulk requests travel to a node together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Combine {
+    /// Whether they do at all.
+    pub enabled: bool,
     /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
     pub flush_bytes: u64,
     /// What waits is sent once it is as many documents.

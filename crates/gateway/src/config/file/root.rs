@@ -84,7 +84,7 @@ section! {
 section! {
     /// Directories. Relative ones start where the process does.
     PathFile {
-        /// Directory for state. Synchronous mode writes nothing there.
+        /// Directory for state. Synchronous mode writes there only what is switched at run time.
         data: String = "data".to_owned(),
         /// Directory for log files.
         #[schemars(extend("x-ignored" = "the log goes to standard error, never to files: redirect it, or leave it to the service manager"))]

@@ -34,7 +34,7 @@ pub struct OneOrMany<T>(pub Vec<T>);
 pub struct Ignored;
 
 /// Reads a span of time with units. The error is a sentence for the file's author.
-pub(in crate::config) fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let wrong = || {
         let hint = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             format!(": it needs a unit, as in `{text}s` or `{text}ms`")
@@ -93,7 +93,7 @@ pub(in crate::config) fn parse_time_or_seconds(text: &str) -> Result<Duration, S
 }
 
 /// Reads a number of bytes. The error is a sentence for the file's author.
-pub(in crate::config) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || "is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb`".to_owned();
     let text = text.trim().to_ascii_lowercase();
     let letters = text
@@ -131,7 +131,7 @@ pub(in crate::config) fn parse_bytes_or_unlimited(text: &str) -> Result<Option<u
 }
 
 /// A span of time as the file would have it.
-pub(in crate::config) fn show_time(time: Duration) -> String {
+pub(crate) fn show_time(time: Duration) -> String {
     let millis = time.as_millis();
     match millis {
         _ if time.is_zero() => "0s".to_owned(),
@@ -144,7 +144,7 @@ pub(in crate::config) fn show_time(time: Duration) -> String {
 }
 
 /// A number of bytes as the file would have it.
-pub(in crate::config) fn show_bytes(bytes: u64) -> String {
+pub(crate) fn show_bytes(bytes: u64) -> String {
     for (shift, unit) in [(30, "gb"), (20, "mb"), (10, "kb")] {
         if bytes >= 1 << shift && bytes.trailing_zeros() >= shift {
             return format!("{}{unit}", bytes >> shift);

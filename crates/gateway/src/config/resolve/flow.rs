@@ -126,13 +126,14 @@ impl Resolver<'_> {
             level: bulk.level,
             queue,
             fix_null_id: bulk.fix_null_id,
-            combine: bulk.combine.enabled.then_some(Combine {
+            combine: Combine {
+                enabled: bulk.combine.enabled,
                 flush_bytes: bulk.combine.flush_threshold_size.0,
                 docs_max: bulk.combine.max_docs,
                 requests_max: bulk.combine.max_wait_requests,
                 interval: bulk.combine.interval.0,
                 adaptive: bulk.combine.adaptive_concurrency,
-            }),
+            },
             sending: self.sending(
                 path,
                 Sending {

@@ -1,0 +1,402 @@
+//! `tidegate switch`: what has been switched at run time, and switching it.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use serde_json::{Map, Value, json};
+use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, RequestHead};
+
+/// Switch combining and directed routing of a running gateway
+///
+///     tidegate switch list
+///     tidegate switch set combine.enabled=true combine.interval=20ms
+///     tidegate switch set direct_routing.enabled=true --index 'logs-*'
+///     tidegate switch reset combine.enabled
+///
+/// Switches come before the configuration, for all bulk_reshuffle filters of a
+/// cluster, from the next request on; they are kept over restarts, in
+/// switches.json below path.data. They are
+///
+///     combine.enabled               true or false
+///     combine.flush_threshold_size  a size, as in 1mb
+///     combine.interval              a time, as in 50ms (a bare number: ms)
+///     direct_routing.enabled        true or false; with --index, of these
+///                                   indices, whatever holds for the others
+///
+/// The gateway's admin port is asked: give its address with --admin if it is not
+/// http://127.0.0.1:2900, and its token, if it has one, in TIDEGATE_ADMIN_TOKEN or
+/// in a file.
+///
+/// Exit status: 0 done, 1 the gateway refused or can't be reached, 2 wrong usage.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    List(List),
+    Set(Set),
+    Reset(Reset),
+}
+
+/// Show each switch, who set it, and what is in force
+#[derive(clap::Args)]
+struct List {
+    #[command(flatten)]
+    desk: Desk,
+}
+
+/// Switch
+#[derive(clap::Args)]
+struct Set {
+    /// What, and to what
+    #[arg(value_name = "SWITCH=VALUE", required = true, value_parser = pair)]
+    pairs: Vec<(String, String)>,
+    /// Of these indices only: names and patterns, parted by commas; for
+    /// direct_routing.enabled
+    #[arg(long, value_name = "NAMES")]
+    index: Option<String>,
+    #[command(flatten)]
+    desk: Desk,
+}
+
+/// Leave switches to the configuration again
+#[derive(clap::Args)]
+struct Reset {
+    /// Which; if none are named, all of the cluster
+    #[arg(value_name = "SWITCH")]
+    names: Vec<String>,
+    /// Direct routing of these indices only: names and patterns, parted by commas
+    #[arg(long, value_name = "NAMES", conflicts_with = "names")]
+    index: Option<String>,
+    #[command(flatten)]
+    desk: Desk,
+}
+
+/// Where the gateway is, and which of its clusters is meant.
+#[derive(clap::Args)]
+struct Desk {
+    /// The cluster, by its name in the configuration; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// URL of the gateway's admin port
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEGATE_ADMIN",
+        default_value = "http://127.0.0.1:2900"
+    )]
+    admin: String,
+    /// File that holds the admin token; or set TIDEGATE_ADMIN_TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write SWITCH=VALUE, as in combine.enabled=true".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let done = match &arguments.verb {
+        Verb::List(list) => list.desk.list().and_then(|all| list.desk.print(&all)),
+        Verb::Set(set) => set.run(),
+        Verb::Reset(reset) => reset.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed the pipe has seen enough.
+        Err(error)
+            if error.downcast_ref::<io::Error>().map(io::Error::kind) == Some(io::ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+// === impl Set ===
+
+impl Set {
+    fn run(&self) -> Result<()> {
+        let mut change = Map::new();
+        for (name, value) in &self.pairs {
+            let (name, value) = match &self.index {
+                None => (name.as_str(), json!(value)),
+                Some(index) if name == DIRECT_ROUTING => {
+                    (INDICES, json!([{"index": index, "enabled": value}]))
+                }
+                Some(_) => bail!("{name} is a whole cluster's: --index goes with {DIRECT_ROUTING} only"),
+            };
+            if change.insert(name.to_owned(), value).is_some() {
+                bail!("{name} is there twice");
+            }
+        }
+        self.desk.change(&change)
+    }
+}
+
+// === impl Reset ===
+
+impl Reset {
+    fn run(&self) -> Result<()> {
+        let mut change = Map::new();
+        match &self.index {
+            Some(index) => {
+                change.insert(INDICES.to_owned(), json!([{"index": index, "enabled": null}]));
+            }
+            None if self.names.is_empty() => {
+                let all = self.desk.list()?;
+                let cluster = self.desk.cluster(&all)?;
+                let now = &all["clusters"][cluster.as_str()];
+                let names = now["switches"].as_object().into_iter().flatten();
+                change.extend(names.map(|(name, _)| (name.clone(), Value::Null)));
+                let indices = now["indices"].as_array().into_iter().flatten();
+                let indices = indices.map(|entry| json!({"index": entry["index"], "enabled": null}));
+                change.insert(INDICES.to_owned(), indices.collect());
+            }
+            None => change.extend(self.names.iter().map(|name| (name.clone(), Value::Null))),
+        }
+        self.desk.change(&change)
+    }
+}
+
+// === impl Desk ===
+
+impl Desk {
+    /// Everything that the gateway says of its switches.
+    fn list(&self) -> Result<Value> {
+        self.ask(Method::GET, "/switches", None)
+    }
+
+    /// Switches, and shows what holds then.
+    fn change(&self, change: &Map<String, Value>) -> Result<()> {
+        let all = self.list()?;
+        let cluster = self.cluster(&all)?;
+        let name: String = cluster.bytes().map(escaped).collect();
+        let now = self.ask(
+            Method::PUT,
+            &format!("/switches/{name}"),
+            Some(json!(change).to_string()),
+        )?;
+        self.print(&json!({"kept_in": all["kept_in"], "clusters": {cluster: now}}))
+    }
+
+    /// The cluster that is meant.
+    fn cluster(&self, all: &Value) -> Result<String> {
+        let known: Vec<_> = all["clusters"]
+            .as_object()
+            .into_iter()
+            .flat_map(Map::keys)
+            .cloned()
+            .collect();
+        match (&self.cluster, known.as_slice()) {
+            (Some(cluster), _) if known.contains(cluster) => Ok(cluster.clone()),
+            (Some(cluster), _) => bail!("there is no cluster {cluster}; there are {}", known.join(", ")),
+            (None, [only]) => Ok(only.clone()),
+            (None, _) => bail!("which cluster? Give --cluster one of {}", known.join(", ")),
+        }
+    }
+
+    fn print(&self, all: &Value) -> Result<()> {
+        let mut all = all.clone();
+        if let (Some(cluster), Some(clusters)) = (&self.cluster, all["clusters"].as_object_mut()) {
+            clusters.retain(|name, _| name == cluster);
+            if clusters.is_empty() {
+                bail!("there is no cluster {cluster}");
+            }
+        }
+        let mut out = io::stdout().lock();
+        if self.json {
+            writeln!(out, "{all:#}")?;
+        } else {
+            table(&all).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, method: Method, path: &str, body: Option<String>) -> Result<Value> {
+        let (origin, prefix) = self.origin()?;
+        let target = format!("{prefix}{path}");
+        let mut headers = HeaderMap::new();
+        if let Some(token) = self.token()? {
+            let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))
+                .context("the admin token has characters that no header can carry")?;
+            bearer.set_sensitive(true);
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        if body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let (status, text) = wire::run_local(MEMORY_BYTES, |worker| async move {
+            let client = Client::new(ClientConfig::default(), worker.pool().clone());
+            let head = RequestHead {
+                method: &method,
+                target: &target,
+                headers: &headers,
+            };
+            let body = body.map_or(Outgoing::Empty, |text| Outgoing::from(text));
+            let reply = client
+                .send(&origin, head, body, Deadlines::within(TIMEOUT))
+                .await?;
+            let (head, body) = reply.into_parts();
+            let body = body.collect(MEMORY_BYTES).await?;
+            Ok::<_, wire::SendError>((head.status, body.to_vec()))
+        })?
+        .with_context(|| format!("no answer from the admin port at {}", self.admin))?;
+        let said: Value = serde_json::from_slice(&text).unwrap_or_default();
+        match status {
+            StatusCode::OK if said.is_object() => Ok(said),
+            StatusCode::UNAUTHORIZED => {
+                bail!("the admin port wants its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file")
+            }
+            _ => match said["error"]["reason"].as_str() {
+                Some(reason) => bail!("{reason}"),
+                None => bail!("{} answered {status}: is it the admin port?", self.admin),
+            },
+        }
+    }
+
+    /// The admin port, and what comes before its paths.
+    fn origin(&self) -> Result<(Origin, String)> {
+        let wrong = || format!("--admin: {} is no http://HOST:PORT", self.admin);
+        let url: Uri = self.admin.parse().with_context(wrong)?;
+        let host = url.host().with_context(wrong)?;
+        if url.scheme_str() != Some("http") {
+            bail!("{}", wrong());
+        }
+        let origin = Origin::http(host.trim_matches(['[', ']']), url.port_u16().unwrap_or(80));
+        Ok((origin, url.path().trim_end_matches('/').to_owned()))
+    }
+
+    fn token(&self) -> Result<Option<String>> {
+        let token = match &self.token_file {
+            Some(file) => Some(
+                std::fs::read_to_string(file).with_context(|| format!("--token-file: {}", file.display()))?,
+            ),
+            None => std::env::var("TIDEGATE_ADMIN_TOKEN").ok(),
+        };
+        let token = token.map(|token| token.trim_end_matches(['\r', '\n']).to_owned());
+        Ok(token.filter(|token| !token.is_empty()))
+    }
+}
+
+/// A line for each switch of each cluster.
+fn table(all: &Value) -> Vec<String> {
+    let mut rows = vec![["CLUSTER", "SWITCH", "SWITCHED TO", "IN FORCE"].map(str::to_owned)];
+    for (cluster, now) in all["clusters"].as_object().into_iter().flatten() {
+        for (name, given) in now["switches"].as_object().into_iter().flatten() {
+            let given = match (given["value"].as_str(), given["section"].as_str()) {
+                (Some(value), Some("transient")) => format!("{value} (transient)"),
+                (Some(value), _) => value.to_owned(),
+                _ => "-".to_owned(),
+            };
+            rows.push([cluster.clone(), name.clone(), given, in_force(now, name)]);
+        }
+        for entry in now["indices"].as_array().into_iter().flatten() {
+            let index = entry["index"].as_str().unwrap_or_default();
+            let on = match entry["enabled"].as_bool() {
+                Some(on) => on.to_string(),
+                None => "as the cluster".to_owned(),
+            };
+            let name = format!("{DIRECT_ROUTING} of {index}");
+            rows.push([cluster.clone(), name, on, String::new()]);
+        }
+    }
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let (first, second, third) = (width(0), width(1), width(2));
+    let line = |[a, b, c, d]: &[String; 4]| {
+        let line = format!("{a:first$}  {b:second$}  {c:third$}  {d}");
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// What a switch amounts to at the cluster's filters; they may differ where it is not switched.
+fn in_force(now: &Value, name: &str) -> String {
+    let Some((section, key)) = name.split_once('.') else {
+        return String::new();
+    };
+    let mut values: Vec<String> = Vec::new();
+    for filter in now["filters"].as_array().into_iter().flatten() {
+        let value = match &filter[section][key] {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    match values.is_empty() {
+        true => "-".to_owned(),
+        false => values.join(", "),
+    }
+}
+
+/// A byte of a name as a path has it.
+fn escaped(byte: u8) -> String {
+    match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    }
+}
+
+const DIRECT_ROUTING: &str = "direct_routing.enabled";
+const INDICES: &str = "direct_routing.indices";
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MEMORY_BYTES: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_line_for_each_switch_and_says_what_is_in_force() {
+        let all = json!({"clusters": {"prod": {
+            "switches": {
+                "combine.enabled": {"value": "true", "section": "transient"},
+                "combine.interval": null,
+            },
+            "indices": [{"index": "logs-*", "enabled": true}, {"index": "logs-1", "enabled": null}],
+            "filters": [
+                {"combine": {"enabled": true, "interval": "50ms"}},
+                {"combine": {"enabled": true, "interval": "1s"}},
+                {"combine": null},
+            ],
+        }}});
+        assert_eq!(
+            table(&all),
+            [
+                "CLUSTER  SWITCH                            SWITCHED TO       IN FORCE",
+                "prod     combine.enabled                   true (transient)  true",
+                "prod     combine.interval                  -                 50ms, 1s",
+                "prod     direct_routing.enabled of logs-*  true",
+                "prod     direct_routing.enabled of logs-1  as the cluster",
+            ]
+        );
+    }
+}

@@ -1,0 +1,413 @@
+//! The plug-in's own calls, as they come through the gateway: `PUT _cluster/settings` and `PUT {index}/_settings` that
+//! have settings of ours, and the `GET`s that show them. All others, and whatever is unusual about these, pass untouched.
+
+use std::sync::Arc;
+
+use bulk::{RouteTable, Target};
+use bytes::Bytes;
+use cluster::PickReason;
+use http::request::Parts;
+use http::{Method, Response, StatusCode, response};
+use memchr::memmem;
+use serde_json::{Map, Value};
+use wire::{BodyError, Collected, Outgoing};
+
+use super::body::{self, Ours};
+use super::filter_path::FilterPath;
+use super::setting::{BadSwitch, INDEX_KEY};
+use super::shown::{self, Shape};
+use super::{Change, NotSwitched, Panel, Switched, indices};
+use crate::answer::with_head;
+use crate::bulk_request::{decode, takes_json};
+use crate::error::Fault;
+use crate::proxy::{Body, Proxy};
+use crate::request_id::RequestId;
+
+/// What a request is, if it may be one of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `PUT _cluster/settings`.
+    SetCluster,
+    /// `GET _cluster/settings`.
+    ShowCluster,
+    /// `PUT {index}/_settings`.
+    SetIndices {
+        /// The expression of the path; empty: all.
+        indices: String,
+    },
+    /// `GET {index}/_settings/{name}`.
+    ShowIndices {
+        /// Which settings, if not all.
+        name: Option<String>,
+    },
+}
+
+/// What a request's parameters say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Parameters {
+    shape: Shape,
+    preserve_existing: bool,
+    /// The query without `filter_path`.
+    unfiltered: String,
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Looks at method and path only; nearly all requests are told apart by one search for a word.
+    pub(crate) fn of(method: &Method, path: &str) -> Option<Self> {
+        memmem::find(path.as_bytes(), b"settings")?;
+        let segments = path.split('/').filter(|segment| !segment.is_empty());
+        let segments: Option<Vec<_>> = segments.map(|segment| decode(segment, false)).collect();
+        let segments = segments?;
+        let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+        let index = |name: &str| !name.starts_with('_') || name == "_all";
+        match (method, segments.as_slice()) {
+            (&Method::PUT, ["_cluster", "settings"]) => Some(Call::SetCluster),
+            (&Method::GET, ["_cluster", "settings"]) => Some(Call::ShowCluster),
+            (&Method::PUT, ["_settings"]) => Some(Call::SetIndices {
+                indices: String::new(),
+            }),
+            (&Method::PUT, [name, "_settings"]) if index(name) => Some(Call::SetIndices {
+                indices: (*name).to_owned(),
+            }),
+            (&Method::GET, ["_settings"]) => Some(Call::ShowIndices { name: None }),
+            (&Method::GET, [name, "_settings"]) if index(name) => Some(Call::ShowIndices { name: None }),
+            (&Method::GET, ["_settings", setting]) => Some(Call::ShowIndices {
+                name: Some((*setting).to_owned()),
+            }),
+            (&Method::GET, [name, "_settings", setting]) if index(name) => Some(Call::ShowIndices {
+                name: Some((*setting).to_owned()),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Answers the request that this call is.
+    pub(crate) async fn answer(
+        self,
+        proxy: &Proxy,
+        panel: &Panel,
+        head: Parts,
+        body: Body,
+    ) -> Response<Outgoing> {
+        match (Parameters::of(&head), body) {
+            (Some(parameters), Body::Streamed(incoming)) => match (self, incoming.length()) {
+                (Call::ShowCluster, Some(0)) if panel.now().has_settings() => {
+                    show_cluster(proxy, panel, head, &parameters).await
+                }
+                (Call::ShowIndices { name }, Some(0))
+                    if !panel.now().indices.is_empty()
+                        && name.as_deref().is_none_or(|name| asks_for(name, INDEX_KEY)) =>
+                {
+                    show_indices(proxy, panel, head, &parameters, name.as_deref()).await
+                }
+                (call @ (Call::SetCluster | Call::SetIndices { .. }), length)
+                    if length.is_none_or(|length| (1..=BODY_BYTES_MAX).contains(&length)) =>
+                {
+                    set(call, proxy, panel, head, incoming, &parameters).await
+                }
+                _ => {
+                    proxy
+                        .forward(head, Body::Streamed(incoming), PickReason::Request)
+                        .await
+                }
+            },
+            (_, body) => proxy.forward(head, body, PickReason::Request).await,
+        }
+    }
+}
+
+async fn set(
+    call: Call,
+    proxy: &Proxy,
+    panel: &Panel,
+    mut head: Parts,
+    incoming: wire::Incoming,
+    parameters: &Parameters,
+) -> Response<Outgoing> {
+    let collected = incoming.collect_with_original(BODY_BYTES_MAX as usize).await;
+    let Collected { original, decoded } = match collected {
+        Ok(collected) => collected,
+        Err(error) => return proxy.unread(&error),
+    };
+    let text = match &decoded {
+        None => &original,
+        Some(Ok(decoded)) => decoded,
+        // The cluster says what it thinks of it.
+        Some(Err(BodyError::Corrupt(_) | BodyError::UnsupportedEncoding)) => &original,
+        Some(Err(error)) => return proxy.unread(error),
+    };
+    let parted = match &call {
+        Call::SetIndices { .. } => body::of_index(text),
+        _ => body::of_cluster(text),
+    };
+    let parted = match parted {
+        Ok(Some(parted)) => parted,
+        Ok(None) => {
+            let body = Body::Held(original.freeze());
+            return proxy.forward(head, body, PickReason::Request).await;
+        }
+        Err(error) => return Fault::bad_switch(&error.0).response(),
+    };
+    drop((original, decoded));
+    let change = match (parted.ours, &call) {
+        (Ours::Cluster(change), _) => Ok(change),
+        (Ours::Index(on), Call::SetIndices { indices }) => {
+            let snapshot = proxy.cluster().snapshot();
+            of_indices(indices, on, &snapshot.table, parameters)
+        }
+        (Ours::Index(_), _) => unreachable!("only the settings of indices are read as such"),
+    };
+    // Whether it can be is known before anything changes.
+    let change = match change.and_then(|change| panel.now().with(&change).map(|_| change)) {
+        Ok(change) => change,
+        Err(error) => return Fault::bad_switch(&error.0).response(),
+    };
+    let target = target_of(&head);
+    let theirs = Bytes::from(parted.theirs.to_string());
+    let (answer, body) = match proxy.fetch(&mut head, &target, theirs).await {
+        Ok(answer) => answer,
+        Err(fault) => return fault,
+    };
+    if answer.status != StatusCode::OK {
+        return with_head(answer, &[], Outgoing::from(body));
+    }
+    let request_id = RequestId::of(&head.extensions);
+    let done = panel.change_off_core(change.clone()).await;
+    if let Err(error) = done {
+        tracing::error!(%request_id, cluster = &*panel.cluster, %error, "switches could not be kept: nothing is switched");
+        return Fault::not_switched(&error).response();
+    }
+    tracing::info!(%request_id, cluster = &*panel.cluster, by = "entry", change = %change.to_text(), "switched");
+    match call {
+        Call::SetCluster => reworded(answer, &body, &parameters.shape, |settings| {
+            shown::add_set(settings, &change.settings, &parameters.shape);
+        }),
+        _ => with_head(answer, &[], Outgoing::from(body)),
+    }
+}
+
+async fn show_cluster(
+    proxy: &Proxy,
+    panel: &Panel,
+    mut head: Parts,
+    parameters: &Parameters,
+) -> Response<Outgoing> {
+    let target = target_of(&head);
+    match proxy.fetch(&mut head, &target, Bytes::new()).await {
+        Ok((answer, body)) => reworded(answer, &body, &parameters.shape, |settings| {
+            shown::add_all(settings, &panel.now(), &parameters.shape);
+        }),
+        Err(fault) => fault,
+    }
+}
+
+/// The cluster names the indices that have any of the settings that are asked for. So it is asked for one that all
+/// have, where it is asked for some by name, and its answer is filtered here, where a filter is asked for.
+async fn show_indices(
+    proxy: &Proxy,
+    panel: &Panel,
+    mut head: Parts,
+    parameters: &Parameters,
+    name: Option<&str>,
+) -> Response<Outgoing> {
+    let mut target = head.uri.path().trim_end_matches('/').to_owned();
+    if name.is_some() {
+        target.push(',');
+        target.push_str(OF_EVERY_INDEX);
+    }
+    if !parameters.unfiltered.is_empty() {
+        target.push('?');
+        target.push_str(&parameters.unfiltered);
+    }
+    let (answer, body) = match proxy.fetch(&mut head, &target, Bytes::new()).await {
+        Ok(answer) => answer,
+        Err(fault) => return fault,
+    };
+    reworded(answer, &body, &parameters.shape, |indices| {
+        shown::add_to_indices(indices, &panel.now(), &parameters.shape);
+        if name.is_some_and(|name| !asks_for(name, OF_EVERY_INDEX)) {
+            shown::leave_out(indices, OF_EVERY_INDEX);
+        }
+        *indices = parameters.shape.filter_path.apply(std::mem::take(indices));
+    })
+}
+
+/// A good answer of the cluster's with other contents; what is no such answer stays as it is.
+fn reworded(
+    head: response::Parts,
+    body: &[u8],
+    shape: &Shape,
+    reword: impl FnOnce(&mut Map<String, Value>),
+) -> Response<Outgoing> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut object)) if head.status == StatusCode::OK => {
+            reword(&mut object);
+            with_head(head, &[], Outgoing::from(Bytes::from(shown::text(object, shape))))
+        }
+        _ => with_head(head, &[], Outgoing::from(Bytes::copy_from_slice(body))),
+    }
+}
+
+/// What switches the indices of an expression. An alias or a data stream stands for the index that it writes to.
+fn of_indices(
+    expression: &str,
+    on: Option<bool>,
+    table: &RouteTable,
+    parameters: &Parameters,
+) -> Result<Change, BadSwitch> {
+    if parameters.preserve_existing {
+        return Err(BadSwitch(format!("preserve_existing goes without {INDEX_KEY}")));
+    }
+    let patterns = indices::patterns(expression)?.into_iter();
+    let indices = patterns.map(|pattern| match table.target(&pattern) {
+        Some(Target::Alias { write, .. } | Target::DataStream { write }) => (write.name.clone(), on),
+        _ => (pattern, on),
+    });
+    Ok(Change {
+        settings: Vec::new(),
+        indices: indices.collect(),
+    })
+}
+
+/// Whether a list of names and patterns has this setting.
+fn asks_for(names: &str, key: &str) -> bool {
+    names
+        .split(',')
+        .any(|name| name == "_all" || indices::matches(name, key))
+}
+
+fn target_of(head: &Parts) -> String {
+    let target = head.uri.path_and_query();
+    target.map_or("/", |target| target.as_str()).to_owned()
+}
+
+// === impl Parameters ===
+
+impl Parameters {
+    /// `None` if the answer is wanted in another format than JSON, or the question is not JSON.
+    fn of(head: &Parts) -> Option<Self> {
+        if !takes_json(&head.headers) {
+            return None;
+        }
+        let mut parameters = Self::default();
+        let query = head.uri.query().unwrap_or_default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name, true)?, decode(value, true)?);
+            let on = matches!(&*value, "" | "true");
+            if name != "filter_path" {
+                let parted = if parameters.unfiltered.is_empty() { "" } else { "&" };
+                parameters.unfiltered.push_str(parted);
+                parameters.unfiltered.push_str(pair);
+            }
+            match &*name {
+                "flat_settings" => parameters.shape.flat = on,
+                "pretty" => parameters.shape.pretty = on,
+                "filter_path" => parameters.shape.filter_path = FilterPath::new(&value),
+                "preserve_existing" => parameters.preserve_existing = on,
+                "format" if value != "json" => return None,
+                _ => {}
+            }
+        }
+        Some(parameters)
+    }
+}
+
+// === impl Panel ===
+
+impl Panel {
+    /// [`Panel::change`] on a thread that may wait for the disk.
+    async fn change_off_core(&self, change: Change) -> Result<Arc<Switched>, NotSwitched> {
+        let panel = self.clone();
+        let file = self.all.file().to_owned();
+        let changed = tokio::task::spawn_blocking(move || panel.change(&change)).await;
+        changed.unwrap_or_else(|error| {
+            Err(NotSwitched::Unkept {
+                file,
+                source: std::io::Error::other(error),
+            })
+        })
+    }
+}
+
+/// A setting that every index has.
+const OF_EVERY_INDEX: &str = "index.uuid";
+
+/// Settings are small.
+const BODY_BYTES_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(method: &str, path: &str) -> Option<Call> {
+        Call::of(&method.parse().unwrap(), path)
+    }
+
+    #[test]
+    fn calls_are_told_by_method_and_path() {
+        assert_eq!(call("PUT", "/_cluster/settings"), Some(Call::SetCluster));
+        assert_eq!(call("PUT", "//_cluster/settings/"), Some(Call::SetCluster));
+        assert_eq!(call("GET", "/_cluster/settings"), Some(Call::ShowCluster));
+        let set = |indices: &str| {
+            Some(Call::SetIndices {
+                indices: indices.to_owned(),
+            })
+        };
+        assert_eq!(call("PUT", "/_settings"), set(""));
+        assert_eq!(call("PUT", "/_all/_settings"), set("_all"));
+        assert_eq!(call("PUT", "/logs-%2A,caf%C3%A9/_settings"), set("logs-*,café"));
+        let show = |name: Option<&str>| {
+            Some(Call::ShowIndices {
+                name: name.map(str::to_owned),
+            })
+        };
+        assert_eq!(call("GET", "/logs/_settings"), show(None));
+        assert_eq!(call("GET", "/_settings/index.*"), show(Some("index.*")));
+        assert_eq!(
+            call("GET", "/logs/_settings/index.uuid"),
+            show(Some("index.uuid"))
+        );
+        for (method, path) in [
+            ("POST", "/_cluster/settings"),
+            ("PUT", "/settings/_doc/1"),
+            ("GET", "/settings/_search"),
+            ("GET", "/_cluster/settings/more"),
+            ("PUT", "/_nodes/_settings"),
+            ("GET", "/_cluster/health"),
+            ("HEAD", "/logs/_settings"),
+            ("PUT", "/%zz/_settings"),
+        ] {
+            assert_eq!(call(method, path), None, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn parameters_shape_the_answer_and_other_formats_pass() {
+        let of = |query: &str, accept: Option<&str>| {
+            let mut request = http::Request::get(format!("/_settings?{query}"));
+            if let Some(accept) = accept {
+                request = request.header("accept", accept);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            Parameters::of(&head).map(|parameters| (parameters.shape, parameters.unfiltered))
+        };
+        let shape = Shape {
+            flat: true,
+            pretty: true,
+            filter_path: FilterPath::new("*.settings"),
+        };
+        assert_eq!(
+            of(
+                "flat_settings=true&filter_path=*.settings&pretty&local=true",
+                None
+            ),
+            Some((shape, "flat_settings=true&pretty&local=true".to_owned()))
+        );
+        assert_eq!(of("pretty=false", Some("*/*")).unwrap().0, Shape::default());
+        assert_eq!(of("format=yaml", None), None);
+        assert_eq!(of("", Some("application/yaml")), None);
+    }
+}

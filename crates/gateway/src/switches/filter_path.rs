@@ -1,0 +1,165 @@
+//! `filter_path` as the servers have it (`FilterPath`): which parts of an answer a client wants. Levels are parted by
+//! dots, `*` is any text within a name, `**` any number of levels, a leading `-` leaves out.
+
+use serde_json::{Map, Value};
+
+use super::indices::matches;
+
+/// What a request's `filter_path` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FilterPath {
+    with: Vec<Vec<String>>,
+    without: Vec<Vec<String>>,
+}
+
+// === impl FilterPath ===
+
+impl FilterPath {
+    pub(super) fn new(text: &str) -> Self {
+        let mut filter = Self::default();
+        for path in text.split(',').map(str::trim).filter(|path| !path.is_empty()) {
+            match path.strip_prefix('-') {
+                Some(path) => filter.without.push(levels(path)),
+                None => filter.with.push(levels(path)),
+            }
+        }
+        filter
+    }
+
+    /// What is left of an object.
+    pub(super) fn apply(&self, object: Map<String, Value>) -> Map<String, Value> {
+        let mut value = Value::Object(object);
+        if !self.with.is_empty() {
+            let paths: Vec<_> = self.with.iter().map(Vec::as_slice).collect();
+            value = keep(value, &paths).unwrap_or_default();
+        }
+        if !self.without.is_empty() {
+            let paths: Vec<_> = self.without.iter().map(Vec::as_slice).collect();
+            value = leave_out(value, &paths).unwrap_or_default();
+        }
+        match value {
+            Value::Object(object) => object,
+            _ => Map::new(),
+        }
+    }
+}
+
+type Path<'a> = &'a [String];
+
+/// The names of a path's levels; a dot after a backslash is part of a name.
+fn levels(path: &str) -> Vec<String> {
+    let mut levels = vec![String::new()];
+    let mut letters = path.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' if letters.peek() == Some(&'.') => {
+                levels.last_mut().into_iter().for_each(|level| level.push('.'))
+            }
+            '.' => levels.push(String::new()),
+            _ => levels.last_mut().into_iter().for_each(|level| level.push(letter)),
+        }
+    }
+    levels
+}
+
+/// What of `paths` is left below a key, and whether one of them ends at it.
+fn below<'a>(paths: &[Path<'a>], key: &str) -> (bool, Vec<Path<'a>>) {
+    let mut rest = Vec::new();
+    let mut ends = false;
+    for path in paths {
+        step(path, key, &mut ends, &mut rest);
+    }
+    (ends, rest)
+}
+
+fn step<'a>(path: Path<'a>, key: &str, ends: &mut bool, rest: &mut Vec<Path<'a>>) {
+    let Some((first, tail)) = path.split_first() else {
+        return;
+    };
+    if first == "**" {
+        rest.push(path);
+        if tail.is_empty() {
+            *ends = true;
+        }
+        step(tail, key, ends, rest);
+    } else if matches(first, key) {
+        match tail.is_empty() {
+            true => *ends = true,
+            false => rest.push(tail),
+        }
+    }
+}
+
+fn keep(value: Value, paths: &[Path<'_>]) -> Option<Value> {
+    match value {
+        Value::Object(object) => {
+            let kept = object.into_iter().filter_map(|(key, value)| {
+                let (ends, rest) = below(paths, &key);
+                let value = if ends { Some(value) } else { keep(value, &rest) };
+                Some((key, value?))
+            });
+            let kept: Map<_, _> = kept.collect();
+            (!kept.is_empty()).then_some(Value::Object(kept))
+        }
+        Value::Array(items) => {
+            let kept: Vec<_> = items.into_iter().filter_map(|item| keep(item, paths)).collect();
+            (!kept.is_empty()).then_some(Value::Array(kept))
+        }
+        _ => None,
+    }
+}
+
+fn leave_out(value: Value, paths: &[Path<'_>]) -> Option<Value> {
+    let Value::Object(object) = value else {
+        return Some(value);
+    };
+    let kept = object.into_iter().filter_map(|(key, value)| {
+        let (ends, rest) = below(paths, &key);
+        let value = if ends { None } else { leave_out(value, &rest) };
+        Some((key, value?))
+    });
+    let kept: Map<_, _> = kept.collect();
+    (!kept.is_empty()).then_some(Value::Object(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn filtered(value: Value, filter_path: &str) -> Value {
+        let Value::Object(object) = value else {
+            panic!("an object")
+        };
+        Value::Object(FilterPath::new(filter_path).apply(object))
+    }
+
+    #[test]
+    fn paths_choose_and_leave_out_at_any_depth() {
+        let value = json!({
+            "persistent": {"a": {"b": "1", "c": "2"}, "x.y": "3"},
+            "transient": {"a": {"b": "4"}},
+        });
+        for (path, left) in [
+            ("persistent", json!({"persistent": value["persistent"]})),
+            (
+                "*.a.b",
+                json!({"persistent": {"a": {"b": "1"}}, "transient": {"a": {"b": "4"}}}),
+            ),
+            ("p*.*.c", json!({"persistent": {"a": {"c": "2"}}})),
+            (
+                "**.b",
+                json!({"persistent": {"a": {"b": "1"}}, "transient": {"a": {"b": "4"}}}),
+            ),
+            ("**", value.clone()),
+            ("persistent.x.y", json!({})),
+            ("persistent.x\\.y", json!({"persistent": {"x.y": "3"}})),
+            ("-persistent", json!({"transient": value["transient"]})),
+            ("persistent,-*.a", json!({"persistent": {"x.y": "3"}})),
+            ("acknowledged", json!({})),
+            ("", value.clone()),
+        ] {
+            assert_eq!(filtered(value.clone(), path), left, "{path}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The file that switches are kept in: `switches.json` below `path.data`, replaced as a whole.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+
+use super::{Change, Section, Setting, Switched};
+
+/// Its name.
+pub(super) const FILE: &str = "switches.json";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    version: u32,
+    clusters: BTreeMap<String, KeptCluster>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptCluster {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    transient: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    persistent: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    indices: Vec<KeptIndex>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptIndex {
+    index: String,
+    enabled: Option<bool>,
+}
+
+/// Its name where nobody gave the cluster one: gateways without a configuration file may be started in one folder before
+/// different clusters, by turns or at once.
+pub(super) fn file_without_names(config: &Config) -> String {
+    let endpoints = config.clusters.values().flat_map(|cluster| &cluster.endpoints);
+    let of = endpoints.map(|endpoint| {
+        let host = endpoint
+            .host
+            .replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+        format!("-{host}-{}", endpoint.port)
+    });
+    format!("switches{}.json", of.collect::<String>())
+}
+
+/// What a file says; nothing, if it isn't there. The error says what is wrong.
+pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, String> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let kept: Kept = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if kept.version != VERSION {
+        return Err(format!("its version is {}, not {VERSION}", kept.version));
+    }
+    let clusters = kept.clusters.into_iter();
+    let clusters = clusters.map(|(cluster, kept)| {
+        let switched = kept.switched().map_err(|why| format!("{cluster}: {why}"))?;
+        Ok((cluster.into(), switched))
+    });
+    clusters.collect()
+}
+
+/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the new one
+/// outlives a loss of power.
+pub(super) fn write<'a>(
+    file: &Path,
+    clusters: impl Iterator<Item = (&'a str, Arc<Switched>)>,
+) -> io::Result<()> {
+    let clusters = clusters.filter(|(_, switched)| !switched.is_empty());
+    let kept = Kept {
+        version: VERSION,
+        clusters: clusters
+            .map(|(cluster, switched)| (cluster.to_owned(), KeptCluster::of(&switched)))
+            .collect(),
+    };
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let new = file.with_extension("json.new");
+    // An earlier one may be there, of a process that ended in between, and with other permissions.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    let text = serde_json::to_string_pretty(&kept)? + "\n";
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    fs::rename(&new, file)?;
+    File::open(directory)?.sync_all()
+}
+
+// === impl KeptCluster ===
+
+impl KeptCluster {
+    fn of(switched: &Switched) -> Self {
+        let section = |section| {
+            let given = Setting::ALL.into_iter().filter_map(|setting| {
+                let text = switched.given(section, setting)?;
+                Some((setting.name().to_owned(), text.to_owned()))
+            });
+            given.collect()
+        };
+        let indices = switched.indices.iter().map(|(pattern, on)| KeptIndex {
+            index: pattern.to_owned(),
+            enabled: on,
+        });
+        Self {
+            transient: section(Section::Transient),
+            persistent: section(Section::Persistent),
+            indices: indices.collect(),
+        }
+    }
+
+    fn switched(self) -> Result<Switched, String> {
+        let mut change = Change::default();
+        for (section, given) in [
+            (Section::Transient, self.transient),
+            (Section::Persistent, self.persistent),
+        ] {
+            for (name, text) in given {
+                let setting =
+                    Setting::of_name(&name).ok_or_else(|| format!("there is no switch [{name}]"))?;
+                change.settings.push((section, setting, Some(text.into())));
+            }
+        }
+        let indices = self.indices.into_iter();
+        change.indices = indices.map(|kept| (kept.index.into(), kept.enabled)).collect();
+        Switched::default()
+            .with(&change)
+            .map_err(|error| error.to_string())
+    }
+}
+
+const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn switched() -> Switched {
+        let change = Change {
+            settings: vec![
+                (Section::Transient, Setting::Interval, Some("50".into())),
+                (Section::Persistent, Setting::Combine, Some("true".into())),
+            ],
+            indices: vec![("logs-*".into(), Some(true)), ("logs-1".into(), None)],
+        };
+        Switched::default().with(&change).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_only_its_owner_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a").join(FILE);
+        assert_eq!(read(&file), Ok(BTreeMap::new()), "none is there yet");
+        std::fs::create_dir(file.parent().unwrap()).unwrap();
+        std::fs::write(file.with_extension("json.new"), "left over").unwrap();
+        let all = [
+            ("c", Arc::new(switched())),
+            ("none", Arc::new(Switched::default())),
+        ];
+        write(&file, all.into_iter()).unwrap();
+        assert_eq!(read(&file).unwrap(), BTreeMap::from([("c".into(), switched())]));
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_or_not_ours_is_refused_with_its_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        for (text, reason) in [
+            ("", "EOF"),
+            ("{\"version\":1,\"clusters\":{", "EOF"),
+            ("{\"version\":2,\"clusters\":{}}", "version is 2"),
+            ("{\"version\":1,\"clusters\":{},\"more\":1}", "more"),
+            (
+                "{\"version\":1,\"clusters\":{\"c\":{\"transient\":{\"combine\":\"true\"}}}}",
+                "no switch [combine]",
+            ),
+            (
+                "{\"version\":1,\"clusters\":{\"c\":{\"transient\":{\"combine.enabled\":\"perhaps\"}}}}",
+                "perhaps",
+            ),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let error = read(&file).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What can be switched: our names, the names that users of the faster-bulk plug-in know, and what may be written.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::config::{parse_bytes, parse_time};
+
+/// A switch that is a cluster's as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Setting {
+    /// Whether parts of different bulks travel together.
+    Combine,
+    /// What waits is sent once it is as many bytes.
+    FlushThresholdSize,
+    /// No part waits longer.
+    Interval,
+    /// Whether documents with neither id nor routing are directed to one shard.
+    DirectRouting,
+}
+
+/// A switch's value, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// On or off.
+    On(bool),
+    /// A size.
+    Bytes(u64),
+    /// A time.
+    Time(Duration),
+}
+
+/// A change that cannot be: what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadSwitch(pub(crate) String);
+
+/// The plug-in's name for the switch of an index.
+pub(crate) const INDEX_KEY: &str = "index.direct_routing.enable";
+
+// === impl Setting ===
+
+impl Setting {
+    /// All, in the order of their declaration.
+    pub(crate) const ALL: [Setting; 4] = [
+        Setting::Combine,
+        Setting::FlushThresholdSize,
+        Setting::Interval,
+        Setting::DirectRouting,
+    ];
+
+    /// The plug-in's name.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Setting::Combine => "apack.fasterbulk.combine.enabled",
+            Setting::FlushThresholdSize => "apack.fasterbulk.combine.flush_threshold_size",
+            Setting::Interval => "apack.fasterbulk.combine.interval",
+            Setting::DirectRouting => "index.direct_routing.global.enable",
+        }
+    }
+
+    /// Our name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Setting::Combine => "combine.enabled",
+            Setting::FlushThresholdSize => "combine.flush_threshold_size",
+            Setting::Interval => "combine.interval",
+            Setting::DirectRouting => "direct_routing.enabled",
+        }
+    }
+
+    pub(crate) fn of_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|setting| setting.key() == key)
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|setting| setting.name() == name)
+    }
+
+    /// What a text means as this switch's value.
+    pub(crate) fn read(self, text: &str) -> Result<Meaning, String> {
+        match self {
+            Setting::Combine | Setting::DirectRouting => read_bool(text).map(Meaning::On),
+            Setting::FlushThresholdSize => parse_bytes(text).map(Meaning::Bytes),
+            // As the plug-in has it: a bare number is milliseconds.
+            Setting::Interval if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                parse_time(&format!("{text}ms")).map(Meaning::Time)
+            }
+            Setting::Interval => parse_time(text).map(Meaning::Time),
+        }
+    }
+
+    /// The text of a value as JSON has it, if that means something; `as_named` is the name that the writer used.
+    pub(crate) fn checked(self, value: &Value, as_named: &str) -> Result<Box<str>, BadSwitch> {
+        let text = scalar(value, as_named)?;
+        match self.read(&text) {
+            Ok(_) => Ok(text.into()),
+            Err(why) => Err(bad_value(&text, as_named, &why)),
+        }
+    }
+}
+
+/// The value of an index's switch as JSON has it.
+pub(crate) fn checked_bool(value: &Value, as_named: &str) -> Result<bool, BadSwitch> {
+    let text = scalar(value, as_named)?;
+    read_bool(&text).map_err(|why| bad_value(&text, as_named, &why))
+}
+
+/// As the servers read booleans (`Booleans.parseBoolean`): nothing else will do.
+fn read_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("is neither `true` nor `false`".to_owned()),
+    }
+}
+
+fn scalar(value: &Value, as_named: &str) -> Result<String, BadSwitch> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        _ => Err(bad_value(&value.to_string(), as_named, "is not a single value")),
+    }
+}
+
+fn bad_value(text: &str, as_named: &str, why: &str) -> BadSwitch {
+    let text: String = text.chars().take(SHOWN_MAX).collect();
+    BadSwitch(format!(
+        "the value of [{as_named}] cannot be used: [{text}] {why}"
+    ))
+}
+
+/// Characters of a wrong value that its refusal repeats.
+const SHOWN_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_read_as_the_plug_in_writes_them_and_with_units() {
+        assert_eq!(Setting::Combine.read("true"), Ok(Meaning::On(true)));
+        assert_eq!(
+            Setting::FlushThresholdSize.read("1mb"),
+            Ok(Meaning::Bytes(1 << 20))
+        );
+        for (text, ms) in [("50", 50), ("50ms", 50), ("1s", 1000), ("0", 0)] {
+            let time = Meaning::Time(Duration::from_millis(ms));
+            assert_eq!(Setting::Interval.read(text), Ok(time), "{text}");
+        }
+        for (value, text) in [
+            (json!("true"), "true"),
+            (json!(true), "true"),
+            (json!("false"), "false"),
+        ] {
+            assert_eq!(Setting::DirectRouting.checked(&value, "x").as_deref(), Ok(text));
+        }
+        assert_eq!(Setting::Interval.checked(&json!(50), "x").as_deref(), Ok("50"));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_by_the_name_that_was_used() {
+        for (setting, value) in [
+            (Setting::Combine, json!("maybe")),
+            (Setting::Combine, json!("True")),
+            (Setting::Combine, json!(1)),
+            (Setting::Combine, json!(["true"])),
+            (Setting::FlushThresholdSize, json!("-1")),
+            (Setting::FlushThresholdSize, json!(-5)),
+            (Setting::FlushThresholdSize, json!("")),
+            (Setting::FlushThresholdSize, json!("1 potato")),
+            (Setting::Interval, json!("-50")),
+            (Setting::Interval, json!("50x")),
+            (Setting::Interval, json!("99999999999999999999")),
+            (Setting::DirectRouting, json!(null)),
+        ] {
+            let error = setting.checked(&value, setting.key()).unwrap_err();
+            assert!(error.0.contains(setting.key()), "{error}");
+        }
+        assert!(checked_bool(&json!("yes"), INDEX_KEY).is_err());
+    }
+
+    #[test]
+    fn each_switch_has_names_of_its_own() {
+        for setting in Setting::ALL {
+            assert_eq!(Setting::of_key(setting.key()), Some(setting));
+            assert_eq!(Setting::of_name(setting.name()), Some(setting));
+        }
+    }
+}
