@@ -253,7 +253,7 @@ impl Desk {
                 target: &target,
                 headers: &headers,
             };
-            let body = body.map_or(Outgoing::Empty, |text| Outgoing::from(text));
+            let body = body.map_or(Outgoing::Empty, Outgoing::from);
             let reply = client
                 .send(&origin, head, body, Deadlines::within(TIMEOUT))
                 .await?;

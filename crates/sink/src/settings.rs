@@ -73,7 +73,11 @@ pub(super) fn show_indices(
     own: impl Fn(&str) -> Flat,
 ) -> (u16, Value) {
     let mut answer = Map::new();
-    for index in state.indices.keys().filter(|index| is_meant(indices, index)) {
+    for index in state
+        .indices
+        .keys()
+        .filter(|index| is_meant(state, indices, index))
+    {
         let mut settings = own(index);
         settings.extend(state.index_settings.get(index).into_iter().flatten().map(copied));
         settings.retain(|key, _| {
@@ -94,7 +98,7 @@ pub(super) fn set_indices(shared: &Shared, state: &State, indices: &str, body: &
     let meant: Vec<String> = state
         .indices
         .keys()
-        .filter(|index| is_meant(indices, index))
+        .filter(|index| is_meant(state, indices, index))
         .cloned()
         .collect();
     if meant.is_empty() && !indices.contains('*') {
@@ -126,10 +130,14 @@ pub(super) fn set_indices(shared: &Shared, state: &State, indices: &str, body: &
     (200, json!({"acknowledged": true}))
 }
 
-fn is_meant(expression: &str, index: &str) -> bool {
+fn is_meant(state: &State, expression: &str, index: &str) -> bool {
+    let is_behind = |alias: &str| {
+        let indices = state.aliases.get(alias);
+        indices.is_some_and(|indices| indices.iter().any(|name| name == index))
+    };
     expression
         .split(',')
-        .any(|word| matches!(word, "_all" | "") || matches(word, index))
+        .any(|word| matches!(word, "_all" | "") || matches(word, index) || is_behind(word))
 }
 
 /// Servers take a pattern that is set to null, whether any setting fits it or not.

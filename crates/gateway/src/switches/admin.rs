@@ -139,7 +139,7 @@ fn read(body: &[u8]) -> Result<Change, BadSwitch> {
                 ));
             };
             for item in &items {
-                change.indices.extend(read_index(item)?);
+                read_index(item, &mut change)?;
             }
             continue;
         }
@@ -154,7 +154,7 @@ fn read(body: &[u8]) -> Result<Change, BadSwitch> {
     Ok(change)
 }
 
-fn read_index(item: &Value) -> Result<Vec<(Box<str>, Option<bool>)>, BadSwitch> {
+fn read_index(item: &Value, change: &mut Change) -> Result<(), BadSwitch> {
     let object = item.as_object();
     let index = object.and_then(|object| object.get("index")?.as_str());
     let enabled = object.and_then(|object| object.get("enabled"));
@@ -168,7 +168,8 @@ fn read_index(item: &Value) -> Result<Vec<(Box<str>, Option<bool>)>, BadSwitch> 
         value => Some(checked_bool(value, INDICES)?),
     };
     let patterns = indices::patterns(index)?.into_iter();
-    Ok(patterns.map(|pattern| (pattern, on)).collect())
+    change.indices.extend(patterns.map(|pattern| (pattern, on)));
+    Ok(())
 }
 
 fn unknown(name: &str) -> BadSwitch {

@@ -209,10 +209,10 @@ mod tests {
     use super::*;
     use Section::{Persistent, Transient};
 
-    fn of(body: &Value) -> Option<(Vec<(Section, Setting, Option<Box<str>>)>, Value)> {
+    fn of(body: &Value) -> Option<(Change, Value)> {
         let parted = of_cluster(body.to_string().as_bytes()).unwrap()?;
         match parted.ours {
-            Ours::Cluster(change) => Some((change.settings, parted.theirs)),
+            Ours::Cluster(change) => Some((change, parted.theirs)),
             Ours::Index(_) => panic!("of the cluster"),
         }
     }
@@ -226,8 +226,8 @@ mod tests {
             json!({"apack.fasterbulk": {"combine.enabled": true}}),
         ] {
             let body = json!({ "persistent": ours });
-            let (settings, theirs) = of(&body).unwrap();
-            assert_eq!(settings, std::slice::from_ref(&on), "{body}");
+            let (change, theirs) = of(&body).unwrap();
+            assert_eq!(change.settings, std::slice::from_ref(&on), "{body}");
             assert_eq!(theirs, json!({"persistent": {"apack.fasterbulk.*": null}}));
         }
         let empty =
@@ -237,7 +237,7 @@ mod tests {
             theirs,
             json!({"persistent": {"apack.fasterbulk.*": null}, "transient": {"a": {}}})
         );
-        let (settings, theirs) = of(&json!({
+        let (change, theirs) = of(&json!({
             "transient": {
                 "apack.fasterbulk.combine.interval": "50",
                 "apack": {"other": 1, "fasterbulk": {"combine": {"flush_threshold_size": "2mb"}}},
@@ -247,7 +247,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            settings,
+            change.settings,
             [
                 (Persistent, Setting::Combine, Some("false".into())),
                 (Transient, Setting::Interval, Some("50".into())),
@@ -264,8 +264,9 @@ mod tests {
     #[test]
     fn a_pattern_that_is_reset_resets_ours_and_reaches_the_cluster() {
         let body = json!({"transient": {"apack.*": null, "x": 1}, "persistent": {"indices.*": null}});
-        let (settings, theirs) = of(&body).unwrap();
-        let reset: Vec<_> = settings
+        let (change, theirs) = of(&body).unwrap();
+        let reset: Vec<_> = change
+            .settings
             .iter()
             .map(|(section, setting, _)| (*section, *setting))
             .collect();

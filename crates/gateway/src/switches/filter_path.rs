@@ -51,13 +51,15 @@ fn levels(path: &str) -> Vec<String> {
     let mut levels = vec![String::new()];
     let mut letters = path.chars().peekable();
     while let Some(letter) = letters.next() {
-        match letter {
-            '\\' if letters.peek() == Some(&'.') => {
-                levels.last_mut().into_iter().for_each(|level| level.push('.'))
+        let level = match letter {
+            '.' => {
+                levels.push(String::new());
+                continue;
             }
-            '.' => levels.push(String::new()),
-            _ => levels.last_mut().into_iter().for_each(|level| level.push(letter)),
-        }
+            '\\' if letters.peek() == Some(&'.') => letters.next(),
+            _ => Some(letter),
+        };
+        levels.last_mut().into_iter().for_each(|last| last.extend(level));
     }
     levels
 }
