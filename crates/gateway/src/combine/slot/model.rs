@@ -190,6 +190,7 @@ impl World {
 
 fn settings() -> Combine {
     Combine {
+        enabled: true,
         flush_bytes: 1_000,
         docs_max: 50,
         requests_max: 20,
