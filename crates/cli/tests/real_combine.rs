@@ -2,7 +2,8 @@
 //!
 //! Each client writes the same bulks directly into one index and through Tidegate into another; through Tidegate all
 //! clients send at the same moment. Answers must be the same byte for byte, sequence numbers included, and so must the
-//! contents. And the calls by which users of the faster-bulk plug-in switch combining are understood there.
+//! contents. A second proof does the same with random bulks, valid and broken ones, as `real_differential` does with one client
+//! (`SEED=n` changes its bulks). And the calls by which users of the faster-bulk plug-in switch combining are understood.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -11,11 +12,12 @@ mod real;
 use std::sync::Barrier;
 
 use anyhow::{Result, ensure};
-use real::compare::answers_differ;
+use real::bulks::Inventor;
+use real::compare::{Order, among_others, answers_differ, contents_differ};
 use real::gateway::Gateway;
 use real::http::{Http, Request};
 use real::server::Server;
-use real::world::Prefixes;
+use real::world::{self, Prefixes};
 use serde_json::{Value, json};
 use testkit::real::Kind;
 
@@ -250,6 +252,104 @@ fn switches(kind: Kind) -> Result<()> {
 fn same(found: &Value, expected: &Value) -> Result<()> {
     ensure!(found == expected, "found {found}\nexpected {expected}");
     Ok(())
+
+/// Clients with random bulks.
+const CROWD: usize = 8;
+/// Bulks of each.
+const BULKS: usize = 40;
+
+fn random_proof(kind: Kind) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let seed: u64 = std::env::var("SEED").map_or(Ok(1), |seed| seed.parse())?;
+    let mut http = server.http();
+    let prefixes = Prefixes::fresh();
+    for prefix in [&prefixes.direct, &prefixes.other] {
+        world::create(&mut http, &server, prefix)?;
+    }
+    let mut gateway = Gateway::combining(&server)?;
+    gateway.wait_for_now(&mut http)?;
+    let together = Barrier::new(CROWD);
+    let mut failures: Vec<String> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CROWD as u64)
+            .map(|client| {
+                let (server, gateway, prefixes, together) = (&server, &gateway, &prefixes, &together);
+                // Ids hold the seed, so each client has documents of its own.
+                let inventor = Inventor::new(seed * 100 + client, &prefixes.direct, server).in_company();
+                scope.spawn(move || write_random(server, gateway, prefixes, inventor, together))
+            })
+            .collect();
+        let joined = clients
+            .into_iter()
+            .map(|client| client.join().expect("no client panics"));
+        joined.flatten().collect()
+    });
+    let (differences, documents) =
+        contents_differ(&mut http, &server, &prefixes.direct, &prefixes.other, Order::Any)?;
+    failures.extend(differences);
+    for prefix in [&prefixes.direct, &prefixes.other] {
+        world::remove(&mut http, &server, prefix)?;
+    }
+    ensure!(
+        failures.is_empty(),
+        "{} differences, SEED={seed}\n{}",
+        failures.len(),
+        failures[..failures.len().min(10)].join("\n")
+    );
+    let counters = gateway.counters()?;
+    let count = |name: &str| counters[name].as_u64().unwrap_or(0);
+    let (requests, parts) = (count("combined_requests"), count("combined_parts"));
+    println!(
+        "{}: {documents} documents, {parts} parts in {requests} requests",
+        server.name()
+    );
+    ensure!(
+        documents > 100 && requests > 20,
+        "hardly any part had company: {counters}"
+    );
+    Ok(())
+}
+
+fn write_random(
+    server: &Server,
+    gateway: &Gateway,
+    prefixes: &Prefixes,
+    mut inventor: Inventor<'_>,
+    together: &Barrier,
+) -> Vec<String> {
+    let (mut http, mut through) = (server.http(), gateway.http());
+    let (direct_prefix, other_prefix) = (&prefixes.direct, &prefixes.other);
+    let mut failures = Vec::new();
+    for n in 0..BULKS {
+        let invented = inventor.next();
+        let direct = http.send(&invented.worded(direct_prefix, direct_prefix));
+        let twin = invented.worded(direct_prefix, other_prefix);
+        together.wait();
+        let answer = through.send(&twin);
+        let difference = match (direct, answer) {
+            (Ok(direct), Ok(answer)) => {
+                let (direct, answer) = (among_others(direct), among_others(answer));
+                answers_differ(&direct, &answer, direct_prefix, other_prefix)
+            }
+            (direct, answer) => Some(format!("{direct:?} and {answer:?}")),
+        };
+        failures.extend(difference.map(|difference| {
+            format!(
+                "bulk {n}, {} {}: {}\n {difference}",
+                twin.method, twin.target, invented.what
+            )
+        }));
+    }
+    failures
+}
+
+#[test]
+fn random_bulks_on_opensearch_3() -> Result<()> {
+    random_proof(Kind::OpenSearch)
+}
+
+#[test]
+fn random_bulks_on_elasticsearch_9() -> Result<()> {
+    random_proof(Kind::Elasticsearch)
 }
 
 #[test]

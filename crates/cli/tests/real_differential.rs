@@ -10,7 +10,7 @@ mod real;
 
 use anyhow::{Result, ensure};
 use real::bulks::Inventor;
-use real::compare::{answers_differ, contents_differ};
+use real::compare::{Order, answers_differ, contents_differ};
 use real::gateway::Gateway;
 use real::server::Server;
 use real::world::{self, Prefixes};
@@ -71,7 +71,8 @@ fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
             }
         }
     }
-    let (contents, documents) = contents_differ(&mut http, server, &prefixes.direct, &prefixes.other)?;
+    let (contents, documents) =
+        contents_differ(&mut http, server, &prefixes.direct, &prefixes.other, Order::Same)?;
     println!(
         "{}: {} bulks, {items} items, statuses {statuses:?}, {documents} documents",
         server.name(),

@@ -69,6 +69,9 @@ pub(crate) struct Inventor<'a> {
     count: u32,
     /// The bulk being invented has only what a gateway can take apart; its items may still fail in their ways.
     calm: bool,
+    /// Bulks that can be taken apart all come with the same head, so that those of several clients may travel together, and
+    /// nothing depends on what the others write.
+    in_company: bool,
     /// The bulk being invented runs documents through pipelines: some servers make those share a fate, and then it is
     /// never split.
     piped: bool,
@@ -112,8 +115,16 @@ impl<'a> Inventor<'a> {
             memory: Memory::default(),
             count: 0,
             calm: false,
+            in_company: false,
             piped: false,
         }
+    }
+
+    /// For one of several clients whose bulks are to travel together.
+    #[allow(dead_code, reason = "not every proof has several clients")]
+    pub(crate) fn in_company(mut self) -> Self {
+        self.in_company = true;
+        self
     }
 
     fn one_in(&mut self, n: u32) -> bool {
@@ -127,10 +138,11 @@ impl<'a> Inventor<'a> {
     /// The next request.
     pub(crate) fn next(&mut self) -> Invented {
         self.count += 1;
-        let broken = self.one_in(4);
+        let broken = self.one_in(if self.in_company { 12 } else { 4 });
         self.calm = !broken && !self.one_in(4);
-        self.piped = self.one_in(4);
-        let default_index = if self.one_in(3) {
+        // Pipelines keep bulks apart.
+        self.piped = !self.in_company && self.one_in(4);
+        let default_index = if !self.in_company && self.one_in(3) {
             Some(self.usual_index())
         } else {
             None
@@ -191,6 +203,9 @@ impl<'a> Inventor<'a> {
 
     /// Method, path, parameters and headers.
     fn frame(&mut self, default_index: Option<String>, broken: bool, what: &mut String) -> Request {
+        if self.in_company && self.calm {
+            return Request::new("POST", "/_bulk").header("Content-Type", "application/x-ndjson");
+        }
         let method = if self.one_in(6) { "PUT" } else { "POST" };
         let mut target = match &default_index {
             Some(index) => format!("/{}/_bulk", escaped_path(index)),
@@ -514,7 +529,7 @@ impl<'a> Inventor<'a> {
             let kind = self.pick(&["external", "external_gte"]);
             fields.push(format!("\"version\":{version}"));
             fields.push(format!("\"version_type\":\"{kind}\""));
-        } else if suffix != w::AUTO && self.one_in(12) && action != "create" {
+        } else if suffix != w::AUTO && !self.in_company && self.one_in(12) && action != "create" {
             let known = id
                 .clone()
                 .and_then(|id| self.memory.seen.get(&(suffix.clone(), id)).copied());

@@ -75,8 +75,12 @@ fn mapping(server: &Server) -> Value {
 pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<()> {
     let name = |suffix: &str| format!("{prefix}{suffix}");
     create_pipelines(http, server, prefix)?;
-    let settings =
-        |shards: u32| json!({"number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": "-1"});
+    // A deleted document's version is forgotten after a minute by default: sooner in the set that is written first.
+    let settings = |shards: u32| {
+        json!({
+            "number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": "-1", "gc_deletes": "1h"
+        })
+    };
     let index = |shards: u32| json!({"settings": settings(shards), "mappings": mapping(server)});
 
     let mut plain = index(3);
