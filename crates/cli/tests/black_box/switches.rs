@@ -1,9 +1,10 @@
 //! Switches at run time: by the calls that users of the faster-bulk plug-in know, by the admin port, by the command line.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
@@ -438,6 +439,43 @@ fn the_operator_switches_at_the_admin_port() {
         assert!(answer.text().contains(told), "{}", answer.text());
     }
     assert_eq!(value(admin.get("/switches").unwrap()), all);
+    // A reload is about the configuration only.
+    let text = std::fs::read_to_string(home.file()).unwrap();
+    std::fs::write(home.file(), text + "logging.level: debug\n").unwrap();
+    gateway.signal("HUP");
+    let began = Instant::now();
+    while !gateway.log().contains("configuration reloaded") {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(value(admin.get("/switches").unwrap()), all);
+    assert!(combined(&gateway) > 0);
+}
+
+#[test]
+fn a_packed_body_is_understood_and_its_others_reach_the_cluster_plain() {
+    let cluster = cluster();
+    let home = Home::of(&cluster);
+    let gateway = home.start();
+    let mixed = json!({"persistent": {"cluster.name.x": "y", "apack.fasterbulk.combine.interval": "7"}});
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(mixed.to_string().as_bytes()).unwrap();
+    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
+    let answer = gateway
+        .client()
+        .send("PUT", SETTINGS, &headers, &packer.finish().unwrap());
+    value(answer.unwrap());
+    let theirs = value(
+        direct(&cluster)
+            .get(&format!("{SETTINGS}?flat_settings"))
+            .unwrap(),
+    );
+    assert_eq!(theirs["persistent"], json!({"cluster.name.x": "y"}));
+    let now = value(gateway.admin().get("/switches").unwrap());
+    assert_eq!(
+        now["clusters"]["prod"]["switches"]["combine.interval"]["value"],
+        "7"
+    );
 }
 
 #[test]
