@@ -249,6 +249,7 @@ fn switches(kind: Kind) -> Result<()> {
 fn same(found: &Value, expected: &Value) -> Result<()> {
     ensure!(found == expected, "found {found}\nexpected {expected}");
     Ok(())
+}
 
 /// Clients with random bulks.
 const CROWD: usize = 8;
