@@ -53,7 +53,8 @@ impl Gateway {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tidegate.yml");
         let text = format!(
-            "admin: {{binding: '127.0.0.1:0'}}
+            "path.data: '{}'
+admin: {{binding: '127.0.0.1:0'}}
 entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
 router: [{{name: r, default_flow: f}}]
 flow:
@@ -62,6 +63,7 @@ flow:
 {filters}
 elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 ",
+            directory.path().join("data").display(),
             cluster.urls()[0]
         );
         std::fs::write(&file, text).unwrap();
