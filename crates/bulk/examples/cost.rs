@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use bulk::{Ask, Gather, IdMint, Merge, Reply, Scratch, Verdict};
+use bulk::{Ask, Formula, Gather, IdMint, IndexRoute, Merge, Reply, Scratch, Verdict};
 
 #[path = "../benches/load/mod.rs"]
 mod load;
@@ -24,13 +24,51 @@ fn main() {
         let [plan, gather, split, merge] = measure(&case);
         println!("{:34} {plan:8.1} {gather:8.1} {split:8.1} {merge:8.1}", case.name);
     }
+    println!(
+        "\n{:34} {:>8} {:>8}",
+        "ns an id for a wanted shard, minima", "classic", "modulo"
+    );
+    for shards in [1, 2, 6, 30, 32, 33, 100, 300, 1024] {
+        let slots = shards * (1024 / shards).max(1);
+        let classic = made(
+            Formula::Classic {
+                routing_num_shards: slots,
+            },
+            shards,
+        );
+        println!(
+            "{:34} {classic:8.1} {:8.1}",
+            format!("{shards} shards"),
+            made(Formula::Modulo, shards)
+        );
+    }
+}
+
+/// What an id for a wanted shard costs, where shards take turns with runs of 100 documents.
+fn made(formula: Formula, shards: u32) -> f64 {
+    let index = IndexRoute::new("i", formula, vec![None; shards as usize]);
+    let mut mint = IdMint::new(7);
+    let mut best = f64::MAX;
+    // Each round is at least a turn of all shards: what is made ahead is used up.
+    let docs = 100 * shards.max(1_000);
+    for round in 0..8 {
+        mint.tick(1_790_000_000_000 + round);
+        let begun = Instant::now();
+        for doc in 0..docs {
+            black_box(mint.mint_for(&index, doc / 100 % shards));
+        }
+        best = best.min(begun.elapsed().as_nanos() as f64 / f64::from(docs));
+    }
+    best
 }
 
 fn measure(case: &load::Case) -> [f64; 4] {
     let (body, table) = (load::body(case, DOCS), load::table(case));
+    let in_turn = load::InTurn::new(case.direct);
     let ask = Ask {
         level: case.level,
         null_id: case.null_id,
+        direct: Some(&in_turn),
         ..Ask::default()
     };
     let (mut mint, mut scratch) = (IdMint::new(1), Scratch::default());

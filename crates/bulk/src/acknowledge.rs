@@ -2,7 +2,8 @@
 
 use crate::action::Op;
 use crate::failed::{minted_id, write_string};
-use crate::walk::{Aim, Walk};
+use crate::ids::ID_MINT;
+use crate::walk::Walk;
 use crate::{Ask, ID_LENGTH, Plan, RouteTable};
 
 /// The ids that were minted for one body: all that one mint made from `first` to `last`, and no others.
@@ -32,7 +33,7 @@ pub fn acknowledge(
     let mut walk = Walk::new(body, ask, table, true).ok()?;
     let start = out.len();
     while let Ok(Some(doc)) = walk.next() {
-        let id = if doc.aim == Aim::Mint {
+        let id = if doc.aim.mints() {
             let id = minted_id(plan, &mut arena_at, doc.action.place.form);
             if let Ok(id) = <[u8; ID_LENGTH]>::try_from(id) {
                 let first = minted.map_or(id, |minted| minted.first);
@@ -71,7 +72,7 @@ pub fn acknowledge(
 impl Minted {
     /// Whether this id is one of them.
     pub fn has(&self, id: &[u8]) -> bool {
-        let mint = |id: &[u8]| id.get(12..).map(<[u8]>::to_vec);
+        let mint = |id: &[u8]| id.get(ID_MINT).map(<[u8]>::to_vec);
         id.len() == ID_LENGTH
             && mint(id) == mint(&self.first)
             && self.first.as_slice() <= id

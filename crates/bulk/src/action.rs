@@ -23,6 +23,8 @@ pub(crate) struct Action<'a> {
     pub(crate) index: Option<&'a [u8]>,
     pub(crate) id: Option<&'a [u8]>,
     pub(crate) routing: Option<&'a [u8]>,
+    /// There is a key `routing`, and its value is null: the line takes no second one.
+    pub(crate) routing_null: bool,
     pub(crate) pipeline: Option<&'a [u8]>,
     pub(crate) place: Place,
     /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.

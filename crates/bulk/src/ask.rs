@@ -1,5 +1,7 @@
 //! What is asked of a body, beside the body itself.
 
+use crate::Directing;
+
 /// How finely a body is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Level {
@@ -45,4 +47,6 @@ pub struct Ask<'a> {
     pub level: Level,
     /// What to do with documents that have no id.
     pub null_id: NullId,
+    /// Who gives shards to documents that have neither id nor routing; `None`: nobody does.
+    pub direct: Option<&'a dyn Directing>,
 }

@@ -35,6 +35,8 @@ pub enum DecidedBy {
     Nobody,
     /// An id will be minted, and decides.
     MintedId,
+    /// Neither id nor routing: it gets a shard whose turn it is.
+    Turn,
     /// The shard is known, but has no primary now: any node will do.
     Unassigned,
 }
@@ -69,6 +71,7 @@ impl DecidedBy {
             DecidedBy::Routing => "routing",
             DecidedBy::Nobody => "no id: any node",
             DecidedBy::MintedId => "minted id",
+            DecidedBy::Turn => "no id: a shard in turn",
             DecidedBy::Unassigned => "unassigned primary: any node",
         }
     }
@@ -89,15 +92,17 @@ impl Iterator for Explain<'_, '_> {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let shard = match doc.aim {
                     Aim::Shard(shard) => Some(shard),
-                    Aim::Free | Aim::Mint => None,
+                    Aim::Free | Aim::Mint | Aim::Pack | Aim::Route => None,
                 };
                 let node = shard.and_then(|shard| doc.route.node(shard));
                 let by = match (doc.aim, doc.routing) {
                     (Aim::Free, _) => DecidedBy::Nobody,
                     (Aim::Mint, _) => DecidedBy::MintedId,
+                    (Aim::Pack | Aim::Route, _) => DecidedBy::Turn,
                     (Aim::Shard(_), _) if node.is_none() => DecidedBy::Unassigned,
                     (Aim::Shard(_), Some(_)) => DecidedBy::Routing,
-                    (Aim::Shard(_), None) => DecidedBy::Id,
+                    (Aim::Shard(_), None) if doc.action.id.is_some() => DecidedBy::Id,
+                    (Aim::Shard(_), None) => DecidedBy::Turn,
                 };
                 self.lines += memchr::memchr_iter(b'\n', &self.body[self.counted..doc.start]).count() as u32;
                 self.counted = doc.start;

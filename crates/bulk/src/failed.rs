@@ -2,7 +2,7 @@
 
 use crate::action::{Form, Op};
 use crate::items::Head;
-use crate::walk::{Aim, Walk};
+use crate::walk::Walk;
 use crate::{Ask, Dialect, ID_LENGTH, Plan, Reply, RouteTable};
 
 /// An error that the items of a part carry because no node has answered them.
@@ -37,7 +37,7 @@ impl Reply<'static> {
         let walk = Walk::new(body, ask, table, true);
         if let Ok(mut walk) = walk {
             while let Ok(Some(doc)) = walk.next() {
-                let id = if doc.aim == Aim::Mint {
+                let id = if doc.aim.mints() {
                     let id = minted_id(plan, &mut minted, doc.action.place.form);
                     Some(id)
                 } else {
@@ -101,12 +101,26 @@ pub(crate) fn write_item(
     out.extend_from_slice(b"}}}");
 }
 
+/// Before a routing value that is given to documents.
+pub(crate) const ROUTING_KEY: &[u8] = b"\"routing\":\"";
+
+/// The length of an arena's first entry, if that is a routing value.
+fn routing_entry(arena: &[u8]) -> Option<usize> {
+    let before = usize::from(arena.first() == Some(&b','));
+    let value = arena[before..].strip_prefix(ROUTING_KEY)?;
+    let end = before + ROUTING_KEY.len() + memchr::memchr(b'"', value)? + 1;
+    Some(end + usize::from(before == 0 && arena.get(end) == Some(&b',')))
+}
+
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a Vec takes all that is written");
 }
 
-/// The next minted id of the arena, whose entries stand in the order of the documents.
+/// The next minted id of the arena, whose entries stand in the order of the documents. Routing values stand between them.
 pub(crate) fn minted_id<'p>(plan: &'p Plan, at: &mut usize, form: Form) -> &'p [u8] {
+    while let Some(routing) = routing_entry(&plan.arena[*at..]) {
+        *at += routing;
+    }
     let (before, after) = match form {
         Form::Only => (7, 1),
         Form::First => (7, 2),

@@ -53,21 +53,34 @@ fn hash_units(units: impl Iterator<Item = u16>) -> i32 {
     finish(h, count * 2)
 }
 
+/// The state after one more block, two code units: the first is the low half.
 #[inline]
-fn mix(h: u32, k: u32) -> u32 {
-    mix_tail(h, k)
+pub(crate) fn mix(h: u32, k: u32) -> u32 {
+    absorb(h, scramble(k))
+}
+
+/// [`mix`] for a block that is scrambled already.
+#[inline]
+pub(crate) fn absorb(h: u32, scrambled: u32) -> u32 {
+    (h ^ scrambled)
         .rotate_left(13)
         .wrapping_mul(5)
         .wrapping_add(0xe654_6b64)
 }
 
-#[inline]
-fn mix_tail(h: u32, k: u32) -> u32 {
-    h ^ k.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2)
+/// What becomes of a block before it meets the state.
+pub(crate) const fn scramble(k: u32) -> u32 {
+    k.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2)
 }
 
 #[inline]
-fn finish(h: u32, length: u32) -> i32 {
+fn mix_tail(h: u32, k: u32) -> u32 {
+    h ^ scramble(k)
+}
+
+/// The hash, from the state after all blocks and the length in bytes of UTF-16.
+#[inline]
+pub(crate) fn finish(h: u32, length: u32) -> i32 {
     let mut h = h ^ length;
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
     h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);

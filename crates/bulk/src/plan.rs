@@ -1,6 +1,8 @@
 //! A body split into parts: one a node, or finer.
 
 use crate::action::Form;
+use crate::direct::RoutingValues;
+use crate::runs::{Runs, Turn};
 use crate::walk::{Aim, Doc, Walk};
 use crate::{Ask, ID_LENGTH, IdMint, Level, NodeIx, Pass, RouteTable, Why, murmur};
 
@@ -20,7 +22,7 @@ pub struct Plan {
     pub parts: Vec<Part>,
     /// For each document its part; empty when there is only one part.
     pub(crate) order: Vec<u16>,
-    /// Minted ids, as they are spliced into action lines.
+    /// Minted ids and routing values, as they are spliced into action lines.
     pub(crate) arena: Vec<u8>,
     pub(crate) docs: u32,
     pub(crate) ingests: bool,
@@ -74,6 +76,7 @@ pub struct Scratch {
     parts: Vec<Part>,
     pieces: Vec<Vec<Piece>>,
     slots: Slots,
+    values: RoutingValues,
 }
 
 /// Splits a body. Touches each byte of it once, allocates nothing per document.
@@ -101,6 +104,7 @@ struct Draft<'a, 's> {
     level: Level,
     table: &'a RouteTable,
     scratch: &'s mut Scratch,
+    runs: Runs<'a>,
     plan: Plan,
 }
 
@@ -136,6 +140,7 @@ impl Default for Scratch {
                 any: NO_PART,
                 ..Slots::default()
             },
+            values: RoutingValues::default(),
         }
     }
 }
@@ -205,6 +210,7 @@ impl<'a, 's> Draft<'a, 's> {
             level,
             table,
             scratch,
+            runs: Runs::default(),
             plan,
         }
     }
@@ -221,8 +227,33 @@ impl<'a, 's> Draft<'a, 's> {
                     let part = self.part(&doc, None)?;
                     self.push(part, doc.start, doc.end);
                 }
-                Aim::Mint => self.push_minted(&doc, ids.mint())?,
+                Aim::Mint => {
+                    let id = ids.mint();
+                    let shard = doc.route.shard_of(&id, doc.routing);
+                    self.push_minted(&doc, id, shard)?;
+                }
+                Aim::Pack => {
+                    let turn = ask.direct.and_then(|directing| self.runs.next(&doc, directing));
+                    let (id, shard) = match turn {
+                        Some(turn) => (ids.mint_for(doc.route, turn.shard), turn.shard),
+                        None => {
+                            let id = ids.mint();
+                            (id, doc.route.shard_of(&id, None))
+                        }
+                    };
+                    self.push_minted(&doc, id, shard)?;
+                }
+                Aim::Route => match ask.direct.and_then(|directing| self.runs.next(&doc, directing)) {
+                    Some(turn) => self.push_routed(&doc, turn)?,
+                    None => {
+                        let part = self.part(&doc, None)?;
+                        self.push(part, doc.start, doc.end);
+                    }
+                },
             }
+        }
+        if let Some(directing) = ask.direct {
+            self.runs.end(directing);
         }
         self.plan.ingests = walk.ingests();
         if self.plan.docs == 0 {
@@ -307,10 +338,8 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// A document that gets its id here.
-    fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH]) -> Result<(), Pass> {
-        let part = self.part(doc, Some(doc.route.shard_of(&id, doc.routing)))?;
+    fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH], shard: u32) -> Result<(), Pass> {
         let place = doc.action.place;
-        let at = doc.start + place.at as usize;
         let arena = &mut self.plan.arena;
         let from = arena.len();
         match place.form {
@@ -323,20 +352,37 @@ impl<'a, 's> Draft<'a, 's> {
         if place.form == Form::First {
             arena.push(b',');
         }
-        let to = arena.len();
-        if to >= ARENA as usize {
+        let entry = Piece {
+            start: from as u32 | ARENA,
+            end: arena.len() as u32,
+        };
+        self.splice(doc, shard, entry, place.at, place.cut)
+    }
+
+    /// A document that gets its routing here.
+    fn push_routed(&mut self, doc: &Doc<'_, '_>, turn: Turn) -> Result<(), Pass> {
+        let place = doc.action.place;
+        let values = &mut self.scratch.values;
+        let value = || values.of(doc.route, turn.shard);
+        let entry = self.runs.entry(turn, place.form, value, &mut self.plan.arena);
+        // After a null id, which stays.
+        self.splice(doc, turn.shard, entry, place.at + place.cut, 0)
+    }
+
+    /// A document with something of the arena in its action line, `at` and in place of `cut` bytes.
+    fn splice(&mut self, doc: &Doc<'_, '_>, shard: u32, entry: Piece, at: u32, cut: u32) -> Result<(), Pass> {
+        if entry.end >= ARENA {
             return Err(Pass {
                 why: Why::TooLarge,
                 line: None,
             });
         }
+        let part = self.part(doc, Some(shard))?;
+        let at = doc.start + at as usize;
         self.push(part, doc.start, at);
         let part = &mut self.plan.parts[usize::from(part)];
-        part.pieces.push(Piece {
-            start: from as u32 | ARENA,
-            end: to as u32,
-        });
-        part.push((at + place.cut as usize) as u32, doc.end as u32);
+        part.pieces.push(entry);
+        part.push((at + cut as usize) as u32, doc.end as u32);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@
 //! after the first, however far that one came.
 
 use crate::failed::write_item;
-use crate::walk::{Aim, Walk};
+use crate::walk::Walk;
 use crate::{Ask, Dialect, Op, Plan, RawError, Reply, RouteTable};
 
 /// A part that may be sent again after a try of unknown fate.
@@ -60,7 +60,7 @@ impl Repeat {
                 continue;
             }
             let action = &doc.action;
-            let minted = doc.aim == Aim::Mint;
+            let minted = doc.aim.mints();
             let has_id = action.id.is_some() || minted;
             if action.op == Op::Update || action.versioned || !has_id {
                 return None;

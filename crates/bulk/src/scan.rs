@@ -21,6 +21,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         index: None,
         id: None,
         routing: None,
+        routing_null: false,
         pipeline: None,
         place,
         compare_and_set: false,
@@ -59,7 +60,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
             match key {
                 INDEX => action.index = value,
                 ID => action.id = value,
-                ROUTING => action.routing = value,
+                ROUTING => (action.routing, action.routing_null) = (value, value.is_none()),
                 _ => action.pipeline = value,
             }
             p = spaces(line, p);

@@ -20,6 +20,7 @@ pub(crate) struct SlowAction<'a> {
     index: Option<Cow<'a, str>>,
     id: Option<Cow<'a, str>>,
     routing: Option<Cow<'a, str>>,
+    routing_null: bool,
     pipeline: Option<Cow<'a, str>>,
     place: Place,
     compare_and_set: bool,
@@ -55,6 +56,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         form,
     };
     let (mut index, mut id, mut routing, mut pipeline) = (None, None, None, None);
+    let mut routing_null = false;
     let (mut op_type, mut retries, mut versioning) = (None, false, Versioning::default());
     for (key, raw) in &pairs {
         let raw = raw.get();
@@ -67,6 +69,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
                     form: Form::Value,
                 };
             }
+            routing_null |= key == "routing";
             continue;
         }
         match key.as_str() {
@@ -112,6 +115,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         index,
         id,
         routing,
+        routing_null,
         pipeline,
         place,
         compare_and_set,
@@ -131,6 +135,7 @@ impl SlowAction<'_> {
             index: bytes(&self.index),
             id: bytes(&self.id),
             routing: bytes(&self.routing),
+            routing_null: self.routing_null,
             pipeline: bytes(&self.pipeline),
             place: self.place,
             compare_and_set: self.compare_and_set,

@@ -4,9 +4,10 @@
 use memchr::memchr;
 
 use crate::action::{Action, Op};
+use crate::packed::mints_in_order;
 use crate::slow::SlowAction;
 use crate::table::Entry;
-use crate::{Ask, IndexRoute, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update};
+use crate::{Ask, Direct, IndexRoute, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update};
 
 /// One operation and where it goes.
 pub(crate) struct Doc<'s, 't> {
@@ -31,6 +32,17 @@ pub(crate) enum Aim {
     Free,
     /// An id is to be minted, and the shard follows from it.
     Mint,
+    /// A shard is to be chosen, and an id minted that leads to it.
+    Pack,
+    /// A shard is to be chosen, and a routing value given that leads to it.
+    Route,
+}
+
+impl Aim {
+    /// Whether an id is made here.
+    pub(crate) fn mints(self) -> bool {
+        matches!(self, Aim::Mint | Aim::Pack)
+    }
 }
 
 /// A walk through one body.
@@ -49,6 +61,8 @@ struct Resolver<'b, 't> {
     /// The index name looked up last, and what it stands for.
     name: Vec<u8>,
     last: Option<(&'t Entry, &'t IndexRoute)>,
+    /// The aim of that index's documents that have neither id nor routing.
+    neither: Aim,
     /// The pipeline found harmless last; empty if none.
     pipeline: Vec<u8>,
     /// Some operation so far may have gone through an ingest pipeline.
@@ -88,6 +102,7 @@ impl<'b, 't> Walk<'b, 't> {
             table,
             name: Vec::new(),
             last: None,
+            neither: Aim::Free,
             pipeline: Vec::new(),
             ingests: ask.url_pipeline.is_some(),
         };
@@ -230,18 +245,46 @@ impl<'b, 't> Resolver<'b, 't> {
 
     #[inline]
     fn aim(&self, action: &Action<'_>, route: &IndexRoute, routing: Option<&[u8]>) -> Aim {
-        let without_id = || match self.ask.null_id {
-            NullId::Keep => Aim::Free,
-            NullId::Mint | NullId::Always => Aim::Mint,
-        };
         match (action.id, routing) {
             (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
             (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
-            (None, _) if self.ask.null_id == NullId::Always => Aim::Mint,
+            (None, Some(_)) if self.ask.null_id == NullId::Always => Aim::Mint,
             (None, Some(routing)) if route.partition_size == 1 => {
                 Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }
-            (None, _) => without_id(),
+            (None, None) if self.neither != Aim::Route || !action.routing_null => self.neither,
+            (None, _) => self.without_id(),
+        }
+    }
+
+    fn without_id(&self) -> Aim {
+        match self.ask.null_id {
+            NullId::Keep => Aim::Free,
+            NullId::Mint | NullId::Always => Aim::Mint,
+        }
+    }
+
+    /// The aim of an index's documents that have neither id nor routing.
+    fn neither(&self, entry: &Entry, route: &IndexRoute) -> Aim {
+        // A missing routing that the mapping requires is the cluster's to complain of.
+        let eligible = route.partition_size == 1 && !route.routing_required;
+        let direct = match self.ask.direct {
+            Some(directing) if eligible => directing.directs(&route.name),
+            _ => Direct::Off,
+        };
+        let stream = matches!(entry.target, Target::DataStream { .. });
+        match (direct, self.ask.null_id) {
+            (Direct::Off, _) => self.without_id(),
+            // Nothing to choose.
+            (_, NullId::Keep) if route.shards() == 1 => Aim::Shard(0),
+            (_, _) if route.shards() == 1 => Aim::Mint,
+            // The ids of a request that is put into a log are told by the first and the last.
+            (Direct::Mint, NullId::Always) if !mints_in_order(route.shards()) => Aim::Mint,
+            (Direct::Mint, _) => Aim::Pack,
+            // Data streams refuse a routing.
+            (Direct::Route, NullId::Keep) if !stream => Aim::Route,
+            // Who makes ids for all has no use for a routing.
+            (Direct::Route, _) => self.without_id(),
         }
     }
 
@@ -265,6 +308,7 @@ impl<'b, 't> Resolver<'b, 't> {
         let entry = self.table.entry(name).ok_or(Why::UnknownIndex)?;
         let found = (entry, &**entry.target.write()?);
         self.ingests |= found.1.ingests;
+        self.neither = self.neither(found.0, found.1);
         self.last = Some(found);
         self.name.clear();
         self.name.extend_from_slice(name);

@@ -35,6 +35,7 @@ const ASK: Ask<'static> = Ask {
     url_pipeline: None,
     level: bulk::Level::Node,
     null_id: NullId::Keep,
+    direct: None,
 };
 
 fn planned(body: &str, ask: &Ask<'_>) -> Plan {

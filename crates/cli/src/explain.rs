@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bulk::{Ask, NullId, RouteTable, Why};
 use cluster::{Cluster, Snapshot};
-use gateway::config::{Anonymous, Config, QuickStart};
+use gateway::config::{Anonymous, Config, DirectRouting, QuickStart};
 use serde_json::json;
 
 use crate::access::Access;
@@ -83,6 +83,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
         anonymous: Anonymous::Pass,
         admin: None,
         combine: false,
+        direct_routing: DirectRouting::Off,
         account: arguments.access.account().map_err(anyhow::Error::msg)?,
     })?;
     let settings = loaded.config.clusters.values().next().context("no cluster")?;
@@ -108,6 +109,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
             true => NullId::Mint,
             false => NullId::Keep,
         },
+        direct: None,
     };
     let snapshot = runtime.block_on(verified(&cluster, &body, &ask));
     let mut out = io::BufWriter::new(io::stdout().lock());

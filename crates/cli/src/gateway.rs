@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gateway::config::reload::FileWatch;
-use gateway::config::{Anonymous, Config, Loaded, QuickStart};
+use gateway::config::{Anonymous, Config, DirectRouting, Loaded, QuickStart};
 use gateway::{Gateway, Reloaded};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,6 +47,10 @@ pub(crate) struct Arguments {
     /// Small bulks of different clients travel to the nodes together
     #[arg(long, conflicts_with = "config")]
     combine: bool,
+    /// Give documents without id and routing to shards in turn: `mint-packed` by
+    /// ids made here, `routing` by a routing value [default: off]
+    #[arg(long, value_name = "HOW", conflicts_with = "config", value_parser = ["off", "mint-packed", "routing"])]
+    direct_routing: Option<String>,
     /// Send client requests that carry no credentials with our own account:
     /// whoever reaches the port can write
     #[arg(long, conflicts_with = "config")]
@@ -125,6 +129,11 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
         },
         admin: arguments.admin,
         combine: arguments.combine,
+        direct_routing: match arguments.direct_routing.as_deref() {
+            Some("mint-packed") => DirectRouting::MintPacked,
+            Some("routing") => DirectRouting::Routing,
+            _ => DirectRouting::Off,
+        },
         account,
     })
     .map_err(|rejected| rejected.to_string())

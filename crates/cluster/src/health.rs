@@ -177,6 +177,12 @@ impl Health {
         self.up.load(Relaxed)
     }
 
+    /// What it costs to send one more request there, by what is under way and how slow its answers are; a natural
+    /// logarithm, of which only differences mean something.
+    pub fn cost(&self) -> f32 {
+        self.pace.cost(1.0)
+    }
+
     /// How many requests it is sent at once, for whoever keeps to it.
     pub fn limiter(&self) -> &Arc<Limiter> {
         &self.limiter

@@ -240,6 +240,7 @@ pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>) -> Ask<'a> {
         url_pipeline: head.pipeline.as_deref(),
         level: bulk::Level::Node,
         null_id: bulk::NullId::Keep,
+        direct: None,
     }
 }
 

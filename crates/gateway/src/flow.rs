@@ -15,6 +15,7 @@ use crate::access_log::{self, AccessLog, Noted};
 use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use crate::credentials::Fallback;
+use crate::directed::Directory;
 use crate::error::Fault;
 use crate::listening::Label;
 use crate::live::{Live, Shared, node_choice};
@@ -253,6 +254,7 @@ impl Compiled {
             live: &live,
             queues: &shared.queues,
             switches: &shared.switches,
+            directory: &shared.directory,
             body_bytes_max,
             worker,
             cores,
@@ -325,6 +327,7 @@ struct Core<'a> {
     live: &'a Live,
     queues: &'a Queues,
     switches: &'a Arc<Switches>,
+    directory: &'a Directory,
     /// Of the entry that the requests come in at.
     body_bytes_max: u64,
     worker: &'a Worker,
@@ -370,6 +373,8 @@ impl Core<'_> {
             combiner,
             fallback,
             settings: settings.clone(),
+            book: self.directory.of(&settings.cluster),
+            panel: self.switches.of(&settings.cluster),
             accept: settings.queue.as_ref().map(|name| {
                 let queue = self.queues.get(name);
                 Accept::new(Arc::clone(

@@ -11,6 +11,7 @@ use crate::admin::Admin;
 use crate::config::diff::{Changes, diff, hold_back};
 use crate::config::{Config, Loaded, Logging};
 use crate::delivery::Deliveries;
+use crate::directed::Directory;
 use crate::listening::{Listeners, Opened};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
@@ -63,6 +64,7 @@ impl Gateway {
             metrics: Metrics::new(workers.count()),
             queues,
             switches,
+            directory: Directory::default(),
         });
         let deliveries = Deliveries::start(&shared).map_err(StartError::Threads)?;
         let mut listeners = Listeners::default();

@@ -41,6 +41,7 @@ mod combine;
 mod credentials;
 mod dead_letters;
 mod delivery;
+mod directed;
 mod error;
 mod flow;
 mod gateway;

@@ -9,6 +9,7 @@ use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilt
 use crate::combine::Families;
 use crate::config::file::ConfigFile;
 use crate::config::{self, Choice, Config, Forward, Loaded};
+use crate::directed::Directory;
 use crate::metrics::Metrics;
 use crate::queue::Queues;
 use crate::start_error::StartError;
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     /// What has been switched at run time: it outlives configurations.
     pub(crate) switches: Arc<Switches>,
+    /// Whose turn it is to be given documents.
+    pub(crate) directory: Directory,
 }
 
 /// A configuration in force. Requests keep theirs to their end.

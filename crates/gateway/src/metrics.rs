@@ -127,6 +127,8 @@ counters! {
     docs,
     /// Documents that the node of their primary took straight from here.
     docs_direct,
+    /// Documents with neither id nor routing that were given a shard here (`direct_routing`).
+    docs_directed,
     /// Documents that another node took: neither id nor routing, a primary that is nowhere, or its node could not be asked.
     docs_any,
     /// Documents whose part got no usable answer from any node: their items say 503.

@@ -181,12 +181,16 @@ impl Switched {
     }
 
     /// Whether documents for this index are directed; `None`: as the configuration says.
-    #[cfg_attr(not(test), expect(dead_code, reason = "filters direct nothing yet"))]
     pub(crate) fn directs(&self, index: &str) -> Option<bool> {
         if self.indices.is_empty() {
             return self.direct;
         }
         self.indices.of(index).or(self.direct)
+    }
+
+    /// Whether documents for some index may be directed that the configuration says nothing of.
+    pub(crate) fn directs_some(&self) -> bool {
+        self.direct == Some(true) || !self.indices.is_empty()
     }
 
     /// What a section says of a setting, as it was written.

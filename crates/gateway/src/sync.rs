@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use bulk::{Ask, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scratch, Verdict};
+use bulk::{Ask, Directing, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scratch, Verdict};
 use futures_util::future::join_all;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::request::Parts;
@@ -19,12 +19,14 @@ use crate::bulk_request::{self, BulkHead, Kind};
 use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Level};
 use crate::credentials::Fallback;
+use crate::directed::{Book, Course};
 use crate::error::Fault;
 use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
 use crate::part::{Answer, ItemError, Load, Sender, Split};
 use crate::proxy::Body;
 use crate::request_id::RequestId;
+use crate::switches::Panel;
 
 /// Splits bulk requests, one instance a core.
 pub(crate) struct Reshuffle {
@@ -33,6 +35,9 @@ pub(crate) struct Reshuffle {
     pub(crate) combiner: Option<Combiner>,
     pub(crate) fallback: Fallback,
     pub(crate) settings: BulkReshuffle,
+    /// Whose turn it is to be given documents without id and routing.
+    pub(crate) book: Arc<Book>,
+    pub(crate) panel: Panel,
     /// In asynchronous mode: where bulks are put that would be split otherwise.
     pub(crate) accept: Option<Accept>,
     /// Bytes of a decoded body at most; the cluster's own limit holds as well.
@@ -96,8 +101,18 @@ impl Reshuffle {
             Some(Err(error)) => return Step::Done(self.unread(&error)),
         };
         self.counters.bulk_bytes.add(body.len() as u64);
-        let ask = self.ask(&bulk_head);
-        match self.plan(&body, &ask, &snapshot.table) {
+        let switched = self.panel.now();
+        let course = self
+            .book
+            .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
+        drop(switched);
+        let ask = self.ask(&bulk_head, &course);
+        let verdict = self.plan(&body, &ask, &snapshot.table);
+        match &verdict {
+            Verdict::Plan(_) => self.counters.docs_directed.add(course.docs()),
+            Verdict::Pass(_) => course.give_back_all(),
+        }
+        match verdict {
             Verdict::Pass(pass) => {
                 self.counters.pass(pass.why);
                 let request_id = RequestId::of(&head.extensions);
@@ -122,6 +137,8 @@ impl Reshuffle {
                 if answer.status().is_success() {
                     self.counters.bulk_queued.add(1);
                     self.counters.docs_queued.add(u64::from(plan.docs()));
+                } else {
+                    course.give_back_all();
                 }
                 self.sample(&body, &ask, &snapshot.table);
                 self.scratch.borrow_mut().recycle(plan);
@@ -145,7 +162,7 @@ impl Reshuffle {
                     },
                     deadline: self.outbound.deadline(),
                 };
-                let answer = self.send(split).await;
+                let answer = self.send(split, &course).await;
                 self.sample(&load.body, &ask, &snapshot.table);
                 if let Ok(load) = Rc::try_unwrap(load) {
                     self.scratch.borrow_mut().recycle(load.plan);
@@ -167,7 +184,7 @@ impl Reshuffle {
         }
     }
 
-    fn ask<'a>(&self, head: &'a BulkHead<'_>) -> Ask<'a> {
+    fn ask<'a>(&self, head: &'a BulkHead<'_>, course: &'a Course<'_>) -> Ask<'a> {
         Ask {
             default_index: head.index.as_deref(),
             url_routing: head.routing.as_deref(),
@@ -184,19 +201,20 @@ impl Reshuffle {
                 (None, true) => NullId::Mint,
                 (None, false) => NullId::Keep,
             },
+            direct: course.is_any().then_some(course as &dyn Directing),
         }
     }
 
     fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.ids.borrow_mut();
-        if ask.null_id != NullId::Keep {
+        if ask.null_id != NullId::Keep || ask.direct.is_some() {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             ids.tick(now.map_or(0, |since| since.as_millis() as u64));
         }
         bulk::plan(body, ask, table, &mut ids, &mut self.scratch.borrow_mut())
     }
 
-    async fn send(&self, split: Split<'_>) -> Response<Outgoing> {
+    async fn send(&self, split: Split<'_>, course: &Course<'_>) -> Response<Outgoing> {
         let began = Instant::now();
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
         let family = combiner.map(|combiner| combiner.family(split.message, split.load.plan.ingests()));
@@ -217,6 +235,11 @@ impl Reshuffle {
             .map(|(answer, part)| self.read(answer, part.docs, split))
             .collect();
         self.count(&split.load.plan, &answers, &replies);
+        for (part, answer) in split.load.plan.parts.iter().zip(&answers) {
+            if matches!(answer, Answer::Refused(..) | Answer::Unsent(_)) {
+                course.give_back_part(part);
+            }
+        }
         match (answers.as_slice(), replies.as_slice()) {
             ([Answer::Items(items)], [Ok(reply)]) if items.is_final() => {
                 self.count_errors(reply.errors());

@@ -25,6 +25,10 @@ pub(crate) enum Documents {
     WithIds,
     /// The cluster gives them.
     WithoutIds,
+    /// Tidegate makes them, for shards in turn.
+    Packed,
+    /// The cluster gives them, and Tidegate a routing to shards in turn.
+    Routed,
 }
 
 /// Builds the binary.
@@ -44,19 +48,25 @@ pub(crate) fn build() -> Result<()> {
 }
 
 impl Documents {
-    pub(crate) const ALL: [Self; 2] = [Self::WithIds, Self::WithoutIds];
+    pub(crate) const ALL: [Self; 4] = [Self::WithIds, Self::WithoutIds, Self::Packed, Self::Routed];
 
     /// As tables call them.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WithIds => "ids",
             Self::WithoutIds => "no ids",
+            Self::Packed => "no ids, mint-packed",
+            Self::Routed => "no ids, routing",
         }
     }
 
     /// What `bulk_reshuffle` is told about them.
     fn setting(self) -> &'static str {
-        ""
+        match self {
+            Self::WithIds | Self::WithoutIds => "",
+            Self::Packed => ", direct_routing: mint-packed",
+            Self::Routed => ", direct_routing: routing",
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! Bodies, tables and replies that costs are measured with.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use bulk::{Dialect, Flavour, Formula, IndexRoute, Level, NodeIx, NullId, Plan, RouteTable, Version};
+use bulk::{
+    Dialect, Direct, Directing, Flavour, Formula, IndexRoute, Level, NodeIx, NullId, Plan, RouteTable, Run,
+    Version,
+};
 
 /// One thing to measure.
 #[derive(Clone, Copy)]
@@ -13,6 +17,41 @@ pub(crate) struct Case {
     pub(crate) ids: bool,
     pub(crate) level: Level,
     pub(crate) null_id: NullId,
+    pub(crate) direct: Direct,
+}
+
+/// Gives runs of 100 documents to the shards in turn.
+#[derive(Debug)]
+pub(crate) struct InTurn {
+    direct: Direct,
+    next: Cell<u32>,
+}
+
+impl InTurn {
+    pub(crate) fn new(direct: Direct) -> Self {
+        Self {
+            direct,
+            next: Cell::new(0),
+        }
+    }
+}
+
+impl Directing for InTurn {
+    fn directs(&self, _index: &str) -> Direct {
+        self.direct
+    }
+
+    fn begin(&self, index: &IndexRoute) -> Option<Run> {
+        let turn = self.next.get();
+        self.next.set(turn + 1);
+        Some(Run {
+            shard: turn % index.shards(),
+            docs: 100,
+            bytes: u64::MAX,
+        })
+    }
+
+    fn end(&self, _index: &IndexRoute, _shard: u32, _docs: u32, _bytes: u64) {}
 }
 
 const PLAIN: Case = Case {
@@ -22,10 +61,11 @@ const PLAIN: Case = Case {
     ids: true,
     level: Level::Node,
     null_id: NullId::Keep,
+    direct: Direct::Off,
 };
 
 /// The cases, each with documents of one index.
-pub(crate) const CASES: [Case; 7] = [
+pub(crate) const CASES: [Case; 10] = [
     Case {
         name: "ids, 3 shards",
         ..PLAIN
@@ -60,6 +100,27 @@ pub(crate) const CASES: [Case; 7] = [
         name: "ids minted",
         ids: false,
         null_id: NullId::Mint,
+        ..PLAIN
+    },
+    Case {
+        name: "ids for shards in turn, 6",
+        ids: false,
+        shards: 6,
+        direct: Direct::Mint,
+        ..PLAIN
+    },
+    Case {
+        name: "ids for shards in turn, 300",
+        ids: false,
+        shards: 300,
+        direct: Direct::Mint,
+        ..PLAIN
+    },
+    Case {
+        name: "routing to shards in turn, 6",
+        ids: false,
+        shards: 6,
+        direct: Direct::Route,
         ..PLAIN
     },
 ];

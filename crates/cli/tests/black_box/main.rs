@@ -9,6 +9,7 @@ mod choosing;
 mod combine;
 mod command_line;
 mod compare;
+mod directed;
 mod explain;
 mod failures;
 mod gateway;

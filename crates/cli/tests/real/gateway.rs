@@ -44,6 +44,11 @@ impl Gateway {
         Self::run(&server.nodes[0].url(), server, &["--combine"])
     }
 
+    /// Starts Tidegate so that documents without id and routing are directed.
+    pub(crate) fn directing(server: &Server, how: &str) -> Result<Self> {
+        Self::run(&server.nodes[0].url(), server, &["--direct-routing", how])
+    }
+
     /// Starts Tidegate with another address of the cluster's.
     pub(crate) fn before_url(url: &str, server: &Server) -> Result<Self> {
         Self::run(url, server, &[])

@@ -94,6 +94,8 @@ pub struct QuickStart {
     pub admin: Option<SocketAddr>,
     /// `--combine`: small bulks of different clients travel together.
     pub combine: bool,
+    /// `--direct-routing`: what is done with documents that have neither id nor routing.
+    pub direct_routing: DirectRouting,
     /// `--user` and its password: the gateway's own account, in place of one in the URL.
     pub account: Option<Credentials>,
 }
@@ -204,6 +206,7 @@ impl Config {
                 enabled: from.combine,
                 ..Default::default()
             },
+            direct_routing: from.direct_routing,
             ..Default::default()
         };
         let forward = ForwardFile {

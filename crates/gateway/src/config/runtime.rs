@@ -164,6 +164,8 @@ pub struct BulkReshuffle {
     pub fix_null_id: bool,
     /// When parts of different requests travel together, unless it is switched at run time.
     pub combine: Combine,
+    /// What is done with documents that have neither id nor routing, unless it is switched at run time.
+    pub direct_routing: DirectRouting,
     /// How parts are sent.
     pub sending: Sending,
 }
@@ -236,6 +238,20 @@ pub enum Level {
     Index,
     /// A shard: one part for each shard.
     Shard,
+}
+
+/// What is done with documents that have neither id nor routing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DirectRouting {
+    /// They go to any node, and the server chooses a shard for each.
+    #[default]
+    Off,
+    /// They get ids made here, so that a run of them is for one shard. GET by id finds them.
+    MintPacked,
+    /// They get a routing value, so that a run of them is for one shard, and the server makes the ids without looking for
+    /// older versions. GET by id needs the routing then.
+    Routing,
 }
 
 /// A durable log that bulk requests are put into.

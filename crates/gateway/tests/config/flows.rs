@@ -158,3 +158,44 @@ fn names_of_node_attributes_keep_their_dots() {
     };
     assert_eq!(forward.nodes.tags.exclude, [("box.type.x".into(), "cold".into())]);
 }
+
+#[test]
+fn a_routing_for_documents_whose_ids_are_made_here_is_refused() {
+    let with = |keys: &str| {
+        with_filters(&format!(
+            "      - bulk_reshuffle: {{elasticsearch: c, {keys}}}\n      - elasticsearch: {{elasticsearch: c}}\n"
+        ))
+    };
+    for (keys, expected) in [
+        ("mode: sync, direct_routing: off", DirectRouting::Off),
+        ("mode: sync, direct_routing: routing", DirectRouting::Routing),
+        (
+            "mode: sync, direct_routing: mint-packed, fix_null_id: true",
+            DirectRouting::MintPacked,
+        ),
+    ] {
+        let config = with(keys).unwrap().config;
+        let FilterAction::BulkReshuffle(bulk) = &config.flows["f"].filters[0].action else {
+            panic!("{config:?}")
+        };
+        assert_eq!(bulk.direct_routing, expected);
+    }
+    for (keys, expected) in [
+        (
+            "mode: sync, direct_routing: packed",
+            "is none of off, mint-packed, routing",
+        ),
+        (
+            "mode: sync, direct_routing: routing, fix_null_id: true",
+            "`fix_null_id: true` makes ids",
+        ),
+        (
+            "mode: async, direct_routing: routing",
+            "ids are made before the answer",
+        ),
+    ] {
+        let rejected = with(keys).unwrap_err().to_string();
+        assert!(rejected.contains("bulk_reshuffle.direct_routing"), "{rejected}");
+        assert!(rejected.contains(expected), "{rejected}");
+    }
+}

@@ -11,6 +11,7 @@ fn quick(cluster: &str, listen: &str) -> QuickStart {
         anonymous: Anonymous::Pass,
         admin: None,
         combine: false,
+        direct_routing: Default::default(),
         account: None,
     }
 }

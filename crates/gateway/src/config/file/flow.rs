@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{BytesOrUnlimited, Ignored, Names, OneOrMany, Time, section};
-use crate::config::runtime::{Balancer, Level};
+use crate::config::runtime::{Balancer, DirectRouting, Level};
 
 section! {
     /// A flow.
@@ -122,6 +122,10 @@ section! {
         level: Level = Level::Node,
         /// In synchronous mode: small parts of different requests travel together.
         combine: CombineFile = CombineFile::default(),
+        /// Documents that have neither id nor routing: shards take turns with runs of them, so that a small bulk touches
+        /// one shard and not all. `mint-packed` makes ids that lead to the shard; `routing` leaves ids to the server and
+        /// sets a routing, without which such a document can't be got by its id. See docs/directed.md.
+        direct_routing: DirectRouting = DirectRouting::Off,
         /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
         /// to the server, which then writes them without looking for an older version.
         fix_null_id: bool = false,

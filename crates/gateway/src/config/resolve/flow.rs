@@ -121,8 +121,21 @@ impl Resolver<'_> {
             Some(ModeFile::Sync) => None,
             Some(ModeFile::Async) | None => Some(queue_name(bulk)),
         };
+        if bulk.direct_routing == DirectRouting::Routing {
+            let makes_ids = match (&queue, bulk.fix_null_id) {
+                (Some(_), _) => Some("in asynchronous mode ids are made before the answer"),
+                (None, true) => Some("`fix_null_id: true` makes ids"),
+                (None, false) => None,
+            };
+            if let Some(why) = makes_ids {
+                let message =
+                    format!("`routing` leaves ids to the server, and {why}; `mint-packed` goes with that");
+                self.error(&format!("{path}.direct_routing"), message);
+            }
+        }
         BulkReshuffle {
             cluster: self.cluster_name(path, &bulk.elasticsearch, clusters),
+            direct_routing: bulk.direct_routing,
             level: bulk.level,
             queue,
             fix_null_id: bulk.fix_null_id,

@@ -1,0 +1,137 @@
+//! The runs of directed documents in one body: which shard each index's documents go to now, and how far that run is.
+
+use crate::action::Form;
+use crate::direct::Value;
+use crate::failed::ROUTING_KEY;
+use crate::plan::{ARENA, Piece};
+use crate::walk::Doc;
+use crate::{Directing, IndexRoute, Run};
+
+/// Runs under way, one an index.
+#[derive(Debug, Default)]
+pub(crate) struct Runs<'t> {
+    all: Vec<Held<'t>>,
+    /// The one used last.
+    last: usize,
+}
+
+#[derive(Debug)]
+struct Held<'t> {
+    ordinal: u32,
+    route: &'t IndexRoute,
+    /// `None`: nobody knows a shard, for the rest of the body.
+    run: Option<Run>,
+    docs: u32,
+    bytes: u64,
+    /// Where the arena has the routing value, in each form.
+    entries: [Option<Piece>; 3],
+}
+
+/// A document's shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) shard: u32,
+    /// Which run it belongs to.
+    held: usize,
+}
+
+impl<'t> Runs<'t> {
+    /// The shard of the next document, which is counted.
+    #[inline]
+    pub(crate) fn next(&mut self, doc: &Doc<'_, 't>, directing: &dyn Directing) -> Option<Turn> {
+        let held = self.held(doc);
+        let one = &mut self.all[held];
+        let full = match &one.run {
+            Some(run) => one.docs >= run.docs || one.bytes >= run.bytes,
+            None => false,
+        };
+        if full {
+            one.end(directing);
+        }
+        if full || one.is_new() {
+            one.run = directing.begin(one.route);
+            one.entries = [None; 3];
+        }
+        one.docs += 1;
+        one.bytes += (doc.end - doc.start) as u64;
+        let shard = one.run?.shard;
+        Some(Turn { shard, held })
+    }
+
+    /// Ends all runs.
+    pub(crate) fn end(&mut self, directing: &dyn Directing) {
+        for one in &mut self.all {
+            one.end(directing);
+        }
+    }
+
+    /// The routing value of a document as its action line takes it; written to the arena once a run.
+    pub(crate) fn entry(
+        &mut self,
+        turn: Turn,
+        form: Form,
+        value: impl FnOnce() -> Value,
+        arena: &mut Vec<u8>,
+    ) -> Piece {
+        let place = &mut self.all[turn.held].entries[form as usize];
+        *place.get_or_insert_with(|| {
+            let start = arena.len() as u32 | ARENA;
+            if form == Form::Value {
+                arena.push(b',');
+            }
+            arena.extend_from_slice(ROUTING_KEY);
+            arena.extend_from_slice(value().as_bytes());
+            arena.push(b'"');
+            if form == Form::First {
+                arena.push(b',');
+            }
+            Piece {
+                start,
+                end: arena.len() as u32,
+            }
+        })
+    }
+
+    fn held(&mut self, doc: &Doc<'_, 't>) -> usize {
+        if self
+            .all
+            .get(self.last)
+            .is_some_and(|held| held.ordinal == doc.ordinal)
+        {
+            return self.last;
+        }
+        self.last = match self.all.binary_search_by_key(&doc.ordinal, |held| held.ordinal) {
+            Ok(at) => at,
+            Err(at) => {
+                let new = Held {
+                    ordinal: doc.ordinal,
+                    route: doc.route,
+                    run: None,
+                    docs: 0,
+                    bytes: 0,
+                    entries: [None; 3],
+                };
+                self.all.insert(at, new);
+                at
+            }
+        };
+        self.last
+    }
+}
+
+// === impl Held ===
+
+impl Held<'_> {
+    fn is_new(&self) -> bool {
+        self.docs == 0
+    }
+
+    fn end(&mut self, directing: &dyn Directing) {
+        if let Some(run) = &self.run
+            && self.docs > 0
+        {
+            directing.end(self.route, run.shard, self.docs, self.bytes);
+        }
+        (self.docs, self.bytes) = (0, 0);
+    }
+}
