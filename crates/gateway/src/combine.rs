@@ -221,7 +221,8 @@ impl Combiner {
         }
     }
 
-    /// Sends what waits for a target, as soon as its node may be sent one more.
+    /// Sends what waits for a target, as soon as its node may be sent one more. If nothing of theirs is under way, small parts
+    /// need no leave: otherwise one huge bulk would hold up everybody.
     fn flush(&self, family: &Arc<Family>, target: &Target) {
         if !self.0.settings.get().adaptive {
             return self.send(family, target, None);
@@ -231,7 +232,9 @@ impl Combiner {
         if let Some(leave) = limiter.try_acquire() {
             return self.send(family, target, Some(leave));
         }
-        family.set_due(target);
+        if !family.set_due(target) {
+            return self.send(family, target, None);
+        }
         let limiter = Arc::clone(limiter);
         let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
         tokio::task::spawn_local(async move {

@@ -132,6 +132,33 @@ fn a_lone_client_never_waits_for_others() {
 }
 
 #[test]
+fn one_huge_bulk_holds_up_no_small_ones() {
+    let cluster = cluster();
+    let gateway = combining(&cluster, "");
+    for node in 0..3 {
+        let long = Fault::Delay(Duration::from_secs(3));
+        cluster.cue(Cue::bulk(long).on_node(node).times(1));
+    }
+    let (huge, _) = own(CLIENTS, 0, 60_000);
+    std::thread::scope(|scope| {
+        let under_way = scope.spawn(|| send(&gateway.client(), &huge));
+        // It has reached all nodes, whose only leave it has.
+        while cluster.counts().requests < 3 || gateway.counter("parts") < 3 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        all_at_once(&gateway, 3, |client, who, round| {
+            let (body, wanted) = own(who, round, 10);
+            assert_eq!(ids(&send(client, &body), "index"), wanted);
+        });
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(!under_way.is_finished());
+        assert_eq!(under_way.join().unwrap()["errors"], json!(false));
+    });
+}
+
+#[test]
 fn items_that_fail_are_their_owners_alone() {
     let cluster = busy();
     let gateway = combining(&cluster, "");

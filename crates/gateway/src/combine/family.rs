@@ -132,10 +132,10 @@ impl Family {
         Some(Arc::clone(slot.node()))
     }
 
-    pub(super) fn set_due(&self, target: &Target) {
-        if let Some(slot) = self.slots().get_mut(target) {
-            slot.set_due();
-        }
+    /// Marks what waits as due, whose sender waits for the node's leave; `false`: nothing is under way, and it need not wait.
+    pub(super) fn set_due(&self, target: &Target) -> bool {
+        let mut slots = self.slots();
+        slots.get_mut(target).is_some_and(Slot::set_due)
     }
 
     /// The number of the present round of waiting.

@@ -122,9 +122,11 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         &self.node
     }
 
-    /// Says that somebody waits for the node's leave to send what waits here, and that it is due until they take it.
-    pub(super) fn set_due(&mut self) {
-        self.due = true;
+    /// If something is under way: says that somebody waits for the node's leave to send what waits here, and that it is due
+    /// until they take it.
+    pub(super) fn set_due(&mut self) -> bool {
+        self.due = self.under_way > 0;
+        self.due
     }
 
     pub(super) fn next_step(&mut self, settings: &Combine, now: Instant) -> Step {

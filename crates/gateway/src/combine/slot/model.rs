@@ -91,10 +91,9 @@ impl World {
         if !self.slot.waits() {
             return;
         }
-        if self.free {
+        if self.free || !self.slot.set_due() {
             return self.send();
         }
-        self.slot.set_due();
         self.held_up = true;
         self.asking += 1;
     }
