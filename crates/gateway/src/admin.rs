@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, put};
@@ -24,6 +24,7 @@ use crate::admin_listener::Few;
 use crate::config::show;
 use crate::listening::Listeners;
 use crate::live::Shared;
+use crate::request_id::RequestIds;
 use crate::switches::NotSwitched;
 use crate::switches::admin::{self, Refused};
 
@@ -298,10 +299,16 @@ async fn switches(State(desk): State<Arc<Desk>>) -> Json<Value> {
     Json(admin::list(&live.config, &desk.shared.switches))
 }
 
-async fn switch(State(desk): State<Arc<Desk>>, Path(cluster): Path<String>, body: Bytes) -> Response {
+async fn switch(
+    State(desk): State<Arc<Desk>>,
+    Path(cluster): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let request_id = RequestIds::new(fastrand::u32(..)).of(&headers);
     let switched = tokio::task::spawn_blocking(move || {
         let live = desk.shared.live.load_full();
-        admin::set(&live.config, &desk.shared.switches, &cluster, &body)
+        admin::set(&live.config, &desk.shared.switches, &cluster, &body, &request_id)
     });
     let (code, kind, reason) = match switched.await {
         Ok(Ok(now)) => return Json(now).into_response(),

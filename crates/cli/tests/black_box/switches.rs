@@ -401,7 +401,13 @@ fn the_operator_switches_at_the_admin_port() {
         "combine.enabled": true, "combine.interval": "20ms",
         "direct_routing.indices": [{"index": "logs-*,other", "enabled": true}],
     });
-    let now = value(admin.put("/switches/prod", &on).unwrap());
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-request-id", "by-hand-1"),
+    ];
+    let answer = admin.send("PUT", "/switches/prod", &headers, on.to_string().as_bytes());
+    let now = value(answer.unwrap());
+    assert!(gateway.log().contains("by-hand-1"), "{}", gateway.log());
     assert_eq!(
         now["switches"]["combine.enabled"],
         json!({"value": "true", "section": "persistent"})

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::setting::{BadSwitch, checked_bool};
 use super::{Change, NotSwitched, Panel, Section, Setting, Switches, indices, strict};
 use crate::config::{BulkReshuffle, Combine, Config, FilterAction, show_bytes, show_time};
+use crate::request_id::RequestId;
 
 /// Why nothing was switched.
 #[derive(Debug, thiserror::Error)]
@@ -43,13 +44,14 @@ pub(crate) fn set(
     switches: &Arc<Switches>,
     cluster: &str,
     body: &[u8],
+    request_id: &RequestId,
 ) -> Result<Value, Refused> {
     let known = config.clusters.get_key_value(cluster);
     let (cluster, _) = known.ok_or_else(|| Refused::NoCluster(cluster.to_owned()))?;
     let change = read(body)?;
     let panel = switches.of(cluster);
     panel.change(&change)?;
-    tracing::info!(cluster = &**cluster, by = "admin", change = %change.to_text(), "switched");
+    tracing::info!(%request_id, cluster = &**cluster, by = "admin", change = %change.to_text(), "switched");
     Ok(of_cluster(config, &panel))
 }
 
