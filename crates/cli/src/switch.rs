@@ -342,9 +342,10 @@ fn in_force(now: &Value, name: &str) -> String {
     };
     let mut values: Vec<String> = Vec::new();
     for filter in now["filters"].as_array().into_iter().flatten() {
-        let value = match &filter[section][key] {
-            Value::Null => continue,
+        // How documents are directed says whether they are.
+        let value = match filter[section].get(key).unwrap_or(&filter[section]) {
             Value::String(text) => text.clone(),
+            Value::Null => continue,
             other => other.to_string(),
         };
         if !values.contains(&value) {
@@ -380,10 +381,11 @@ mod tests {
             "switches": {
                 "combine.enabled": {"value": "true", "section": "transient"},
                 "combine.interval": null,
+                "direct_routing.enabled": null,
             },
             "indices": [{"index": "logs-*", "enabled": true}, {"index": "logs-1", "enabled": null}],
             "filters": [
-                {"combine": {"enabled": true, "interval": "50ms"}},
+                {"combine": {"enabled": true, "interval": "50ms"}, "direct_routing": "mint-packed"},
                 {"combine": {"enabled": true, "interval": "1s"}},
                 {"combine": null},
             ],
@@ -394,6 +396,7 @@ mod tests {
                 "CLUSTER  SWITCH                            SWITCHED TO       IN FORCE",
                 "prod     combine.enabled                   true (transient)  true",
                 "prod     combine.interval                  -                 50ms, 1s",
+                "prod     direct_routing.enabled            -                 mint-packed",
                 "prod     direct_routing.enabled of logs-*  true",
                 "prod     direct_routing.enabled of logs-1  as the cluster",
             ]

@@ -462,6 +462,12 @@ impl Desk {
             "Filters at which small parts of different bulks travel together now.",
             &by_panel(|gauges| gauges.combining),
         );
+        family(
+            "directing_filters",
+            "gauge",
+            "Filters that give documents with neither id nor routing a shard now, but for indices that are switched by themselves.",
+            &by_panel(|gauges| gauges.directing),
+        );
         let by_node = |value: fn(&cluster::HealthStatus) -> f64| -> Vec<(String, f64)> {
             let nodes = statuses.iter().flat_map(|(cluster, status)| {
                 status.nodes.iter().map(move |node| {

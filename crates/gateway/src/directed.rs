@@ -28,7 +28,7 @@ pub(crate) struct Book(RwLock<HashMap<Box<str>, Arc<Turns>>>);
 /// What one request's documents were directed to.
 #[derive(Debug)]
 pub(crate) struct Course<'a> {
-    configured: Direct,
+    configured: DirectRouting,
     /// As it was when the request came.
     switched: Arc<Switched>,
     book: &'a Book,
@@ -66,11 +66,7 @@ impl Book {
         snapshot: &'a Snapshot,
     ) -> Course<'a> {
         Course {
-            configured: match configured {
-                DirectRouting::Off => Direct::Off,
-                DirectRouting::MintPacked => Direct::Mint,
-                DirectRouting::Routing => Direct::Route,
-            },
+            configured,
             switched,
             book: self,
             snapshot,
@@ -98,7 +94,7 @@ impl Book {
 impl Course<'_> {
     /// Whether there is anything to ask.
     pub(crate) fn is_any(&self) -> bool {
-        self.configured != Direct::Off || self.switched.directs_some()
+        self.configured != DirectRouting::Off || self.switched.directs_some()
     }
 
     /// Documents that were given a shard.
@@ -129,13 +125,22 @@ impl Course<'_> {
     }
 }
 
+/// What a switch makes of what is configured.
+pub(crate) fn in_force(switched: Option<bool>, configured: DirectRouting) -> DirectRouting {
+    match (switched, configured) {
+        (Some(false), _) => DirectRouting::Off,
+        // What is switched on says nothing of how; this way a document is got by its id as ever.
+        (Some(true), DirectRouting::Off) => DirectRouting::MintPacked,
+        (_, configured) => configured,
+    }
+}
+
 impl Directing for Course<'_> {
     fn directs(&self, index: &str) -> Direct {
-        match (self.switched.directs(index), self.configured) {
-            (Some(false), _) => Direct::Off,
-            // What is switched on says nothing of how; this way a document is got by its id as ever.
-            (Some(true), Direct::Off) => Direct::Mint,
-            (_, configured) => configured,
+        match in_force(self.switched.directs(index), self.configured) {
+            DirectRouting::Off => Direct::Off,
+            DirectRouting::MintPacked => Direct::Mint,
+            DirectRouting::Routing => Direct::Route,
         }
     }
 

@@ -193,6 +193,11 @@ impl Switched {
         self.direct == Some(true) || !self.indices.is_empty()
     }
 
+    /// The same of an index that nothing was said of.
+    pub(crate) fn directs_others(&self) -> Option<bool> {
+        self.direct
+    }
+
     /// What a section says of a setting, as it was written.
     pub(crate) fn given(&self, section: Section, setting: Setting) -> Option<&str> {
         self.given[section as usize][setting as usize].as_deref()

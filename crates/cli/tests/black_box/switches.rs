@@ -329,6 +329,21 @@ fn an_indexs_switch_is_taken_kept_and_shown() {
     assert_eq!(value(answer.unwrap()), json!({"acknowledged": true}));
     drop(gateway);
     let gateway = home.start();
+    let directed = |index: &str| {
+        let before = gateway.counter("docs_directed");
+        let body = format!("{{\"index\":{{\"_index\":\"{index}\"}}}}\n{{}}\n").repeat(10);
+        value(gateway.bulk(&body));
+        gateway.counter("docs_directed") - before
+    };
+    assert_eq!((directed("logs"), directed("other")), (10, 0));
+    let all = json!({"transient": {"index.direct_routing.global.enable": "true"}});
+    value(gateway.client().put(SETTINGS, &all).unwrap());
+    assert_eq!((directed("logs"), directed("other")), (10, 10));
+    let metrics = gateway.admin().get("/metrics").unwrap().text();
+    assert!(
+        metrics.contains("tidegate_directing_filters{cluster=\"prod\"} 1\n"),
+        "{metrics}"
+    );
     let shown = value(
         gateway
             .client()

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::setting::{BadSwitch, checked_bool};
 use super::{Change, NotSwitched, Panel, Section, Setting, Switches, indices, strict};
-use crate::config::{BulkReshuffle, Combine, Config, FilterAction, show_bytes, show_time};
+use crate::config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_bytes, show_time};
+use crate::directed;
 use crate::request_id::RequestId;
 
 /// Why nothing was switched.
@@ -59,6 +60,7 @@ pub(crate) fn set(
 pub(crate) struct Gauges {
     pub(crate) switches: usize,
     pub(crate) combining: usize,
+    pub(crate) directing: usize,
 }
 
 /// The same for each cluster of a configuration.
@@ -68,9 +70,14 @@ pub(crate) fn gauges(config: &Config, switches: &Arc<Switches>) -> Vec<(Arc<str>
         let now = panel.now();
         let combining = filters(config, cluster)
             .filter(|(_, filter)| filter.queue.is_none() && now.combine(&filter.combine).is_some());
+        let directing = filters(config, cluster).filter(|(_, filter)| {
+            let directed = directed::in_force(now.directs_others(), filter.direct_routing);
+            directed != DirectRouting::Off
+        });
         let gauges = Gauges {
             switches: now.count(),
             combining: combining.count(),
+            directing: directing.count(),
         };
         (Arc::clone(cluster), gauges)
     });
@@ -103,6 +110,7 @@ fn of_cluster(config: &Config, panel: &Panel) -> Value {
                 "flush_threshold_size": show_bytes(combine.flush_bytes),
                 "interval": show_time(combine.interval),
             })),
+            "direct_routing": directed::in_force(now.directs_others(), filter.direct_routing),
         })
     });
     let filters: Vec<_> = filters.collect();
