@@ -247,9 +247,9 @@ impl Versioning<'_> {
 }
 
 /// The members of a JSON object that is all of a text, in order.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
-fn members(text: &[u8]) -> Result<Members<'_>, Why> {
+pub(crate) fn members(text: &[u8]) -> Result<Members<'_>, Why> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let members = json
         .deserialize_map(MembersVisitor)

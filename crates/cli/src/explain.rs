@@ -84,6 +84,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
         admin: None,
         combine: false,
         direct_routing: DirectRouting::Off,
+        rewrite_to_bulk: false,
         account: arguments.access.account().map_err(anyhow::Error::msg)?,
     })?;
     let settings = loaded.config.clusters.values().next().context("no cluster")?;

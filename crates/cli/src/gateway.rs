@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
     /// ids made here, `routing` by a routing value [default: off]
     #[arg(long, value_name = "HOW", conflicts_with = "config", value_parser = ["off", "mint-packed", "routing"])]
     direct_routing: Option<String>,
+    /// Writes of single documents are sent as bulks, and with --combine together
+    #[arg(long, conflicts_with = "config")]
+    rewrite_to_bulk: bool,
     /// Send client requests that carry no credentials with our own account:
     /// whoever reaches the port can write
     #[arg(long, conflicts_with = "config")]
@@ -134,6 +137,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
             Some("routing") => DirectRouting::Routing,
             _ => DirectRouting::Off,
         },
+        rewrite_to_bulk: arguments.rewrite_to_bulk,
         account,
     })
     .map_err(|rejected| rejected.to_string())

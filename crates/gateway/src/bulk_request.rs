@@ -120,7 +120,7 @@ pub(crate) fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(decoded.into_owned()))
 }
 
-fn check_content_encoding(headers: &HeaderMap) -> Result<(), HeadWhy> {
+pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), HeadWhy> {
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
     let known = |value: &HeaderValue| {
         let known: [&[u8]; 2] = [b"gzip", b"identity"];
@@ -143,7 +143,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), HeadWhy> {
     }
 }
 
-fn check_accept(headers: &HeaderMap) -> Result<(), HeadWhy> {
+pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), HeadWhy> {
     let mut accepted = headers.get_all(ACCEPT).iter();
     match (accepted.next(), accepted.next()) {
         (None, _) => Ok(()),

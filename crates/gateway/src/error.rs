@@ -134,6 +134,17 @@ impl Fault {
         )
     }
 
+    /// A write of a single document was sent, and no usable answer came.
+    pub(crate) fn unknown_fate(why: &str) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable_shards_exception",
+            format!(
+                "the node that was asked gave no usable answer, so this operation may or may not have been executed: {why}"
+            ),
+        )
+    }
+
     /// A bulk that the queue did not take: nothing of it will be delivered.
     pub(crate) fn not_queued(error: &AppendError) -> Self {
         let (status, kind) = match error {

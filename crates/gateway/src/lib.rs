@@ -10,7 +10,8 @@
 //! (`bulk::plan`), one part for each node (`part.rs`, over `outbound.rs`), and the answers merged. In asynchronous mode
 //! (`accept.rs`) the request goes into a queue (`queue.rs`) instead and is answered once it is durable there; a thread for
 //! each queue and target cluster (`delivery.rs`) sends it (`batch.rs`), and what the cluster will not take is kept with the
-//! reason (`dead_letters.rs`). Whatever it isn't sure of goes on whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
+//! reason (`dead_letters.rs`). With `rewrite_to_bulk` a write of one document (`single.rs`) goes the same way as a bulk of one.
+//! Whatever it isn't sure of goes on whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
 //! HTTP in one place (`error.rs`). What can be switched without a reload is in `switches.rs`.
 //!
 //! ```no_run
@@ -56,6 +57,7 @@ mod proxy;
 mod queue;
 mod relay;
 mod request_id;
+mod single;
 mod start_error;
 mod switches;
 mod sync;

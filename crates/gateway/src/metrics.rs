@@ -7,6 +7,8 @@ use std::time::Duration;
 use bulk::Why;
 use serde_json::{Map, Value, json};
 
+use crate::single::SingleWhy;
+
 /// A count that only grows, on a core of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -98,6 +100,8 @@ macro_rules! counters {
             $($(#[doc = $doc])+ pub(crate) $name: Count,)+
             pub(crate) passed: Counts<{ Why::ALL.len() }>,
             pub(crate) passed_by_head: Counts<{ HeadWhy::ALL.len() }>,
+            pub(crate) single_passed_by_plan: Counts<{ Why::ALL.len() }>,
+            pub(crate) single_passed_because: Counts<{ SingleWhy::ALL.len() }>,
             pub(crate) responses: Counts<5>,
             pub(crate) bulk_latency: Histogram,
             pub(crate) request_latency: Histogram,
@@ -123,7 +127,7 @@ counters! {
     bulk_queued,
     /// Documents (operations) of bulk requests that were put into a queue.
     docs_queued,
-    /// Documents (operations) of split bulk requests.
+    /// Documents (operations) of split bulk requests, and of single writes that were sent as bulks.
     docs,
     /// Documents that the node of their primary took straight from here.
     docs_direct,
@@ -145,6 +149,12 @@ counters! {
     combined_parts,
     /// Parts that were sent again by themselves, because a request that carried several was refused as a whole.
     combined_again,
+    /// Single-document writes that were sent as bulks (`rewrite_to_bulk`).
+    single_joined,
+    /// Those of them that were sent once more as they came, because their bulk was refused: nothing had been executed, and the cluster words its own refusal.
+    single_again,
+    /// Single-document writes that went on as they came although `rewrite_to_bulk` is on.
+    single_passed,
     /// Bytes of bulk bodies, decoded.
     bulk_bytes,
     /// Bulk requests of which some items failed.
@@ -203,6 +213,18 @@ impl Counters {
         self.passed_by_head[why as usize].add(1);
     }
 
+    /// Counts a single-document write that goes on as it came.
+    pub(crate) fn pass_single(&self, why: SingleWhy) {
+        self.single_passed.add(1);
+        self.single_passed_because[why as usize].add(1);
+    }
+
+    /// Counts a single-document write that goes on as it came for a reason that its plan found.
+    pub(crate) fn pass_single_by_plan(&self, why: Why) {
+        self.single_passed.add(1);
+        self.single_passed_by_plan[why as usize].add(1);
+    }
+
     /// Counts an answer by the first digit of its status.
     pub(crate) fn response(&self, status: http::StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
@@ -245,19 +267,33 @@ impl Metrics {
         by_body.chain(by_head).collect()
     }
 
+    /// The same of single-document writes.
+    fn single_passed(&self) -> Vec<(&'static str, u64)> {
+        let by_plan = Why::ALL.iter().map(|why| {
+            let count = self.sum(|core| &core.single_passed_by_plan[*why as usize]);
+            (why.as_str(), count)
+        });
+        let by_us = SingleWhy::ALL.iter().map(|why| {
+            let count = self.sum(|core| &core.single_passed_because[*why as usize]);
+            (why.as_str(), count)
+        });
+        by_plan.chain(by_us).collect()
+    }
+
     /// The counters as `/stats` shows them.
     pub(crate) fn to_json(&self) -> Value {
         let mut stats = Map::new();
         for (name, _, of) in PLAIN {
             stats.insert((*name).to_owned(), json!(self.sum(*of)));
         }
-        let passed: Map<String, Value> = self
-            .passed()
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(why, count)| (why.to_owned(), json!(count)))
-            .collect();
-        stats.insert("passed_because".to_owned(), Value::Object(passed));
+        for (name, passed) in [
+            ("passed_because", self.passed()),
+            ("single_passed_because", self.single_passed()),
+        ] {
+            let occurred = passed.into_iter().filter(|(_, count)| *count > 0);
+            let occurred = occurred.map(|(why, count)| (why.to_owned(), json!(count)));
+            stats.insert(name.to_owned(), Value::Object(occurred.collect()));
+        }
         let docs = self.sum(|core| &core.docs);
         let direct = self.sum(|core| &core.docs_direct);
         let share = (docs > 0).then(|| direct as f64 / docs as f64);
@@ -281,13 +317,23 @@ impl Metrics {
             let _ = writeln!(out, "# TYPE tidegate_{name}_total counter");
             let _ = writeln!(out, "tidegate_{name}_total {}", self.sum(*of));
         }
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_bulk_passed_because_total Bulk requests passed through whole, by reason."
-        );
-        let _ = writeln!(out, "# TYPE tidegate_bulk_passed_because_total counter");
-        for (why, count) in self.passed() {
-            let _ = writeln!(out, "tidegate_bulk_passed_because_total{{why=\"{why}\"}} {count}");
+        for (name, help, passed) in [
+            (
+                "bulk_passed_because",
+                "Bulk requests passed through whole, by reason.",
+                self.passed(),
+            ),
+            (
+                "single_passed_because",
+                "Single-document writes that went on as they came, by reason.",
+                self.single_passed(),
+            ),
+        ] {
+            let _ = writeln!(out, "# HELP tidegate_{name}_total {help}");
+            let _ = writeln!(out, "# TYPE tidegate_{name}_total counter");
+            for (why, count) in passed {
+                let _ = writeln!(out, "tidegate_{name}_total{{why=\"{why}\"}} {count}");
+            }
         }
         let _ = writeln!(out, "# HELP tidegate_responses_total Answers by class of status.");
         let _ = writeln!(out, "# TYPE tidegate_responses_total counter");

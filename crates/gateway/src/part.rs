@@ -263,6 +263,11 @@ impl ItemError {
         ))
     }
 
+    /// In words.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
     fn unavailable(reason: String) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE.as_u16(),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, Directing, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scratch, Verdict};
+use cluster::Snapshot;
 use futures_util::future::join_all;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Response};
-use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool};
+use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, Shared};
 
 use crate::accept::{Accept, Queued};
 use crate::answer::{json_response, with_head};
@@ -56,6 +57,23 @@ pub(crate) enum Step {
     Next(Parts, Body),
 }
 
+/// A body that is all here.
+pub(crate) struct Held {
+    /// Decoded.
+    pub(crate) body: Shared,
+    /// As it came, if that is something else: what passes is what came, since nodes differ in what they accept of packed
+    /// bodies.
+    pub(crate) original: Option<Shared>,
+}
+
+/// A body that cannot be read.
+pub(crate) enum Unread {
+    /// It is not packed as it says; as it came.
+    Corrupt(Shared),
+    /// It is not all here, and this is what the client is told.
+    Answered(Response<Outgoing>),
+}
+
 impl Reshuffle {
     /// Takes a request that may be a bulk.
     pub(crate) async fn take(&self, mut head: Parts, incoming: Incoming) -> Step {
@@ -66,6 +84,9 @@ impl Reshuffle {
             .map_or("/", |target| target.as_str())
             .to_owned();
         let bulk_head = match bulk_request::classify(&head.method, &target, &head.headers) {
+            Kind::Other if self.settings.rewrite_to_bulk && self.accept.is_none() => {
+                return self.take_single(head, &target, incoming).await;
+            }
             Kind::Other => return Step::Next(head, Body::Streamed(incoming)),
             Kind::Pass(why) => {
                 self.counters.pass_by_head(why);
@@ -82,23 +103,13 @@ impl Reshuffle {
             self.counters.pass_by_head(HeadWhy::NoTopology);
             return Step::Next(head, Body::Streamed(incoming));
         }
-        let limit = snapshot
-            .max_content_length_bytes
-            .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let Collected { original, decoded } = match incoming.collect_with_original(limit).await {
-            Ok(collected) => collected,
-            Err(error) => return Step::Done(self.unread(&error)),
-        };
-        // What passes is what came: nodes differ in what they accept of packed bodies.
-        let (body, original) = match decoded {
-            None => (original.freeze(), None),
-            Some(Ok(decoded)) => (decoded.freeze(), Some(original.freeze())),
-            Some(Err(BodyError::Corrupt(_))) => {
+        let Held { body, original } = match self.collect(incoming, &snapshot).await {
+            Ok(held) => held,
+            Err(Unread::Corrupt(original)) => {
                 self.counters.pass_by_head(HeadWhy::ContentEncoding);
-                return Step::Next(head, Body::Held(original.freeze()));
+                return Step::Next(head, Body::Held(original));
             }
-            Some(Err(error)) => return Step::Done(self.unread(&error)),
+            Err(Unread::Answered(answer)) => return Step::Done(answer),
         };
         self.counters.bulk_bytes.add(body.len() as u64);
         let switched = self.panel.now();
@@ -106,7 +117,7 @@ impl Reshuffle {
             .book
             .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
         drop(switched);
-        let ask = self.ask(&bulk_head, &course);
+        let ask = self.ask(&bulk_head, Some(&course));
         let verdict = self.plan(&body, &ask, &snapshot.table);
         match &verdict {
             Verdict::Plan(_) => self.counters.docs_directed.add(course.docs()),
@@ -173,6 +184,29 @@ impl Reshuffle {
         }
     }
 
+    /// Reads a body, within the cluster's limit and ours.
+    pub(crate) async fn collect(&self, incoming: Incoming, snapshot: &Snapshot) -> Result<Held, Unread> {
+        let limit = snapshot
+            .max_content_length_bytes
+            .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let answered = |error| Unread::Answered(self.unread(&error));
+        let collected = incoming.collect_with_original(limit).await;
+        let Collected { original, decoded } = collected.map_err(answered)?;
+        match decoded {
+            None => Ok(Held {
+                body: original.freeze(),
+                original: None,
+            }),
+            Some(Ok(decoded)) => Ok(Held {
+                body: decoded.freeze(),
+                original: Some(original.freeze()),
+            }),
+            Some(Err(BodyError::Corrupt(_))) => Err(Unread::Corrupt(original.freeze())),
+            Some(Err(error)) => Err(answered(error)),
+        }
+    }
+
     /// What a client gets whose body could not be read.
     fn unread(&self, error: &BodyError) -> Response<Outgoing> {
         match Fault::body(error) {
@@ -184,7 +218,9 @@ impl Reshuffle {
         }
     }
 
-    fn ask<'a>(&self, head: &'a BulkHead<'_>, course: &'a Course<'_>) -> Ask<'a> {
+    /// `course` is for documents without id and routing; none: they stay as they are.
+    pub(crate) fn ask<'a>(&self, head: &'a BulkHead<'_>, course: Option<&'a Course<'_>>) -> Ask<'a> {
+        let course = course.filter(|course| course.is_any());
         Ask {
             default_index: head.index.as_deref(),
             url_routing: head.routing.as_deref(),
@@ -201,11 +237,11 @@ impl Reshuffle {
                 (None, true) => NullId::Mint,
                 (None, false) => NullId::Keep,
             },
-            direct: course.is_any().then_some(course as &dyn Directing),
+            direct: course.map(|course| course as &dyn Directing),
         }
     }
 
-    fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
+    pub(crate) fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.ids.borrow_mut();
         if ask.null_id != NullId::Keep || ask.direct.is_some() {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -257,7 +293,12 @@ impl Reshuffle {
     }
 
     /// A part's items as a node gave them, or what they say instead.
-    fn read<'a>(&self, answer: &'a Answer, docs: u32, split: Split<'_>) -> Result<Reply<'a>, ItemError> {
+    pub(crate) fn read<'a>(
+        &self,
+        answer: &'a Answer,
+        docs: u32,
+        split: Split<'_>,
+    ) -> Result<Reply<'a>, ItemError> {
         match answer {
             Answer::Items(items) => items.read(docs, split).map_err(|error| {
                 self.counters.replies_malformed.add(1);
@@ -272,7 +313,7 @@ impl Reshuffle {
     }
 
     /// Gives one of the first documents' predictions to the check, now and then.
-    fn sample(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) {
+    pub(crate) fn sample(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) {
         let cluster = self.outbound.cluster();
         if !cluster.wants_sample() {
             return;
@@ -329,17 +370,20 @@ impl Reshuffle {
     }
 
     fn count(&self, plan: &Plan, answers: &[Answer], replies: &[Result<Reply<'_>, ItemError>]) {
-        let counters = &self.counters;
-        counters.bulk_requests.add(1);
+        self.counters.bulk_requests.add(1);
         for ((part, answer), reply) in plan.parts.iter().zip(answers).zip(replies) {
-            let docs = u64::from(part.docs);
-            counters.docs.add(docs);
-            match reply {
-                Ok(_) if answer.items().is_some_and(|items| items.at_home) => counters.docs_direct.add(docs),
-                Ok(_) => counters.docs_any.add(docs),
-                Err(error) if error.refused => counters.docs_refused.add(docs),
-                Err(_) => counters.docs_unanswered.add(docs),
-            }
+            self.count_docs(part.docs, answer, reply);
+        }
+    }
+
+    pub(crate) fn count_docs(&self, docs: u32, answer: &Answer, reply: &Result<Reply<'_>, ItemError>) {
+        let (counters, docs) = (&self.counters, u64::from(docs));
+        counters.docs.add(docs);
+        match reply {
+            Ok(_) if answer.items().is_some_and(|items| items.at_home) => counters.docs_direct.add(docs),
+            Ok(_) => counters.docs_any.add(docs),
+            Err(error) if error.refused => counters.docs_refused.add(docs),
+            Err(_) => counters.docs_unanswered.add(docs),
         }
     }
 
@@ -373,7 +417,7 @@ fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
 }
 
 /// Leaves what of a request's headers goes for its parts as well: they are sent decoded, and their answers are read here.
-fn strip_for_parts(headers: &mut HeaderMap) {
+pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
     // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
 }

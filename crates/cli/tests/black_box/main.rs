@@ -22,6 +22,7 @@ mod queue;
 mod raw_node;
 mod reload;
 mod replies;
+mod single;
 mod sink;
 mod splitting;
 mod switches;

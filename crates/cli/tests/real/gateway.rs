@@ -49,6 +49,18 @@ impl Gateway {
         Self::run(&server.nodes[0].url(), server, &["--direct-routing", how])
     }
 
+    /// Starts Tidegate so that writes of single documents travel as bulks, and together.
+    pub(crate) fn rewriting(server: &Server) -> Result<Self> {
+        if std::env::var_os("TIDEGATE_PROOF_AGAINST").is_some_and(|v| v == "direct") {
+            return Self::before(server);
+        }
+        Self::run(
+            &server.nodes[0].url(),
+            server,
+            &["--combine", "--rewrite-to-bulk"],
+        )
+    }
+
     /// Starts Tidegate with another address of the cluster's.
     pub(crate) fn before_url(url: &str, server: &Server) -> Result<Self> {
         Self::run(url, server, &[])

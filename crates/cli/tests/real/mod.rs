@@ -2,6 +2,7 @@
 //!
 //! `http` is a client that shares no code with the product. `world` makes an index set under a prefix,
 //! so that two sets of one cluster can be compared. `bulks` invents bulk requests from a seed.
+//! `singles` writes of single documents.
 //! `compare` says whether two answers, or two index sets, are the same.
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 #![allow(
@@ -17,5 +18,6 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod relay;
 pub(crate) mod server;
+pub(crate) mod singles;
 pub(crate) mod table;
 pub(crate) mod world;

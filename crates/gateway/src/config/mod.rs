@@ -96,6 +96,8 @@ pub struct QuickStart {
     pub combine: bool,
     /// `--direct-routing`: what is done with documents that have neither id nor routing.
     pub direct_routing: DirectRouting,
+    /// `--rewrite-to-bulk`: writes of single documents are sent as bulks of one.
+    pub rewrite_to_bulk: bool,
     /// `--user` and its password: the gateway's own account, in place of one in the URL.
     pub account: Option<Credentials>,
 }
@@ -207,6 +209,7 @@ impl Config {
                 ..Default::default()
             },
             direct_routing: from.direct_routing,
+            rewrite_to_bulk: from.rewrite_to_bulk,
             ..Default::default()
         };
         let forward = ForwardFile {

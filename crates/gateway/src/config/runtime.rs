@@ -166,6 +166,8 @@ pub struct BulkReshuffle {
     pub combine: Combine,
     /// What is done with documents that have neither id nor routing, unless it is switched at run time.
     pub direct_routing: DirectRouting,
+    /// Send writes of single documents as bulks of one.
+    pub rewrite_to_bulk: bool,
     /// How parts are sent.
     pub sending: Sending,
 }

@@ -6,7 +6,7 @@
 pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
     let why = match (section, key) {
         ("FilterFile", key) if FILTERS.contains(&key) => {
-            "this filter is not there; the filters are `bulk_reshuffle` and `elasticsearch`"
+            "this filter is not there; the filters are `bulk_reshuffle`, `rewrite_to_bulk` and `elasticsearch`"
         }
         ("ProcessorFile", key) if PROCESSORS.contains(&key) => {
             "this processor is not there, and leaving it out in silence would lose what it is for"
@@ -83,7 +83,6 @@ const FILTERS: &[&str] = &[
     "response_header_format",
     "response_status_filter",
     "retry_limiter",
-    "rewrite_to_bulk",
     "sample",
     "search_pagination",
     "security",

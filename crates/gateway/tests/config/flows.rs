@@ -65,6 +65,63 @@ fn if_then_else_runs_one_side_and_not_the_other() {
 }
 
 #[test]
+fn rewriting_is_an_option_or_a_filter_before_in_the_same_list() {
+    let bulk = "bulk_reshuffle: {elasticsearch: c, mode: sync}";
+    let forward = "      - elasticsearch: {elasticsearch: c}\n";
+    let options = "bulk_reshuffle: {elasticsearch: c, mode: sync, rewrite_to_bulk: true}";
+    let below =
+        format!("if: {{prefix: {{_ctx.request.path: /a}}}}\n        then: [rewrite_to_bulk: {{}}, {bulk}]");
+    let above = format!("if: {{prefix: {{_ctx.request.path: /a}}}}\n        then: [{bulk}]");
+    for (filters, expected) in [
+        (vec![bulk], vec![false]),
+        (vec![options], vec![true]),
+        (vec!["rewrite_to_bulk: {}", bulk], vec![true]),
+        (vec!["rewrite_to_bulk:", bulk, bulk], vec![true, true]),
+        (vec![bulk, options, bulk], vec![false, true, false]),
+        (vec!["rewrite_to_bulk: {}", &above], vec![true]),
+        (vec![&below, bulk], vec![true, false]),
+    ] {
+        let filters: String = filters
+            .iter()
+            .map(|filter| format!("      - {filter}\n"))
+            .collect();
+        let loaded = with_filters(&(filters.clone() + forward)).unwrap();
+        let found: Vec<bool> = loaded.config.flows["f"]
+            .filters
+            .iter()
+            .filter_map(|filter| match &filter.action {
+                FilterAction::BulkReshuffle(bulk) => Some(bulk.rewrite_to_bulk),
+                FilterAction::Elasticsearch(_) => None,
+            })
+            .collect();
+        assert_eq!(found, expected, "{filters}");
+        assert!(loaded.warnings.is_empty(), "{filters}: {:?}", loaded.warnings);
+    }
+}
+
+#[test]
+fn rewriting_that_would_do_nothing_is_said() {
+    let forward = "      - elasticsearch: {elasticsearch: c}\n";
+    let after =
+        "      - bulk_reshuffle: {elasticsearch: c, mode: sync}\n      - rewrite_to_bulk: {prefix: x}\n";
+    let loaded = with_filters(&format!("{after}{forward}")).unwrap();
+    let said: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        said.iter()
+            .any(|told| told.contains("no `bulk_reshuffle` follows")),
+        "{said:?}"
+    );
+    assert!(
+        said.iter().any(|told| told.contains("rewrite_to_bulk.prefix")),
+        "{said:?}"
+    );
+    let wrong = with_filters(&format!(
+        "      - rewrite_to_bulk: {{prefixes: x}}\n{after}{forward}"
+    ));
+    assert!(wrong.unwrap_err().to_string().contains("did you mean `prefix`?"));
+}
+
+#[test]
 fn conditions_of_a_file_hold_as_written() {
     let headers = http::HeaderMap::from_iter([(http::header::HOST, "es".parse().unwrap())]);
     for (condition, expected) in [

@@ -12,6 +12,7 @@ fn quick(cluster: &str, listen: &str) -> QuickStart {
         admin: None,
         combine: false,
         direct_routing: Default::default(),
+        rewrite_to_bulk: false,
         account: None,
     }
 }

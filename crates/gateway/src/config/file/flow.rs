@@ -22,6 +22,8 @@ section! {
     FilterFile {
         /// Splits bulk requests by where their documents live, and answers them.
         bulk_reshuffle: Option<BulkReshuffleFile> = None,
+        /// Switches `rewrite_to_bulk` on for each `bulk_reshuffle` that follows in the same list.
+        rewrite_to_bulk: Option<RewriteToBulkFile> = None,
         /// Forwards any request to a node, and answers it.
         elasticsearch: Option<ForwardFile> = None,
         /// A condition: `then` runs if it holds, `else` if not.
@@ -105,6 +107,21 @@ section! {
 }
 
 section! {
+    /// Switches `rewrite_to_bulk` on for each `bulk_reshuffle` that follows in the same list.
+    RewriteToBulkFile {
+        /// Ids.
+        #[schemars(extend("x-ignored" = "documents without an id get one from the cluster, or here with `fix_null_id` of `bulk_reshuffle`"))]
+        auto_generate_doc_id: Ignored = Ignored,
+        /// Prefix of ids.
+        #[schemars(extend("x-ignored" = "ids that are made here are plain, so that they stay short and unique"))]
+        prefix: Ignored = Ignored,
+        /// Types.
+        #[schemars(extend("x-ignored" = "requests with types in their paths are forwarded as they are"))]
+        type_removed: Ignored = Ignored,
+    }
+}
+
+section! {
     /// Splits bulk requests by where their documents live. Requests that are not bulk requests go on to the
     /// next filter.
     #[schemars(extend("required" = ["elasticsearch"]))]
@@ -126,6 +143,10 @@ section! {
         /// one shard and not all. `mint-packed` makes ids that lead to the shard; `routing` leaves ids to the server and
         /// sets a routing, without which such a document can't be got by its id. See docs/directed.md.
         direct_routing: DirectRouting = DirectRouting::Off,
+        /// In synchronous mode: writes of single documents (`_doc`, `_create`, `_update`) are sent as bulks of one, straight
+        /// to the node of their shard, and with `combine` together with others. Answers are those of the single-document
+        /// API. See docs/combine.md.
+        rewrite_to_bulk: bool = false,
         /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
         /// to the server, which then writes them without looking for an older version.
         fix_null_id: bool = false,

@@ -24,7 +24,7 @@ impl Resolver<'_> {
         for (at, flow) in flows.iter().enumerate() {
             let path = format!("flow[{at}].filter");
             let mut filters = Vec::new();
-            self.filters(&path, &flow.filter, None, clusters, &mut filters);
+            self.filters(&path, &flow.filter, None, false, clusters, &mut filters);
             if flow.filter.is_empty() && self.places.is_some_and(|places| places.has(&path)) {
                 self.error(&path, "is an empty list, so requests would get no answer");
             }
@@ -43,22 +43,32 @@ impl Resolver<'_> {
 
     /// `if … then … else` is no filter of its own: its filters get the condition, or its negation, before
     /// theirs. That is the same, because conditions look at the request's head, which no filter changes.
+    ///
+    /// `rewrite_to_bulk` is none either, but an option of those after it; `rewrites` says that there was one before.
     fn filters(
         &mut self,
         path: &str,
         filters: &[FilterFile],
         outer: Option<&When>,
+        mut rewrites: bool,
         clusters: &[ElasticsearchFile],
         out: &mut Vec<Filter>,
     ) {
         for (at, filter) in filters.iter().enumerate() {
             let path = format!("{path}[{at}]");
+            let rewrite = format!("{path}.rewrite_to_bulk");
+            // It may be written with nothing below.
+            let is_rewrite =
+                filter.rewrite_to_bulk.is_some() || self.places.is_some_and(|places| places.has(&rewrite));
             let chosen = usize::from(filter.bulk_reshuffle.is_some())
                 + usize::from(filter.elasticsearch.is_some())
+                + usize::from(is_rewrite)
                 + usize::from(filter.r#if.is_some());
             if chosen != 1 {
                 let message = match chosen {
-                    0 => "needs a filter: `bulk_reshuffle` or `elasticsearch`, with their keys below",
+                    0 => {
+                        "needs a filter: `bulk_reshuffle`, `rewrite_to_bulk` or `elasticsearch`, with their keys below"
+                    }
                     _ => "holds two filters: begin each with `- `",
                 };
                 // A filter that isn't known has been reported already.
@@ -70,10 +80,25 @@ impl Resolver<'_> {
             if filter.r#if.is_none() && (filter.then.is_some() || filter.r#else.is_some()) {
                 self.error(&path, "`then` and `else` need an `if`");
             }
+            if is_rewrite {
+                rewrites = true;
+                if !filters[at..].iter().any(splits) {
+                    self.warning(
+                        &rewrite,
+                        "has no effect: no `bulk_reshuffle` follows in this list",
+                    );
+                }
+            }
             if let Some(bulk) = &filter.bulk_reshuffle {
                 let path = format!("{path}.bulk_reshuffle");
                 let when = self.when(&path, &bulk.when);
-                let action = FilterAction::BulkReshuffle(self.bulk_reshuffle(&path, bulk, clusters));
+                let mut bulk = self.bulk_reshuffle(&path, bulk, clusters);
+                bulk.rewrite_to_bulk |= rewrites;
+                if bulk.rewrite_to_bulk && bulk.queue.is_some() {
+                    let message = "writes of single documents are rewritten with `mode: sync` only; here they go on as they are";
+                    self.warning(&path, message);
+                }
+                let action = FilterAction::BulkReshuffle(bulk);
                 out.push(Filter {
                     when: both(outer, when),
                     action,
@@ -96,9 +121,23 @@ impl Resolver<'_> {
                 let holds = both(outer, Some(when.clone()));
                 let fails = both(outer, Some(When::Not(Box::new(when))));
                 let then = filter.then.as_deref().unwrap_or_default();
-                self.filters(&format!("{path}.then"), then, holds.as_ref(), clusters, out);
+                self.filters(
+                    &format!("{path}.then"),
+                    then,
+                    holds.as_ref(),
+                    rewrites,
+                    clusters,
+                    out,
+                );
                 let otherwise = filter.r#else.as_deref().unwrap_or_default();
-                self.filters(&format!("{path}.else"), otherwise, fails.as_ref(), clusters, out);
+                self.filters(
+                    &format!("{path}.else"),
+                    otherwise,
+                    fails.as_ref(),
+                    rewrites,
+                    clusters,
+                    out,
+                );
             }
         }
     }
@@ -147,6 +186,7 @@ impl Resolver<'_> {
                 interval: bulk.combine.interval.0,
                 adaptive: bulk.combine.adaptive_concurrency,
             },
+            rewrite_to_bulk: bulk.rewrite_to_bulk,
             sending: self.sending(
                 path,
                 Sending {
@@ -371,6 +411,12 @@ impl Resolver<'_> {
             }
         }
     }
+}
+
+/// Whether a filter splits bulks, or one below it does.
+fn splits(filter: &FilterFile) -> bool {
+    let below = [&filter.then, &filter.r#else];
+    filter.bulk_reshuffle.is_some() || below.into_iter().flatten().flatten().any(splits)
 }
 
 /// Roles of nodes, Elasticsearch's and OpenSearch's. There may be others: plugins bring theirs.
