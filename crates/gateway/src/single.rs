@@ -146,7 +146,7 @@ impl Reshuffle {
             },
             deadline: self.outbound.deadline(),
         };
-        let combiner = self.combiner.as_ref();
+        let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
         let family = combiner.map(|combiner| combiner.family(split.message, load.plan.ingests()));
         let sender = Sender {
             outbound: &self.outbound,
