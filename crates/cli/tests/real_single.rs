@@ -15,7 +15,7 @@ use std::sync::Barrier;
 
 use anyhow::{Result, ensure};
 use real::bulks::replaced;
-use real::compare::{answers_differ, contents_differ};
+use real::compare::{Order, answers_differ, contents_differ};
 use real::gateway::Gateway;
 use real::http::{Answer, Http, Origin, Request};
 use real::server::Server;
@@ -126,7 +126,8 @@ fn one_by_one(server: &Server, gateway: &mut Gateway) -> Result<()> {
             }
         }
     }
-    let (contents, documents) = contents_differ(&mut http, server, &prefixes.direct, &prefixes.other)?;
+    let (contents, documents) =
+        contents_differ(&mut http, server, &prefixes.direct, &prefixes.other, Order::Same)?;
     println!("{}: statuses {statuses:?}, {documents} documents", server.name());
     for prefix in [&prefixes.direct, &prefixes.other] {
         world::remove(&mut http, server, prefix)?;
