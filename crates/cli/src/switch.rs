@@ -16,7 +16,7 @@ use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, RequestHead};
 ///
 ///     tidegate switch list
 ///     tidegate switch set combine.enabled=true combine.interval=20ms
-///     tidegate switch set direct_routing.enabled=true --index 'logs-*'
+///     tidegate switch set direct_routing.enabled=true --index "logs-*"
 ///     tidegate switch reset combine.enabled
 ///
 /// Switches come before the configuration, for all bulk_reshuffle filters of a
@@ -55,7 +55,7 @@ struct List {
     desk: Desk,
 }
 
-/// Switch
+/// Set switches, for requests from now on
 #[derive(clap::Args)]
 struct Set {
     /// What, and to what

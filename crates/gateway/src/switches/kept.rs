@@ -156,6 +156,7 @@ const VERSION: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Anonymous, DirectRouting, QuickStart};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn switched() -> Switched {
@@ -185,6 +186,26 @@ mod tests {
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn without_a_configuration_file_each_cluster_has_a_file_of_its_own() {
+        let name = |url: &str| {
+            let loaded = Config::quick_start(&QuickStart {
+                cluster: url.to_owned(),
+                listen: ([127, 0, 0, 1], 0).into(),
+                insecure_skip_verify: false,
+                ca_file: None,
+                anonymous: Anonymous::Pass,
+                admin: None,
+                combine: false,
+                direct_routing: DirectRouting::Off,
+                account: None,
+            });
+            file_without_names(&loaded.unwrap().config)
+        };
+        assert_eq!(name("http://10.0.0.1:9200"), "switches-10-0-0-1-9200.json");
+        assert_eq!(name("http://[::1]:9201"), "switches---1-9201.json");
     }
 
     #[test]
