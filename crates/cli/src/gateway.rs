@@ -44,9 +44,9 @@ pub(crate) struct Arguments {
     admin: Option<SocketAddr>,
     #[command(flatten)]
     access: Access,
-    /// Small bulks of different clients travel to the nodes together
+    /// Each bulk travels to the nodes by itself, small ones too
     #[arg(long, conflicts_with = "config")]
-    combine: bool,
+    no_combine: bool,
     /// Give documents without id and routing to shards in turn: `mint-packed` by
     /// ids made here, `routing` by a routing value [default: off]
     #[arg(long, value_name = "HOW", conflicts_with = "config", value_parser = ["off", "mint-packed", "routing"])]
@@ -131,7 +131,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
             false => Anonymous::Pass,
         },
         admin: arguments.admin,
-        combine: arguments.combine,
+        combine: !arguments.no_combine,
         direct_routing: match arguments.direct_routing.as_deref() {
             Some("mint-packed") => DirectRouting::MintPacked,
             Some("routing") => DirectRouting::Routing,

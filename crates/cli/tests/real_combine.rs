@@ -82,7 +82,7 @@ fn proof(kind: Kind) -> Result<()> {
             )?;
         }
     }
-    let mut gateway = Gateway::combining(&server)?;
+    let mut gateway = Gateway::before(&server)?;
     gateway.wait_for_now(&mut http)?;
     let together = Barrier::new(CLIENTS);
     let failures: Vec<String> = std::thread::scope(|scope| {
@@ -264,7 +264,7 @@ fn random_proof(kind: Kind) -> Result<()> {
     for prefix in [&prefixes.direct, &prefixes.other] {
         world::create(&mut http, &server, prefix)?;
     }
-    let mut gateway = Gateway::combining(&server)?;
+    let mut gateway = Gateway::before(&server)?;
     gateway.wait_for_now(&mut http)?;
     let together = Barrier::new(CROWD);
     let mut failures: Vec<String> = std::thread::scope(|scope| {

@@ -167,6 +167,14 @@ impl Combiner {
         if bytes * 2 > self.0.settings.get().flush_bytes {
             return Way::Alone(self.leave(node).await);
         }
+        let node_alone = (*destination != Destination::Any).then_some(node);
+        let target = Target::new(node_alone, index.as_deref(), *shard);
+        if family.alone(&target, node) {
+            let adaptive = self.0.settings.get().adaptive;
+            let leave = adaptive.then(|| node.health.limiter().try_acquire()).flatten();
+            let ticket = Ticket::new(family, &target, 1, leave);
+            return Way::Alone(Some(self.turn(ticket)));
+        }
         let Ok(memory) = self
             .0
             .pool
@@ -175,17 +183,11 @@ impl Combiner {
         else {
             return Way::Alone(self.leave(node).await);
         };
-        let node_alone = (*destination != Destination::Any).then_some(node);
-        let target = Target::new(node_alone, index.as_deref(), *shard);
         let (tell, told) = oneshot::channel();
         family.wait(&target, node, Member::new(part, split, memory, tell));
         self.consider(family, &target);
         match told.await {
-            Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(Turn {
-                ticket: Some(ticket),
-                leave: None,
-                combiner: self.clone(),
-            })),
+            Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(self.turn(ticket))),
             Ok(Told::Shared(answer)) => Way::Shared(answer),
             // The core that was to send it has come to its end.
             Ok(Told::Alone(None)) | Err(_) => Way::Alone(self.leave(node).await),
@@ -202,6 +204,14 @@ impl Combiner {
             leave: Some(node.health.limiter().acquire().await),
             combiner: self.clone(),
         })
+    }
+
+    fn turn(&self, ticket: Ticket) -> Turn {
+        Turn {
+            ticket: Some(ticket),
+            leave: None,
+            combiner: self.clone(),
+        }
     }
 
     /// Sends what waits for a target, or sees to it that somebody will.
@@ -248,22 +258,11 @@ impl Combiner {
         let Some((node, mut members)) = family.take(target, bytes_max) else {
             return;
         };
-        let ticket = Ticket {
-            family: Arc::clone(family),
-            target: target.clone(),
-            parts: members.len(),
-            began: Instant::now(),
-            leave,
-        };
+        let ticket = Ticket::new(family, target, members.len(), leave);
         if members.len() == 1 {
             members.remove(0).tell(Told::Alone(Some(ticket)));
         } else {
-            let turn = Turn {
-                ticket: Some(ticket),
-                leave: None,
-                combiner: self.clone(),
-            };
-            tokio::task::spawn_local(batch::send(node, turn, members));
+            tokio::task::spawn_local(batch::send(node, self.turn(ticket), members));
         }
         // More than one request takes may have waited.
         self.consider(family, target);
@@ -318,6 +317,20 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
         true => Ended::Refused,
         false => Ended::Worked { bytes },
     })
+}
+
+// === impl Ticket ===
+
+impl Ticket {
+    fn new(family: &Arc<Family>, target: &Target, parts: usize, leave: Option<Permit>) -> Self {
+        Self {
+            family: Arc::clone(family),
+            target: target.clone(),
+            parts,
+            began: Instant::now(),
+            leave,
+        }
+    }
 }
 
 impl Drop for Ticket {

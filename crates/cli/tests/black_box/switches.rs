@@ -16,8 +16,9 @@ use crate::gateway::{Gateway, cluster};
 struct Home(tempfile::TempDir);
 
 impl Home {
+    /// With combining off in the file.
     fn of(cluster: &FakeCluster) -> Self {
-        Self::with(cluster, "")
+        Self::with(cluster, ", combine: {enabled: false}")
     }
 
     fn with(cluster: &FakeCluster, combine: &str) -> Self {
@@ -171,7 +172,7 @@ fn combining_is_switched_on_and_off_as_with_the_plug_in_and_outlives_a_restart()
 #[test]
 fn what_is_configured_is_switched_off_while_parts_wait_and_none_is_lost() {
     let cluster = busy();
-    let home = Home::with(&cluster, ", combine: {enabled: true}");
+    let home = Home::with(&cluster, "");
     let gateway = home.start();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| (0..4).map(|_| combined(&gateway)).sum::<u64>());

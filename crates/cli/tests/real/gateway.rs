@@ -39,11 +39,6 @@ impl Gateway {
         Self::before_url(&server.nodes[0].url(), server)
     }
 
-    /// Starts Tidegate so that small bulks of different clients travel together.
-    pub(crate) fn combining(server: &Server) -> Result<Self> {
-        Self::run(&server.nodes[0].url(), server, &["--combine"])
-    }
-
     /// Starts Tidegate so that documents without id and routing are directed.
     pub(crate) fn directing(server: &Server, how: &str) -> Result<Self> {
         Self::run(&server.nodes[0].url(), server, &["--direct-routing", how])

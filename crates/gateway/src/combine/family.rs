@@ -107,15 +107,15 @@ impl Family {
         self.slots.lock().expect(LOCK)
     }
 
+    /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
+    pub(super) fn alone(&self, target: &Target, node: &Arc<Node>) -> bool {
+        let (now, mut slots) = (Instant::now(), self.slots());
+        slot(&mut slots, target, node, now).alone(now)
+    }
+
     pub(super) fn wait(&self, target: &Target, node: &Arc<Node>, member: Member) {
         let mut slots = self.slots();
-        if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
-            slots.retain(|_, slot| !slot.is_idle());
-        }
-        let slot = slots
-            .entry(target.clone())
-            .or_insert_with(|| Slot::new(node, Instant::now()));
-        slot.push(node, member);
+        slot(&mut slots, target, node, Instant::now()).push(node, member);
     }
 
     pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> Step {
@@ -153,6 +153,21 @@ impl Family {
             slot.returned(parts, lasted, Instant::now());
         }
     }
+}
+
+/// The slot of a target; a new one, if it has none.
+fn slot<'s>(
+    slots: &'s mut HashMap<Target, Slot>,
+    target: &Target,
+    node: &Arc<Node>,
+    now: Instant,
+) -> &'s mut Slot {
+    if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
+        slots.retain(|_, slot| !slot.is_idle());
+    }
+    slots
+        .entry(target.clone())
+        .or_insert_with(|| Slot::new(node, now))
 }
 
 impl std::fmt::Debug for Family {

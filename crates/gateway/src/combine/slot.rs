@@ -110,6 +110,20 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         self.round
     }
 
+    /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
+    pub(super) fn alone(&mut self, now: Instant) -> bool {
+        let alone = self.waiting.is_empty()
+            && self.under_way < UNDER_WAY_MAX
+            && (self.expected <= 1 || self.patience(now).is_zero());
+        self.under_way += u32::from(alone);
+        alone
+    }
+
+    /// How long those are worth waiting for who were about to come back.
+    fn patience(&self, now: Instant) -> Duration {
+        linger(self.lasts).saturating_sub(now.saturating_duration_since(self.returned))
+    }
+
     pub(super) fn push(&mut self, node: &N, member: M) {
         // The same node, perhaps with an address that has been looked up anew.
         self.node = node.clone();
@@ -137,8 +151,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
             || self.docs >= u64::from(settings.docs_max)
             || self.waiting.len() >= settings.requests_max as usize;
         let busy = self.under_way >= UNDER_WAY_MAX;
-        // Those who were about to come back have not, if it is longer ago.
-        let patience = linger(self.lasts).saturating_sub(now.saturating_duration_since(self.returned));
+        let patience = self.patience(now);
         let complete = self.waiting.len() >= self.expected || patience.is_zero();
         if full || (!busy && complete) {
             return Step::Send;

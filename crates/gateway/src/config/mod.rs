@@ -92,7 +92,7 @@ pub struct QuickStart {
     pub anonymous: Anonymous,
     /// Where the admin port listens; none: its default.
     pub admin: Option<SocketAddr>,
-    /// `--combine`: small bulks of different clients travel together.
+    /// Unless `--no-combine`: small bulks of different clients travel together.
     pub combine: bool,
     /// `--direct-routing`: what is done with documents that have neither id nor routing.
     pub direct_routing: DirectRouting,

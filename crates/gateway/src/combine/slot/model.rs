@@ -128,8 +128,13 @@ impl World {
                     came: self.now,
                 };
                 self.came += 1;
-                self.slot.push(&(), member);
-                self.consider();
+                if self.slot.alone(self.began + self.now) {
+                    self.sent.push(member.number);
+                    self.under_way.push((1, self.now));
+                } else {
+                    self.slot.push(&(), member);
+                    self.consider();
+                }
             }
             Event::Answered(which) if !self.under_way.is_empty() => {
                 let (parts, since) = self.under_way.swap_remove(which % self.under_way.len());

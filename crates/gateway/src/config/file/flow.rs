@@ -90,7 +90,7 @@ section! {
     /// asynchronous mode, where the log gathers.
     CombineFile {
         /// Whether they do.
-        enabled: bool = false,
+        enabled: bool = true,
         /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
         flush_threshold_size: super::Bytes = super::Bytes(1 << 20),
         /// The longest wait for others. With nobody to wait for there is none.
