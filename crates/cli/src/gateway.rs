@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// ids made here, `routing` by a routing value [default: off]
     #[arg(long, value_name = "HOW", conflicts_with = "config", value_parser = ["off", "mint-packed", "routing"])]
     direct_routing: Option<String>,
-    /// Writes of single documents are sent as bulks, and with --combine together
+    /// Writes of single documents are sent as bulks, and travel with others
     #[arg(long, conflicts_with = "config")]
     rewrite_to_bulk: bool,
     /// Send client requests that carry no credentials with our own account:
