@@ -54,6 +54,20 @@ impl Browse {
     /// # Errors
     /// If the disk cannot be read.
     pub fn read(&mut self) -> Result<Option<Browsed>, ReadError> {
+        let mut record = None;
+        self.each(|browsed| {
+            record = Some(browsed);
+            ControlFlow::Break(())
+        })?;
+        Ok(record)
+    }
+
+    /// Tells `each` the records up to the end, until it breaks off; goes on after the last one told. Reads ahead, so it
+    /// is what many records want.
+    ///
+    /// # Errors
+    /// If the disk cannot be read.
+    pub fn each(&mut self, mut each: impl FnMut(Browsed) -> ControlFlow<()>) -> Result<(), ReadError> {
         while let Some(first) = self.segment() {
             let file = self.shared.folder.open_segment(first)?;
             let end = records_end(&self.shared, &*file, first)?;
@@ -61,28 +75,34 @@ impl Browse {
                 .at
                 .saturating_sub(first)
                 .max(Header::bytes(self.shared.folder.lanes));
-            let mut record = None;
+            let (mut failed, mut broken) = (None, false);
             let scanned = scan_of(&self.shared, &*file, first).run(from..end, |found| match found {
-                Found::Record { at, parsed, .. } => {
-                    record = Some(whole(&*file, at, &parsed));
-                    ControlFlow::Break(())
-                }
+                Found::Record { at, parsed, .. } => match whole(&*file, at, &parsed) {
+                    Ok(browsed) => {
+                        self.at = browsed.receipt.position + browsed.receipt.bytes;
+                        let flow = each(browsed);
+                        broken = flow.is_break();
+                        flow
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        ControlFlow::Break(())
+                    }
+                },
                 Found::Bad(_) => ControlFlow::Continue(()),
             });
-            let record = scanned.and(record.transpose());
-            let record = record
-                .map_err(|source| read_error("cannot read", &self.shared.folder.segment(first), source));
-            if let Some(browsed) = record? {
-                self.at = browsed.receipt.position + browsed.receipt.bytes;
-                return Ok(Some(browsed));
+            let read = scanned.and(failed.map_or(Ok(()), Err));
+            read.map_err(|source| read_error("cannot read", &self.shared.folder.segment(first), source))?;
+            if broken {
+                return Ok(());
             }
             // Nothing more in this segment.
             let Some(next) = places::next_segment(&self.shared, first) else {
-                return Ok(None);
+                return Ok(());
             };
             self.at = next;
         }
-        Ok(None)
+        Ok(())
     }
 
     fn segment(&self) -> Option<u64> {

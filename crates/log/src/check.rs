@@ -281,13 +281,13 @@ impl Look {
     fn cursor(&self, name: &str) -> Result<CursorReport, OpenError> {
         let path = self.folder.path.join(format!("{name}{CURSOR}"));
         let file = self.folder.disk.open(&path);
-        let slot = file.and_then(|file| cursor::slots(&self.folder).read(&*file));
+        let found = file.and_then(|file| cursor::newest(&*file, &self.folder));
         let mut report = CursorReport {
             name: name.to_owned(),
             ..CursorReport::default()
         };
-        if let Some((_, body)) = slot.map_err(|source| open_error("cannot read", &path, source))? {
-            let lanes = cursor::parse(&body, self.folder.lanes);
+        if let Some(found) = found.map_err(|source| open_error("cannot read", &path, source))? {
+            let lanes = found.lanes;
             let positions = || lanes.iter().map(|lane| lane.position);
             report.readable = true;
             report.positions = (positions().min().unwrap_or(0), positions().max().unwrap_or(0));

@@ -10,7 +10,7 @@ use crate::scan::{Found, Scan};
 use crate::segment::{Footer, Header};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::{Commit, ConsumerStatus, LaneReader, Mark, ReadError};
+use crate::{Commit, ConsumerStatus, LaneReader, Mark, Moved, ReadError};
 
 /// Where a consumer that is new begins; one that exists goes on where it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum StartAt {
     Newest,
     /// With the first record at or after this position.
     Position(u64),
+    /// With the first record that was written at this time or later, ms since 1970.
+    Time(u64),
 }
 
 /// A consumer group, shared by whoever reads for it. Cheap to clone.
@@ -84,14 +86,14 @@ impl Consumer {
     }
 
     /// Sets all lanes to a place, forward or back, for an operator who knows why; durable when it returns. What is
-    /// skipped counts as done, what is gone back over as pending again. Readers that exist keep their place: stop them
-    /// before.
+    /// passed over counts as skipped, what is gone back over as rewound and pending again; what was dead or lost stays so.
+    /// Readers that exist keep their place: stop them before.
     ///
     /// # Errors
     /// What the disk says.
-    pub fn seek(&self, to: StartAt) -> Result<(), ReadError> {
-        self.cursors.seek(&start(&self.shared, to)?);
-        self.flush()
+    pub fn seek(&self, to: StartAt) -> Result<Moved, ReadError> {
+        let moved = self.cursors.seek(&start(&self.shared, to)?);
+        self.flush().map(|()| moved)
     }
 
     /// When the oldest record was written that still has something to be done, ms since 1970; none if all is done. How
@@ -130,11 +132,14 @@ pub(crate) fn status(cursors: &Cursors, state: &State) -> ConsumerStatus {
         .collect();
     let sum = |of: fn(&crate::LaneStatus) -> u64| lanes.iter().map(of).sum::<u64>();
     let (dead, lost) = (sum(|lane| lane.dead), sum(|lane| lane.lost));
+    let (skipped, rewound) = (sum(|lane| lane.skipped), sum(|lane| lane.rewound));
     ConsumerStatus {
         name: cursors.name.clone(),
-        indexed: sum(|lane| lane.done) - dead - lost,
+        indexed: sum(|lane| lane.done) + rewound - dead - lost - skipped,
         dead,
         lost,
+        skipped,
+        rewound,
         pending: sum(|lane| lane.accepted - lane.done),
         pending_bytes: sum(|lane| lane.pending_bytes),
         lanes,
@@ -143,12 +148,17 @@ pub(crate) fn status(cursors: &Cursors, state: &State) -> ConsumerStatus {
 
 /// The cursors of a consumer that starts there.
 pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadError> {
+    let by_time = match at {
+        StartAt::Time(time_ms) => first_at(shared, time_ms)?,
+        _ => 0,
+    };
     let (end, totals, position, first) = {
         let state = lock(&shared.state);
         let position = match at {
             StartAt::Oldest => state.start(),
             StartAt::Newest => state.end,
             StartAt::Position(position) => position.clamp(state.start(), state.end),
+            StartAt::Time(_) => by_time,
         };
         (
             state.end,
@@ -200,6 +210,41 @@ pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadErr
     });
     scanned.map_err(|source| read_error("cannot read", &shared.folder.segment(first), source))?;
     Ok(at_end(&totals, start))
+}
+
+/// Position of the first record that was written at this time or later; the end, if there is none.
+fn first_at(shared: &Shared, time_ms: u64) -> Result<u64, ReadError> {
+    let (firsts, end) = {
+        let state = lock(&shared.state);
+        (state.segments.keys().copied().collect::<Vec<_>>(), state.end)
+    };
+    // The last segment that was begun before: the record is in it, or it is the next one's first.
+    let mut begun = firsts.first().copied().unwrap_or(end);
+    for &first in &firsts {
+        let file = shared.folder.open_segment(first)?;
+        match shared.folder.header(&*file, first)? {
+            Some(header) if header.time_ms >= time_ms => break,
+            _ => begun = first,
+        }
+    }
+    let mut position = end;
+    for first in firsts.into_iter().filter(|first| *first >= begun) {
+        let file = shared.folder.open_segment(first)?;
+        let records_end = records_end(shared, &*file, first)?;
+        let within = Header::bytes(shared.folder.lanes)..records_end;
+        let scanned = scan_of(shared, &*file, first).run(within, |found| match found {
+            Found::Record { parsed, .. } if parsed.head.time_ms >= time_ms => {
+                position = parsed.head.position;
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        scanned.map_err(|source| read_error("cannot read", &shared.folder.segment(first), source))?;
+        if position < end {
+            break;
+        }
+    }
+    Ok(position)
 }
 
 /// The heads of a segment's records, their payload unread.

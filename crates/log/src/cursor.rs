@@ -31,6 +31,7 @@ pub struct Mark {
 pub struct Commit {
     pub(crate) mark: Mark,
     pub(crate) dead: u64,
+    pub(crate) skipped: u64,
 }
 
 /// One lane of a consumer group.
@@ -41,6 +42,20 @@ pub(crate) struct Cursor {
     pub(crate) bytes: u64,
     pub(crate) dead: u64,
     pub(crate) lost: u64,
+    /// Of those documents, the ones that were passed over because somebody said so.
+    pub(crate) skipped: u64,
+    /// Documents that were behind once and that the cursor was set back over: they are counted anew, so that all other
+    /// numbers may stay.
+    pub(crate) rewound: u64,
+}
+
+/// What setting a consumer's place came to, in documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Passed over: done now, and neither indexed nor dead nor lost.
+    pub skipped: u64,
+    /// Gone back over: to be done once more.
+    pub rewound: u64,
 }
 
 /// A consumer group's cursors.
@@ -76,7 +91,21 @@ impl Mark {
     /// Everything before is done, `dead` documents since the lane's last commit by being put among the dead letters.
     #[must_use]
     pub fn done_with(self, dead: u64) -> Commit {
-        Commit { mark: self, dead }
+        Commit {
+            mark: self,
+            dead,
+            skipped: 0,
+        }
+    }
+
+    /// Everything before is done, `skipped` documents since the lane's last commit by being passed over on purpose.
+    #[must_use]
+    pub fn skipping(self, skipped: u64) -> Commit {
+        Commit {
+            mark: self,
+            dead: 0,
+            skipped,
+        }
     }
 }
 
@@ -107,17 +136,36 @@ impl Cursor {
             done: self.documents,
             dead: self.dead,
             lost: self.lost,
+            skipped: self.skipped,
+            rewound: self.rewound,
             pending_bytes: accepted.bytes.saturating_sub(self.bytes),
         }
     }
 
-    /// Moves to another place; what is then no longer behind cannot have been dead or lost.
-    fn seek(&mut self, to: &Self) {
+    /// Moves to another place, and counts what is passed over and what is gone back over.
+    fn seek(&mut self, to: &Self, moved: &mut Moved) {
+        let (forward, back) = (
+            to.documents.saturating_sub(self.documents),
+            self.documents.saturating_sub(to.documents),
+        );
         self.position = to.position;
         self.documents = to.documents;
         self.bytes = to.bytes;
-        self.lost = self.lost.min(self.documents);
-        self.dead = self.dead.min(self.documents - self.lost);
+        self.skipped += forward;
+        self.rewound += back;
+        moved.skipped += forward;
+        moved.rewound += back;
+    }
+
+    /// Comes back to what the log still has: what it no longer has was neither dead nor lost nor skipped.
+    fn shrink(&mut self, end: u64, total: &LaneTotal) {
+        self.position = self.position.min(end);
+        self.documents = self.documents.min(total.documents);
+        self.bytes = self.bytes.min(total.bytes);
+        let counted = self.documents + self.rewound;
+        self.lost = self.lost.min(counted);
+        self.dead = self.dead.min(counted - self.lost);
+        self.skipped = self.skipped.min(counted - self.lost - self.dead);
     }
 }
 
@@ -150,20 +198,20 @@ impl Cursors {
         // What a failed sync left in the page cache only is no commit.
         file.sync()?;
         file.drop_cached(0..u64::MAX);
-        let Some((sequence, body)) = slots(folder).read(&*file)? else {
+        let Some(Found { sequence, lanes, old }) = newest(&*file, folder)? else {
             return Ok(None);
         };
-        let lanes = parse(&body, folder.lanes);
         Ok(Some(Self {
             name: name.to_owned(),
             lanes: Mutex::new(Lanes {
                 durable: lanes.clone(),
                 now: lanes,
-                dirty: false,
+                dirty: old,
                 removed: false,
             }),
             file: Mutex::new(CursorFile {
-                file: Some(file),
+                // One of the shape before is made anew.
+                file: Some(file).filter(|_| !old),
                 sequence,
             }),
         }))
@@ -181,7 +229,7 @@ impl Cursors {
             return Err(ReadError::Removed(self.name.clone()));
         }
         let mut now = lanes.now.clone();
-        for Commit { mark, dead } in commits {
+        for Commit { mark, dead, skipped } in commits {
             let most = accepted.len() as u32;
             let cursor = now.get_mut(mark.lane as usize).ok_or(ReadError::NoLane {
                 lane: mark.lane,
@@ -192,7 +240,10 @@ impl Cursors {
                 && mark.position <= end
                 && mark.documents <= accepted[mark.lane as usize].documents
                 && mark.lost >= cursor.lost
-                && cursor.dead.saturating_add(*dead).saturating_add(mark.lost) <= mark.documents;
+                && [*dead, cursor.skipped, *skipped, mark.lost]
+                    .iter()
+                    .fold(cursor.dead, |sum, more| sum.saturating_add(*more))
+                    <= mark.documents + cursor.rewound;
             if !within {
                 return Err(ReadError::Mark {
                     lane: mark.lane,
@@ -206,6 +257,8 @@ impl Cursors {
                 bytes: mark.bytes,
                 dead: cursor.dead + dead,
                 lost: mark.lost,
+                skipped: cursor.skipped + skipped,
+                rewound: cursor.rewound,
             };
         }
         lanes.dirty |= lanes.now != now;
@@ -214,12 +267,13 @@ impl Cursors {
     }
 
     /// Moves all lanes, forward or back.
-    pub(crate) fn seek(&self, to: &[Cursor]) {
-        let mut lanes = lock(&self.lanes);
+    pub(crate) fn seek(&self, to: &[Cursor]) -> Moved {
+        let (mut lanes, mut moved) = (lock(&self.lanes), Moved::default());
         for (cursor, to) in lanes.now.iter_mut().zip(to) {
-            cursor.seek(to);
+            cursor.seek(to, &mut moved);
         }
         lanes.dirty = true;
+        moved
     }
 
     /// Brings cursors back that are beyond the log's end; how many documents they were, if any was.
@@ -229,12 +283,7 @@ impl Cursors {
         for (cursor, total) in lanes.now.iter_mut().zip(accepted) {
             if cursor.documents > total.documents || cursor.position > end {
                 *ahead.get_or_insert(0) += cursor.documents.saturating_sub(total.documents);
-                cursor.seek(&Cursor {
-                    position: cursor.position.min(end),
-                    documents: cursor.documents.min(total.documents),
-                    bytes: cursor.bytes.min(total.bytes),
-                    ..Cursor::default()
-                });
+                cursor.shrink(end, total);
             }
         }
         lanes.dirty |= ahead.is_some();
@@ -283,7 +332,7 @@ impl Cursors {
 
 impl CursorFile {
     fn write(&mut self, name: &str, now: &[Cursor], folder: &Folder) -> io::Result<()> {
-        let (slots, body, next) = (slots(folder), encode(now), self.sequence + 1);
+        let (slots, body, next) = (slots(folder, NUMBERS), encode(now), self.sequence + 1);
         // Taken out: it comes back only if everything succeeds.
         if let Some(file) = self.file.take() {
             slots.write(&*file, next, &body)?;
@@ -303,33 +352,68 @@ impl CursorFile {
     }
 }
 
+/// What a cursor's file says.
+pub(crate) struct Found {
+    pub(crate) sequence: u64,
+    pub(crate) lanes: Vec<Cursor>,
+    /// Whether it was written before lanes had all the numbers that they have now.
+    pub(crate) old: bool,
+}
+
+/// The newest slot of a cursor's file that checks.
+pub(crate) fn newest(file: &dyn File, folder: &Folder) -> io::Result<Option<Found>> {
+    for (numbers, old) in [(NUMBERS, false), (NUMBERS_BEFORE, true)] {
+        if let Some((sequence, body)) = slots(folder, numbers).read(file)? {
+            let lanes = parse(&body, folder.lanes, numbers);
+            return Ok(Some(Found { sequence, lanes, old }));
+        }
+    }
+    Ok(None)
+}
+
 /// The shape of a cursor's file.
-pub(crate) fn slots(folder: &Folder) -> Slots {
-    Slots::new(b"TGCUR", folder.key, folder.lanes as usize * CURSOR_BYTES)
+fn slots(folder: &Folder, numbers: usize) -> Slots {
+    Slots::new(b"TGCUR", folder.key, folder.lanes as usize * numbers * 8)
 }
 
 fn encode(lanes: &[Cursor]) -> Vec<u8> {
-    let mut body = Vec::with_capacity(lanes.len() * CURSOR_BYTES);
+    let mut body = Vec::with_capacity(lanes.len() * NUMBERS * 8);
     for lane in lanes {
-        for number in [lane.position, lane.documents, lane.bytes, lane.dead, lane.lost] {
+        for number in [
+            lane.position,
+            lane.documents,
+            lane.bytes,
+            lane.dead,
+            lane.lost,
+            lane.skipped,
+            lane.rewound,
+        ] {
             put_u64(&mut body, number);
         }
     }
     body
 }
 
-pub(crate) fn parse(body: &[u8], lanes: u32) -> Vec<Cursor> {
+fn parse(body: &[u8], lanes: u32, numbers: usize) -> Vec<Cursor> {
     let mut take = Take(body);
     let mut cursor = || {
-        Some(Cursor {
+        let mut cursor = Cursor {
             position: take.u64()?,
             documents: take.u64()?,
             bytes: take.u64()?,
             dead: take.u64()?,
             lost: take.u64()?,
-        })
+            ..Cursor::default()
+        };
+        if numbers == NUMBERS {
+            (cursor.skipped, cursor.rewound) = (take.u64()?, take.u64()?);
+        }
+        Some(cursor)
     };
     (0..lanes).map_while(|_| cursor()).collect()
 }
 
-const CURSOR_BYTES: usize = 40;
+/// Numbers of a lane in a slot.
+const NUMBERS: usize = 7;
+/// As it was before what is skipped and rewound was counted.
+const NUMBERS_BEFORE: usize = 5;

@@ -101,9 +101,10 @@
 //! magic of 5 bytes, version (1), u16 zero, CRC u32 (keyed) of all that follows, body length u32, sequence u64, body. The
 //! slot's number is its sequence modulo 2.
 //!
-//! - `"TGCUR"`, a consumer group: for each lane 40 bytes: position u64 (all groups of the lane that end there or before are
-//!   done), documents u64 done (from the log's beginning, lost ones too), bytes u64 of those, dead u64, lost u64. All lanes
-//!   are committed in one write. If a write or sync fails, the file is not trusted again: the next commit writes a new one
+//! - `"TGCUR"`, a consumer group: for each lane 56 bytes: position u64 (all groups of the lane that end there or before are
+//!   done), documents u64 done (from the log's beginning, lost ones too), bytes u64 of those, dead u64, lost u64, skipped
+//!   u64, rewound u64. A file with 40 bytes a lane, without the last two, is read as if they were 0, and made anew. All
+//!   lanes are committed in one write. If a write or sync fails, the file is not trusted again: the next commit writes a new one
 //!   and renames it. A commit that a crash undoes means that groups are delivered again, never that they are skipped.
 //! - `"TGMRK"`, `MARK`: synced u64, records u64 and documents u64 before that position. Written after each sync, not synced
 //!   itself: whatever value it has was true.
@@ -137,12 +138,12 @@
 //! # Dead letters, and other uses
 //!
 //! A dead-letter store is a second log in a folder of its own: one lane (or as many as there are indices to list by),
-//! one record per document, `kind` telling an original from an edited copy, `params` holding reason, status, attempts
-//! and origin position, the payload its action and source lines. [`Log::browse`] lists it; a consumer named `purged`
-//! whose marks are committed as letters are purged or replayed lets its segments go; [`Options::quota_bytes`] bounds it,
+//! one record per document, `kind` telling an original from one that was written again, `params` holding reason, status,
+//! attempts and origin position, the payload its action and source lines. [`Log::browse`] lists it; a consumer that is set
+//! on as letters go lets its segments go ([`Log::roll`] the last one too); [`Options::quota_bytes`] bounds it,
 //! and [`AppendError::Full`] pauses the lane that would have written there, so that nothing is dropped in silence.
 //! Delivery commits the lane's mark with [`Mark::done_with`] the number of its dead, after the dead letter is durable: so
-//! accepted = indexed + dead + pending holds from the cursors alone.
+//! accepted + rewound = indexed + dead + skipped + pending + lost holds from the cursors alone.
 
 mod append;
 mod browse;
@@ -187,7 +188,7 @@ pub use browse::{Browse, Browsed, BrowsedGroup};
 pub use check::{CursorReport, Damage, Report, SegmentReport, check, dump};
 pub use codec::Codec;
 pub use consumer::{Consumer, StartAt};
-pub use cursor::{Commit, Mark};
+pub use cursor::{Commit, Mark, Moved};
 pub use disk::{Disk, File, Listed, Lock};
 pub use error::{AppendError, Full, OpenError, ReadError};
 pub use event::{Event, Lost, WhyLost};

@@ -161,7 +161,11 @@ impl Log {
         if let Some(cursors) = lock(&shared.consumers).get(name) {
             return Ok(consumer(cursors));
         }
-        let start = consumer::start(shared, start)?;
+        let mut start = consumer::start(shared, start)?;
+        for cursor in &mut start {
+            // What was there before is not its own doing.
+            cursor.skipped = cursor.documents;
+        }
         let mut consumers = lock(&shared.consumers);
         if let Some(cursors) = consumers.get(name) {
             return Ok(consumer(cursors));
@@ -219,6 +223,12 @@ impl Log {
             .map(|cursors| consumer::status(cursors, &state))
             .collect();
         (status(shared, &state), consumers)
+    }
+
+    /// Ends the segment that is being written, if it holds anything, so that it can go as soon as all consumers are past
+    /// it. Without this the last segment stays, since it says where the log goes on.
+    pub fn roll(&self) {
+        lock(&self.shared().writer).roll(self.shared());
     }
 
     /// Writes what was handed over, refuses more, makes everything durable, ends the threads and unlocks the folder.

@@ -6,7 +6,7 @@ use crate::cursor::Cursors;
 use crate::lock::lock;
 use crate::segment::Header;
 use crate::shared::Shared;
-use crate::{Event, Lost, ReadError, WhyLost};
+use crate::{AppendError, Event, Full, Lost, ReadError, WhyLost};
 
 /// One round: cursors, then segments.
 pub(crate) fn turn(shared: &Shared) {
@@ -34,10 +34,11 @@ pub(crate) fn turn(shared: &Shared) {
 /// Whether the segment that is being written should end, since all of it was read and its room is needed. Without this
 /// a log whose quota is small would fill up with what everybody has read.
 fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
-    let tight = shared
+    let room = shared
         .queue
-        .admit(shared.options.segment_bytes / 2, &shared.options)
-        .is_err();
+        .admit(shared.options.segment_bytes / 2, &shared.options);
+    // That much is more than may wait at once, so records on their way say nothing of the disk.
+    let tight = !matches!(room, Ok(()) | Err(AppendError::Full(Full::Waiting { .. })));
     if !tight || consumers.is_empty() {
         return false;
     }

@@ -26,18 +26,22 @@ pub struct Status {
     pub poisoned: Option<String>,
 }
 
-/// A consumer group. Of the same [`crate::Log::accounts`]: `documents` of [`Status`] = `indexed` + `dead` + `pending` +
-/// both `lost`.
+/// A consumer group. Of the same [`crate::Log::accounts`]: `documents` of [`Status`] + `rewound` = `indexed` + `dead` +
+/// `skipped` + `pending` + both `lost`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerStatus {
     /// Its name.
     pub name: String,
-    /// Documents done and neither dead nor lost, since the log's beginning; those before its start included.
+    /// Documents done and neither dead nor lost nor skipped, since the log's beginning.
     pub indexed: u64,
     /// Documents done by being put among the dead letters.
     pub dead: u64,
     /// Documents that could not be read.
     pub lost: u64,
+    /// Documents passed over on purpose: before its start, by [`crate::Consumer::seek`], by [`crate::Mark::skipping`].
+    pub skipped: u64,
+    /// Documents that it was set back over: they are, or will be, counted once more.
+    pub rewound: u64,
     /// Documents not yet done.
     pub pending: u64,
     /// Bytes not yet done, uncompressed.
@@ -59,6 +63,10 @@ pub struct LaneStatus {
     pub dead: u64,
     /// Of those done, the lost.
     pub lost: u64,
+    /// Of those done, the skipped.
+    pub skipped: u64,
+    /// Documents that were done before, and that the lane was set back over.
+    pub rewound: u64,
     /// Bytes accepted and not done, uncompressed.
     pub pending_bytes: u64,
 }

@@ -244,9 +244,25 @@ fn consumers_start_where_they_are_told_and_can_be_set_elsewhere() {
     let consumer = log.consumer("oldest", StartAt::Newest).unwrap();
     commit_all(&consumer);
     assert_eq!(consumer.status().indexed, 60);
-    consumer.seek(StartAt::Position(receipts[10].position)).unwrap();
+    let moved = consumer.seek(StartAt::Position(receipts[10].position)).unwrap();
+    assert_eq!((moved.skipped, moved.rewound), (0, 40));
     assert_eq!(drain(&mut consumer.reader(0).unwrap()), (40, 0));
-    assert_eq!((consumer.status().indexed, consumer.status().pending), (20, 40));
+    let status = consumer.status();
+    assert_eq!((status.indexed, status.pending, status.rewound), (60, 40, 40));
+    let moved = consumer.seek(StartAt::Newest).unwrap();
+    assert_eq!((moved.skipped, moved.rewound), (40, 0));
+    let status = consumer.status();
+    assert_eq!(
+        (status.indexed, status.skipped, status.pending),
+        (60, 40, 0),
+        "60 documents, 40 of them gone back over: 100 to account for"
+    );
+    let newest = log.consumer("newest", StartAt::Newest).unwrap().status();
+    assert_eq!(
+        (newest.indexed, newest.skipped),
+        (0, 60),
+        "what was before is not its doing"
+    );
     log.remove_consumer("newest").unwrap();
     assert_eq!(log.consumers(), ["between", "from", "oldest"]);
     assert!(log.consumer("../x", StartAt::Oldest).is_err());

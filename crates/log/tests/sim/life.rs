@@ -255,12 +255,12 @@ impl Life {
         }
     }
 
-    /// Accepted = indexed + dead + pending + lost, at every moment.
+    /// Accepted + rewound = indexed + dead + pending + lost + skipped, at every moment.
     fn check_accounts(&self, log: &Log) {
         let (status, consumers) = log.accounts();
         for one in consumers {
-            let sum = one.indexed + one.dead + one.pending + one.lost + status.lost;
-            assert_eq!(status.documents, sum, "{one:?} {status:?}");
+            let sum = one.indexed + one.dead + one.pending + one.lost + one.skipped + status.lost;
+            assert_eq!(status.documents + one.rewound, sum, "{one:?} {status:?}");
         }
         let certain = self.model.submitted.iter().all(|one| one.fate != Fate::Unknown);
         if certain {
