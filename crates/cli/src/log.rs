@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use crate::output::{is_broken_pipe, time};
+
 /// Look into a durable log: check it, print its records, repair it
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -366,18 +368,4 @@ fn told(event: &Event) -> String {
         }
         other => format!("{other:?}"),
     }
-}
-
-/// As in `2026-11-21T10:00:00Z`; nothing for 0.
-fn time(ms: u64) -> String {
-    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
-    let stamp = (ms > 0)
-        .then(|| jiff::Timestamp::from_second(seconds).ok())
-        .flatten();
-    stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,9 +1,11 @@
 //! The one binary, `tidegate`: one file per subcommand.
 
 mod access;
+mod admin;
 mod check;
 mod compare;
 mod config;
+mod dead_letters;
 mod explain;
 mod gateway;
 mod interrupt;
@@ -11,6 +13,8 @@ mod loadgen;
 mod log;
 mod logging;
 mod output;
+mod pipelines;
+mod queues;
 mod sink;
 mod switch;
 
@@ -40,6 +44,9 @@ enum Command {
     Sink(sink::Arguments),
     Log(log::Arguments),
     Switch(switch::Arguments),
+    DeadLetters(dead_letters::Arguments),
+    Pipelines(pipelines::Arguments),
+    Queues(queues::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -53,5 +60,8 @@ fn main() -> ExitCode {
         Command::Sink(arguments) => sink::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
         Command::Switch(arguments) => switch::run(&arguments),
+        Command::DeadLetters(arguments) => dead_letters::run(&arguments),
+        Command::Pipelines(arguments) => pipelines::run(&arguments),
+        Command::Queues(arguments) => queues::run(&arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! Files that commands write.
+//! What commands write: files, tables, times.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,4 +11,71 @@ pub(crate) fn write_file(
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
     let mut out = io::BufWriter::new(std::fs::File::create(file).map_err(named)?);
     write(&mut out).and_then(|()| out.flush()).map_err(named)
+}
+
+/// As in `2026-11-21T10:00:00Z`; `-` for 0.
+pub(crate) fn time(ms: u64) -> String {
+    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+    let stamp = (ms > 0)
+        .then(|| jiff::Timestamp::from_second(seconds).ok())
+        .flatten();
+    stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
+}
+
+/// Whoever closed the pipe has seen enough.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Rows below heads, each column as wide as its longest text; the last one is as long as it is. Heads that begin with
+/// `>` are of columns that stand to the right.
+pub(crate) fn table(out: &mut dyn Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let plain: Vec<String> = heads
+        .iter()
+        .map(|head| head.trim_start_matches('>').to_owned())
+        .collect();
+    let widths: Vec<usize> = (0..heads.len())
+        .map(|column| {
+            let texts = std::iter::once(&plain)
+                .chain(rows)
+                .map(|row| row[column].chars().count());
+            texts.max().unwrap_or(0)
+        })
+        .collect();
+    for row in std::iter::once(&plain).chain(rows) {
+        let mut line = String::new();
+        for (column, text) in row.iter().enumerate() {
+            let width = widths[column];
+            if column > 0 {
+                line.push_str("  ");
+            }
+            if heads[column].starts_with('>') {
+                line.push_str(&format!("{text:>width$}"));
+            } else {
+                line.push_str(&format!("{text:width$}"));
+            }
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_longest_text_and_numbers_stand_to_the_right() {
+        let rows = [
+            vec!["a".to_owned(), "1".to_owned()],
+            vec!["long".to_owned(), "1000".to_owned()],
+        ];
+        let mut out = Vec::new();
+        table(&mut out, &["name", ">n"], &rows).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "name     n\na        1\nlong  1000\n"
+        );
+    }
 }

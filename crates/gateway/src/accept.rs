@@ -6,11 +6,12 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::{Ask, Flavour, Gather, Plan};
+use bulk::{Ask, Flavour, Gather, Minted, Plan};
 use cluster::{PickReason, Snapshot};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use log::{Log, Record};
 use serde::{Deserialize, Serialize};
 use wire::{Chunk, Outgoing};
 
@@ -38,6 +39,18 @@ pub(crate) struct Params {
     /// The first and the last id that were minted for it: its documents with ids between are known to be nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) minted: Option<(String, String)>,
+    /// If these are dead letters that were put back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replay: Option<Replay>,
+}
+
+/// What a record says of the dead letters that it puts back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replay {
+    /// The consumer group that had given them up: no other delivers them, since it has done so already.
+    pub(crate) group: String,
+    /// Their ids.
+    pub(crate) letters: Vec<u64>,
 }
 
 /// A request that is planned by lanes.
@@ -68,7 +81,6 @@ impl Accept {
         let Queued { plan, body, .. } = queued;
         let mut items = Vec::with_capacity(plan.docs() as usize * ITEM_BYTES_TYPICAL);
         let minted = bulk::acknowledge(plan, body, queued.ask, &queued.snapshot.table, &mut items);
-        let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
         let content_type = queued.head.headers.get(CONTENT_TYPE);
         let params = Params {
             target: queued.target.to_owned(),
@@ -76,16 +88,10 @@ impl Accept {
                 .and_then(|value| value.to_str().ok())
                 .unwrap_or(NDJSON)
                 .to_owned(),
-            minted: minted.map(|minted| (id(&minted.first), id(&minted.last))),
+            minted: minted.map(written),
+            replay: None,
         };
-        let params = serde_json::to_vec(&params).unwrap_or_default();
-        let mut record = self.queue.log.record(0, &params);
-        for part in &plan.parts {
-            record.group(part.lane, part.docs, |out| {
-                let mut gather = Gather::default();
-                while gather.next(plan, part, body, out, usize::MAX) > 0 {}
-            });
-        }
+        let record = record(&self.queue.log, ACCEPTED, &params, plan, body);
         match self.queue.log.append_async(record).await {
             Err(error) => {
                 let queue = &*self.queue.name;
@@ -177,6 +183,28 @@ impl Accept {
         }
     }
 }
+
+/// The record of a body that is planned by lanes.
+pub(crate) fn record(log: &Log, kind: u8, params: &Params, plan: &Plan, body: &[u8]) -> Record {
+    let params = serde_json::to_vec(params).unwrap_or_default();
+    let mut record = log.record(kind, &params);
+    for part in &plan.parts {
+        record.group(part.lane, part.docs, |out| {
+            let mut gather = Gather::default();
+            while gather.next(plan, part, body, out, usize::MAX) > 0 {}
+        });
+    }
+    record
+}
+
+/// Minted ids as parameters have them.
+pub(crate) fn written(minted: Minted) -> (String, String) {
+    let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
+    (id(&minted.first), id(&minted.last))
+}
+
+/// Kind of a record that a client's request became.
+const ACCEPTED: u8 = 0;
 
 /// What the cluster knows a client by.
 static IDENTITY: [HeaderName; 2] = [AUTHORIZATION, HeaderName::from_static("es-security-runas-user")];

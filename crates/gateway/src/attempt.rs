@@ -12,7 +12,6 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use wire::{Fate, Outgoing};
 
-use crate::accept::Params;
 use crate::batch::Work;
 use crate::bulk_request::{self, Kind};
 use crate::lane::Lane;
@@ -37,7 +36,7 @@ impl Lane {
                 paused: false,
             }));
         }
-        let Some(mut headers) = content_type(work.params) else {
+        let Some(mut headers) = content_type(&work.params.content_type) else {
             return all(unreadable());
         };
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &work.params.target, &headers) else {
@@ -166,7 +165,7 @@ impl Lane {
         let unknown = || "the document that is there cannot be looked at".to_owned();
         let outbound = self.route.outbound();
         let snapshot = outbound.cluster().snapshot();
-        let mut headers = content_type(work.params).ok_or_else(unknown)?;
+        let mut headers = content_type(&work.params.content_type).ok_or_else(unknown)?;
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &work.params.target, &headers) else {
             return Err(unknown());
         };
@@ -227,9 +226,9 @@ fn unreadable() -> Outcome {
     })
 }
 
-pub(crate) fn content_type(params: &Params) -> Option<HeaderMap> {
+pub(crate) fn content_type(value: &str) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_str(&params.content_type).ok()?);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_str(value).ok()?);
     Some(headers)
 }
 

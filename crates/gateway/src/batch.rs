@@ -2,6 +2,7 @@
 //! indexed or among the dead letters.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bulk::{ID_LENGTH, Minted, Operation};
@@ -109,12 +110,13 @@ impl Lane {
         let mut work = loop {
             let table = &self.route.outbound().cluster().snapshot().table;
             let work = batch.params.as_ref().and_then(|params| {
-                let headers = content_type(params)?;
+                let headers = content_type(&params.content_type)?;
                 let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
                     return None;
                 };
                 let operations = bulk::operations(&batch.body, &ask_of(&head), table)?;
-                let doubt = (0..operations.len()).map(|at| batch.origin(at).position < group.doubtful_before);
+                let doubtful_before = group.doubtful_before.load(Ordering::Relaxed);
+                let doubt = (0..operations.len()).map(|at| batch.origin(at).position < doubtful_before);
                 (operations.len() == batch.documents).then(|| Work {
                     batch,
                     params,
@@ -268,6 +270,8 @@ impl Lane {
                     lane: self.number,
                     place: (operation - origin.first) as u32,
                     target: work.params.target.clone(),
+                    content_type: work.params.content_type.clone(),
+                    rewritten: None,
                 };
                 group.queue.dead_letters.put(cause, &batch.body[at.start..at.end])
             });
@@ -287,7 +291,7 @@ impl Lane {
             if let Some(why) = failed {
                 let why = format!("dead letters cannot be written: {why}");
                 group.set(self.number, Doing::Paused, Some(&why));
-                self.rest(PAUSE).await?;
+                self.rest(ROOM_AGAIN).await?;
             }
         }
         Some(())
@@ -308,6 +312,9 @@ const ATTEMPTS_MAX: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Between two looks at what somebody has to put right.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// Between two looks at whether there is room for dead letters.
+const ROOM_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

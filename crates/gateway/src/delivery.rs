@@ -1,11 +1,10 @@
-//! Delivery: a thread for each queue and target cluster, a task for each lane of the queue. A lane reads what is next,
+//! Delivery: a thread for each queue and target cluster ([`crate::deliveries`]), a task for each lane of the queue. A lane reads what is next,
 //! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
 //! way, and never two operations on one document, so that nothing overtakes anything.
 
 use std::cell::RefCell;
-use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bulk::IdMint;
@@ -17,69 +16,27 @@ use wire::Worker;
 use crate::accept::Params;
 use crate::batch::{Batch, Origin};
 use crate::config;
+use crate::dead_letters::REPLAYED;
 use crate::lane::{Lane, Route, stopped};
 use crate::live::Shared;
 use crate::queue::{Doing, Group};
 
-/// The running deliveries. Dropped, they stop when their batches under way are done.
-#[derive(Debug)]
-pub(crate) struct Deliveries {
-    stop: watch::Sender<bool>,
-    ended: Vec<mpsc::Receiver<()>>,
-}
-
 /// What a lane holds next.
 enum Read {
-    Batch(Batch),
+    Batch(Box<Batch>),
     /// Documents that cannot be read any more; the log has said so.
     Lost(Mark),
+    /// So many dead letters of another group, put back for it alone.
+    NotOurs(Mark, u32),
 }
 
-// === impl Deliveries ===
-
-impl Deliveries {
-    /// Starts all that are to run.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let (stop, stopped) = watch::channel(false);
-        let mut ended = Vec::new();
-        for group in shared
-            .queues
-            .groups()
-            .iter()
-            .filter(|group| group.settings.enabled)
-        {
-            let (done, end) = mpsc::sync_channel(1);
-            let (shared, group, stopped) = (Arc::clone(shared), Arc::clone(group), stopped.clone());
-            std::thread::Builder::new()
-                .name("delivery".to_owned())
-                .spawn(move || {
-                    let ran =
-                        wire::run_local(BUFFER_BYTES_MAX, |worker| deliver(shared, group, worker, stopped));
-                    if let Err(error) = ran {
-                        tracing::error!(%error, "delivery could not start");
-                    }
-                    // Nobody waits for it unless the gateway stops.
-                    let _ = done.send(());
-                })?;
-            ended.push(end);
-        }
-        Ok(Self { stop, ended })
-    }
-
-    /// Lets batches under way finish, for so long; the others are delivered again after the next start.
-    pub(crate) fn stop(self, within: Duration) {
-        self.stop.send_replace(true);
-        let ends = std::time::Instant::now() + within;
-        for ended in &self.ended {
-            let left = ends.saturating_duration_since(std::time::Instant::now());
-            if ended.recv_timeout(left).is_err() {
-                tracing::info!("a batch under way is given up; it is delivered again after the next start");
-            }
-        }
-    }
-}
-
-async fn deliver(shared: Arc<Shared>, group: Arc<Group>, worker: Worker, stop: watch::Receiver<bool>) {
+/// Delivers until it is told to stop; ends when no lane has anything under way.
+pub(crate) async fn deliver(
+    shared: Arc<Shared>,
+    group: Arc<Group>,
+    worker: Worker,
+    stop: watch::Receiver<bool>,
+) {
     let lanes = group.queue.log.lanes();
     let route = Rc::new(Route {
         counters: shared.metrics.core(0),
@@ -141,6 +98,7 @@ impl Lane {
                     }
                 }
                 Ok(Some(Read::Lost(mark))) => mark.done(),
+                Ok(Some(Read::NotOurs(mark, documents))) => mark.skipping(documents.into()),
                 Ok(None) => continue,
                 Err(error) => {
                     group.set(self.number, Doing::Paused, Some(&error.to_string()));
@@ -156,7 +114,10 @@ impl Lane {
             if dead > 0 {
                 // Dead letters are durable: after a crash a batch that has some should not be delivered once more, and
                 // perhaps with another outcome. A mark that is not written now is written soon.
-                let _ = group.consumer.flush();
+                if group.consumer.flush().is_ok() {
+                    let name = &*group.settings.group;
+                    group.queue.dead_letters.committed(name, dead);
+                }
             }
         }
     }
@@ -198,6 +159,14 @@ fn read(reader: &mut LaneReader, settings: &config::Delivery) -> Result<Option<R
                 reader.rewind(before);
                 break;
             }
+            (Some(Next::Group(group)), None) if !is_for(settings, &group) => {
+                return Ok(Some(Read::NotOurs(group.mark, group.documents)));
+            }
+            (Some(Next::Group(group)), Some(_)) if !is_for(settings, &group) => {
+                body.truncate(start);
+                reader.rewind(before);
+                break;
+            }
             (Some(Next::Group(group)), batch) => {
                 let origin = Origin {
                     first: documents,
@@ -231,11 +200,18 @@ fn read(reader: &mut LaneReader, settings: &config::Delivery) -> Result<Option<R
     Ok(batch.map(|mut batch| {
         batch.body = body;
         batch.documents = documents;
-        Read::Batch(batch)
+        Read::Batch(Box::new(batch))
     }))
 }
 
-/// Memory in buffers of one delivery; what is read ahead is bounded by lanes and batches.
-const BUFFER_BYTES_MAX: usize = 1 << 30;
+/// Whether a group delivers these documents: all that clients sent, and its own dead letters.
+fn is_for(settings: &config::Delivery, group: &log::Group) -> bool {
+    group.kind != REPLAYED
+        || serde_json::from_slice::<Params>(&group.params)
+            .ok()
+            .and_then(|params| params.replay)
+            .is_none_or(|replay| replay.group == *settings.group)
+}
+
 /// The wait before a log that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(5);

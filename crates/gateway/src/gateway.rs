@@ -10,7 +10,7 @@ use wire::{Workers, WorkersConfig};
 use crate::admin::Admin;
 use crate::config::diff::{Changes, diff, hold_back};
 use crate::config::{Config, Loaded, Logging};
-use crate::delivery::Deliveries;
+use crate::deliveries::Deliveries;
 use crate::directed::Directory;
 use crate::listening::{Listeners, Opened};
 use crate::live::{Live, Shared};
@@ -25,7 +25,7 @@ pub struct Gateway {
     shared: Arc<Shared>,
     listeners: Arc<Mutex<Listeners>>,
     admin: Option<Admin>,
-    deliveries: Deliveries,
+    deliveries: Arc<Deliveries>,
     workers: Workers,
 }
 
@@ -66,7 +66,7 @@ impl Gateway {
             switches,
             directory: Directory::default(),
         });
-        let deliveries = Deliveries::start(&shared).map_err(StartError::Threads)?;
+        let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
         let mut listeners = Listeners::default();
         let change = listeners.prepare(&config.entries)?;
         listeners.apply(change, &live, &workers, &shared)?;
@@ -79,6 +79,7 @@ impl Gateway {
                     Arc::clone(&shared),
                     Arc::clone(&listeners),
                     Arc::clone(workers.budget()),
+                    Arc::clone(&deliveries),
                 )
                 .map_err(|source| StartError::Admin { address, source })?,
             ),

@@ -31,8 +31,8 @@ pub mod when;
 
 mod accept;
 mod access_log;
+mod accounts;
 mod admin;
-mod admin_listener;
 mod answer;
 mod attempt;
 mod batch;
@@ -41,6 +41,7 @@ mod certificate;
 mod combine;
 mod credentials;
 mod dead_letters;
+mod deliveries;
 mod delivery;
 mod directed;
 mod error;

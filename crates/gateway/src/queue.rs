@@ -1,16 +1,16 @@
 //! The queues of asynchronous mode: durable logs, and how far each consumer group is in them.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use log::{Consumer, ConsumerStatus, Event, Log, Options, RealDisk, StartAt, Status};
+use log::{Consumer, Event, LaneStatus, Log, Options, ReadError, RealDisk, StartAt};
 use serde_json::{Value, json};
 
 use crate::config::{self, Config, Fsync};
-use crate::dead_letters::DeadLetters;
+use crate::dead_letters::{self, Committed, DeadLetters};
 use crate::metrics::Count;
 use crate::start_error::StartError;
 
@@ -24,6 +24,8 @@ pub(crate) struct Queues {
 /// One queue.
 pub(crate) struct Queue {
     pub(crate) name: Arc<str>,
+    /// The cluster that its clients write to.
+    pub(crate) cluster: Arc<str>,
     pub(crate) log: Log,
     pub(crate) dead_letters: DeadLetters,
 }
@@ -33,10 +35,11 @@ pub(crate) struct Group {
     pub(crate) settings: config::Delivery,
     pub(crate) queue: Arc<Queue>,
     pub(crate) consumer: Consumer,
-    /// What lies before this was there when the process started: an earlier one may have delivered it, and ended before
+    /// What lies before this was there when delivery started: an earlier one may have delivered it, and ended before
     /// that was written down.
-    pub(crate) doubtful_before: u64,
+    pub(crate) doubtful_before: AtomicU64,
     lanes: Vec<Mutex<LaneState>>,
+    phase: Mutex<Phase>,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
     /// Documents sent again after a failure.
@@ -67,6 +70,16 @@ pub(crate) enum Doing {
     Paused,
 }
 
+/// Whether a consumer group delivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Stopped,
+    Running,
+    /// It was told to stop, and its batches under way are not done.
+    Stopping,
+}
+
 // === impl Queues ===
 
 impl Queues {
@@ -80,7 +93,14 @@ impl Queues {
         let mut groups = Vec::new();
         for settings in &config.deliveries {
             let queue = Arc::clone(&queues[&settings.queue]);
-            let consumer = queue.log.consumer(&settings.group, StartAt::Oldest);
+            let consumer = queue.log.consumer(
+                &settings.group,
+                match settings.start {
+                    config::Start::Earliest => StartAt::Oldest,
+                    config::Start::Latest => StartAt::Newest,
+                    config::Start::Time(ms) => StartAt::Time(ms),
+                },
+            );
             let consumer = consumer.map_err(|error| StartError::Queue {
                 queue: Arc::clone(&queue.name),
                 why: error.to_string(),
@@ -88,8 +108,9 @@ impl Queues {
             groups.push(Arc::new(Group {
                 settings: settings.clone(),
                 consumer,
-                doubtful_before: queue.log.status().end,
+                doubtful_before: AtomicU64::default(),
                 lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
+                phase: Mutex::default(),
                 requests: Count::default(),
                 retried: Count::default(),
                 queue,
@@ -115,181 +136,14 @@ impl Queues {
         }
     }
 
-    /// The accounts: in each queue accepted = indexed + dead + lost + pending for each consumer group, at one instant.
-    pub(crate) fn accounts(&self) -> Vec<(&Arc<Queue>, Status, Vec<ConsumerStatus>)> {
-        let accounts = self.queues.values().map(|queue| {
-            let (status, consumers) = queue.log.accounts();
-            (queue, status, consumers)
-        });
-        accounts.collect()
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.queues.values()
     }
 
-    /// The accounts in Prometheus' text format 0.0.4.
-    pub(crate) fn write_prometheus(&self, out: &mut String) {
-        let accounts = self.accounts();
-        let mut family = |name: &str, kind: &str, help: &str, samples: Vec<(String, f64)>| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                out,
-                "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}"
-            );
-            for (labels, value) in samples {
-                let _ = writeln!(out, "tidegate_{name}{{{labels}}} {value}");
-            }
-        };
-        let by_queue = |of: &dyn Fn(&Queue, &Status) -> u64| -> Vec<(String, f64)> {
-            let samples = accounts
-                .iter()
-                .map(|(queue, status, _)| (format!("queue=\"{}\"", queue.name), of(queue, status) as f64));
-            samples.collect()
-        };
-        let consumers = || {
-            accounts.iter().flat_map(|(queue, status, groups)| {
-                groups.iter().map(move |group| {
-                    (
-                        format!("queue=\"{}\",group=\"{}\"", queue.name, group.name),
-                        group,
-                        status,
-                    )
-                })
-            })
-        };
-        let documents = consumers().flat_map(|(labels, group, status)| {
-            let states = [
-                ("indexed", group.indexed),
-                ("dead", group.dead),
-                ("lost", group.lost + status.lost),
-                ("pending", group.pending),
-            ];
-            states.map(|(state, documents)| (format!("{labels},state=\"{state}\""), documents as f64))
-        });
-        let running = |of: &dyn Fn(&Group) -> f64| -> Vec<(String, f64)> {
-            let samples = self.groups.iter().map(|group| {
-                let labels = format!(
-                    "queue=\"{}\",group=\"{}\"",
-                    group.queue.name, group.settings.group
-                );
-                (labels, of(group))
-            });
-            samples.collect()
-        };
-        family(
-            "queue_accepted_total",
-            "counter",
-            "Documents accepted into a queue since it was made.",
-            by_queue(&|_, status| status.documents),
-        );
-        family(
-            "queue_documents",
-            "gauge",
-            "Those documents, by what became of them; the states of a consumer group add up to tidegate_queue_accepted_total.",
-            documents.collect(),
-        );
-        family(
-            "queue_pending_bytes",
-            "gauge",
-            "Bytes of pending documents.",
-            consumers()
-                .map(|(labels, group, _)| (labels, group.pending_bytes as f64))
-                .collect(),
-        );
-        family(
-            "queue_bytes",
-            "gauge",
-            "Bytes of a queue on disk.",
-            by_queue(&|_, status| status.bytes),
-        );
-        family(
-            "queue_poisoned",
-            "gauge",
-            "Whether a queue accepts nothing any more because the disk failed.",
-            by_queue(&|_, status| u64::from(status.poisoned.is_some())),
-        );
-        family(
-            "queue_lag_seconds",
-            "gauge",
-            "Age of the oldest document that a consumer group works on.",
-            running(&|group| group.lag().unwrap_or_default().as_secs_f64()),
-        );
-        family(
-            "queue_lanes_paused",
-            "gauge",
-            "Lanes that wait for something to be put right.",
-            running(&|group| group.count(Doing::Paused) as f64),
-        );
-        family(
-            "queue_lanes_retrying",
-            "gauge",
-            "Lanes that try again.",
-            running(&|group| group.count(Doing::Retrying) as f64),
-        );
-        family(
-            "queue_requests_total",
-            "counter",
-            "Bulk requests that a consumer group has sent.",
-            running(&|group| group.requests.get() as f64),
-        );
-        family(
-            "queue_docs_retried_total",
-            "counter",
-            "Documents that a consumer group has sent again.",
-            running(&|group| group.retried.get() as f64),
-        );
-        family(
-            "dead_letters",
-            "gauge",
-            "Dead letters of a queue.",
-            by_queue(&|queue, _| queue.dead_letters.count()),
-        );
-    }
-
-    /// The accounts as `/stats` shows them; with `lanes` as `/queue/stats` does.
-    pub(crate) fn to_json(&self, lanes: bool) -> Value {
-        let queues = self.accounts().into_iter().map(|(queue, status, consumers)| {
-            let groups = consumers.iter().map(|consumer| {
-                let running = self.groups.iter();
-                let mut running = running.filter(|group| {
-                    group.queue.name == queue.name && *group.settings.group == *consumer.name
-                });
-                let group = running.next();
-                let mut value = json!({
-                    "indexed": consumer.indexed,
-                    "dead": consumer.dead,
-                    "lost": consumer.lost + status.lost,
-                    "pending": consumer.pending,
-                    "pending_bytes": consumer.pending_bytes,
-                });
-                if let Some(group) = group {
-                    value["cluster"] = json!(group.settings.cluster);
-                    value["pipeline"] = json!(group.settings.pipeline);
-                    value["running"] = json!(group.settings.enabled);
-                    value["requests"] = json!(group.requests.get());
-                    value["docs_retried"] = json!(group.retried.get());
-                    value["lag_s"] = json!(group.lag().map(|lag| lag.as_secs_f64()));
-                    value["paused_lanes"] = json!(group.count(Doing::Paused));
-                    value["retrying_lanes"] = json!(group.count(Doing::Retrying));
-                    if lanes {
-                        value["lanes"] = group.lanes_to_json(consumer);
-                    }
-                }
-                (consumer.name.clone(), value)
-            });
-            let value = json!({
-                "accepted": status.documents,
-                "records": status.records,
-                "bytes": status.bytes,
-                "waiting_bytes": status.waiting_bytes,
-                "segments": status.segments,
-                "syncs": status.syncs,
-                "start": status.start,
-                "end": status.end,
-                "poisoned": status.poisoned,
-                "dead_letters": queue.dead_letters.count(),
-                "groups": groups.collect::<serde_json::Map<_, _>>(),
-            });
-            (queue.name.to_string(), value)
-        });
-        Value::Object(queues.collect())
+    /// The consumer group of this name that delivers from a queue.
+    pub(crate) fn group(&self, queue: &str, name: &str) -> Option<&Arc<Group>> {
+        let mut groups = self.groups.iter();
+        groups.find(|group| *group.queue.name == *queue && *group.settings.group == *name)
     }
 }
 
@@ -342,13 +196,31 @@ impl Queue {
             ..Options::default()
         };
         let folder = data.join("dead_letters").join(&*settings.name);
-        let dead_letters =
-            Log::open(&folder, options, RealDisk::default()).map_err(|error| failed(error.to_string()))?;
+        let dead_letters = DeadLetters::open(&folder, options).map_err(failed)?;
+        dead_letters::recount(&log, &dead_letters).map_err(|error| failed(error.to_string()))?;
         Ok(Self {
             name: Arc::clone(&settings.name),
+            cluster: Arc::clone(&settings.cluster),
             log,
-            dead_letters: DeadLetters::new(dead_letters),
+            dead_letters,
         })
+    }
+
+    /// How far its consumer groups have committed.
+    pub(crate) fn committed(&self) -> Committed {
+        let groups = self.log.accounts().1.into_iter().map(|group| {
+            let positions = group.lanes.iter().map(|lane| lane.position).collect();
+            (group.name, positions)
+        });
+        Committed(groups.collect())
+    }
+
+    /// Makes what its consumer groups have committed durable.
+    pub(crate) fn flush(&self) -> Result<(), ReadError> {
+        for name in self.log.consumers() {
+            self.log.consumer(&name, StartAt::Oldest)?.flush()?;
+        }
+        Ok(())
     }
 }
 
@@ -410,6 +282,30 @@ impl Group {
         }
     }
 
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// Delivery was told to stop.
+    pub(crate) fn stopping(&self) {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        if *phase == Phase::Running {
+            *phase = Phase::Stopping;
+        }
+    }
+
+    /// Delivery has ended: no lane does anything.
+    pub(crate) fn rest(&self) {
+        for lane in 0..self.lanes.len() as u32 {
+            *self.lane(lane) = LaneState::default();
+        }
+        self.set_phase(Phase::Stopped);
+    }
+
     /// Says since when the documents have waited that a lane works on.
     pub(crate) fn works_on(&self, lane: u32, since_ms: Option<u64>) {
         self.lane(lane).since_ms = since_ms;
@@ -421,13 +317,23 @@ impl Group {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How old the oldest document is that a lane works on.
+    /// How old the oldest document is that a lane works on, or that waits while nothing delivers.
     pub(crate) fn lag(&self) -> Option<Duration> {
-        let oldest = (0..self.lanes.len() as u32)
-            .filter_map(|lane| self.lane(lane).since_ms)
-            .min()?;
+        let oldest = match self.phase() {
+            Phase::Stopped => self.consumer.oldest_pending_ms().ok().flatten()?,
+            _ => (0..self.lanes.len() as u32)
+                .filter_map(|lane| self.lane(lane).since_ms)
+                .min()?,
+        };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(now.saturating_sub(Duration::from_millis(oldest)))
+    }
+
+    /// Why some lane waits or tries again, if one does: one that is paused comes first.
+    pub(crate) fn why(&self) -> Option<Arc<str>> {
+        let states = (0..self.lanes.len() as u32).map(|lane| self.lane(lane).clone());
+        let waiting = states.filter(|state| state.why.is_some());
+        waiting.max_by_key(|state| state.doing == Doing::Paused)?.why
     }
 
     pub(crate) fn count(&self, doing: Doing) -> usize {
@@ -436,14 +342,16 @@ impl Group {
             .count()
     }
 
-    fn lanes_to_json(&self, consumer: &ConsumerStatus) -> Value {
-        let lanes = consumer.lanes.iter().zip(&self.lanes).map(|(lane, state)| {
+    pub(crate) fn lanes_to_json(&self, lanes: &[LaneStatus]) -> Value {
+        let lanes = lanes.iter().zip(&self.lanes).map(|(lane, state)| {
             let state = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
             json!({
                 "accepted": lane.accepted,
                 "done": lane.done,
                 "dead": lane.dead,
                 "lost": lane.lost,
+                "skipped": lane.skipped,
+                "rewound": lane.rewound,
                 "pending_bytes": lane.pending_bytes,
                 "position": lane.position,
                 "doing": state.doing.as_str(),
@@ -459,6 +367,16 @@ impl std::fmt::Debug for Group {
         f.debug_struct("Group")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+impl Phase {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Phase::Stopped => "stopped",
+            Phase::Running => "running",
+            Phase::Stopping => "stopping",
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use testkit::fake::{FakeCluster, Spec};
 pub(crate) struct Gateway {
     process: Child,
     pub(crate) address: SocketAddr,
-    admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
     log: Arc<Mutex<String>>,
     /// Where its file is.
     directory: Option<tempfile::TempDir>,

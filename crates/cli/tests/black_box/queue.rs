@@ -1,113 +1,15 @@
 //! Asynchronous mode: bulks are answered from the queue and delivered from there, whatever happens in between.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
 
 use crate::gateway::{Gateway, body, cluster, statuses};
+use crate::place::{Place, account, drained, queue, wait};
 
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
-
-/// A folder with a configuration and data that outlive a gateway.
-struct Place {
-    folder: tempfile::TempDir,
-    file: PathBuf,
-}
-
-impl Place {
-    /// A queue before these clusters; the first one is what clients see.
-    fn before(clusters: &[&FakeCluster], queue: &str) -> Self {
-        let urls: Vec<String> = clusters.iter().map(|cluster| cluster.urls()[0].clone()).collect();
-        Self::at(&urls, queue)
-    }
-
-    fn at(urls: &[String], queue: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("tidegate.yml");
-        let mut text = format!(
-            "path.data: {}
-admin: {{binding: '127.0.0.1:0'}}
-entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
-router: [{{name: r, default_flow: f}}]
-flow:
-  - name: f
-    filter:
-      - bulk_reshuffle: {{elasticsearch: c0, mode: async, queue: {{name: q, lanes: 4, min_free: 1mb{queue}}}}}
-      - elasticsearch: {{elasticsearch: c0}}
-pipeline:
-",
-            folder.path().join("data").display()
-        );
-        for at in 0..urls.len() {
-            text.push_str(&format!(
-                "  - {{name: p{at}, retry_delay_in_ms: 20, processor: [{{bulk_indexing: {{elasticsearch: c{at}}}}}]}}\n"
-            ));
-        }
-        text.push_str("elasticsearch:\n");
-        for (at, url) in urls.iter().enumerate() {
-            text.push_str(&format!("  - {{name: c{at}, endpoint: '{url}'}}\n"));
-        }
-        std::fs::write(&file, text).unwrap();
-        Self { folder, file }
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
-    }
-
-    fn start(&self) -> Gateway {
-        let gateway = Gateway::start(&["--config", self.file.to_str().unwrap()]);
-        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
-        gateway
-    }
-}
-
-fn queue(gateway: &Gateway) -> Value {
-    let queues = gateway
-        .admin()
-        .get("/queue/stats")
-        .unwrap()
-        .ok()
-        .unwrap()
-        .json()
-        .unwrap();
-    queues["q"].clone()
-}
-
-/// Checks the accounts of a queue and returns those of a consumer group.
-fn account(queue: &Value, group: &str) -> Value {
-    let one = &queue["groups"][group];
-    let sum: u64 = ["indexed", "dead", "lost", "pending"]
-        .iter()
-        .map(|state| one[state].as_u64().unwrap_or_else(|| panic!("{queue:#}")))
-        .sum();
-    assert_eq!(queue["accepted"], json!(sum), "accounts: {queue:#}");
-    one.clone()
-}
-
-/// Waits until nothing is pending, with the accounts right all the while.
-fn drained(gateway: &Gateway, group: &str) -> Value {
-    wait(gateway, group, |one| one["pending"] == 0)
-}
-
-fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let began = Instant::now();
-    loop {
-        let queue = queue(gateway);
-        let one = account(&queue, group);
-        if holds(&one) {
-            return one;
-        }
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "not so after 20 s: {queue:#}\n{}",
-            gateway.log()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 fn dead_letters(gateway: &Gateway) -> Vec<Value> {
     let listed = gateway
@@ -324,7 +226,11 @@ fn rights_that_are_missing_pause_the_lanes_and_give_up_nothing() {
     gateway.bulk(&body(100)).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["paused_lanes"].as_u64().unwrap() > 0);
     assert_eq!((&one["pending"], &one["dead"]), (&json!(100), &json!(0)));
-    assert!(gateway.log().contains("no rights"), "{}", gateway.log());
+    let began = Instant::now();
+    while !gateway.log().contains("no rights") {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     cluster.behave();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(100));
     assert!(dead_letters(&gateway).is_empty());
@@ -486,7 +392,7 @@ fn a_graceful_stop_leaves_nothing_half_done() {
     let mut gateway = place.start();
     cluster.cue(Cue::new(On::Bulk, Fault::Delay(Duration::from_millis(200))).times(20));
     gateway.bulk(&body(100)).ok().unwrap();
-    std::thread::sleep(Duration::from_millis(50));
+    wait(&gateway, "c0", |one| one["requests"].as_u64().unwrap() > 3);
     gateway.signal("TERM");
     assert!(gateway.wait().success(), "{}", gateway.log());
     drop(gateway);

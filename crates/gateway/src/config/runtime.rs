@@ -297,7 +297,9 @@ pub struct Delivery {
     pub cluster: Arc<str>,
     /// The consumer group's name.
     pub group: Arc<str>,
-    /// Whether it runs.
+    /// Where the group begins if it is new.
+    pub start: Start,
+    /// Whether it runs from the start.
     pub enabled: bool,
     /// Bytes of a lane delivered at once.
     pub batch_bytes_max: usize,
@@ -311,6 +313,18 @@ pub struct Delivery {
     pub retry_delay: Duration,
     /// How requests are sent.
     pub sending: Sending,
+}
+
+/// Where a consumer group that is new begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With the oldest record that is still there.
+    #[default]
+    Earliest,
+    /// With what is accepted from now on.
+    Latest,
+    /// With what was accepted at this time or later, ms since 1970.
+    Time(u64),
 }
 
 /// How a node is chosen.

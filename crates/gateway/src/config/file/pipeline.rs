@@ -117,6 +117,9 @@ section! {
     ConsumerFile {
         /// The consumer group: its place in each queue is kept under this name. If empty, the cluster's name.
         group: String = String::new(),
+        /// Where a group that is new begins: `earliest`, with the oldest record that is still there; `latest`, with what is
+        /// accepted from then on; or a time, as in `2026-11-21T10:00:00Z`. One that exists goes on where it was.
+        start: String = "earliest".to_owned(),
         /// Size of reads.
         #[schemars(extend("x-ignored" = "what is read at once follows from `bulk.batch_size_in_mb` and `bulk.batch_size_in_docs`"))]
         fetch_max_messages: Ignored = Ignored,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Resolver;
 use crate::config::file::*;
 use crate::config::runtime::*;
+use crate::dead_letters::REPLAYING;
 
 /// The queue that a filter in asynchronous mode fills.
 pub(super) fn queue_name(bulk: &BulkReshuffleFile) -> Arc<str> {
@@ -205,6 +206,25 @@ impl Resolver<'_> {
             group => group.into(),
         };
         self.group_name(&format!("{path}.consumer.group"), &group);
+        if *group == *REPLAYING {
+            let message = format!("`{group}` is a name of the gateway's own; write another");
+            self.error(&format!("{path}.consumer.group"), message);
+        }
+        let start = match indexing.consumer.start.as_str() {
+            "earliest" => Start::Earliest,
+            "latest" => Start::Latest,
+            text => {
+                let stamp: Option<jiff::Timestamp> = text.parse().ok();
+                let ms = stamp.and_then(|stamp| u64::try_from(stamp.as_millisecond()).ok());
+                if ms.is_none() {
+                    let message = format!(
+                        "`{text}` is neither `earliest` nor `latest` nor a time, as in `2026-11-21T10:00:00Z`"
+                    );
+                    self.error(&format!("{path}.consumer.start"), message);
+                }
+                Start::Time(ms.unwrap_or_default())
+            }
+        };
         if indexing.timeout.0.is_zero() {
             self.error(
                 &format!("{path}.timeout"),
@@ -223,6 +243,7 @@ impl Resolver<'_> {
             queue: Arc::clone(&queue.name),
             cluster,
             group,
+            start,
             enabled: pipeline.auto_start,
             batch_bytes_max: (indexing.bulk.batch_size_in_mb as usize) << 20,
             batch_docs_max: indexing.bulk.batch_size_in_docs as usize,

@@ -1,0 +1,199 @@
+//! The admin port of a running gateway, as commands use it.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use ureq::tls::TlsConfig;
+
+use crate::output::is_broken_pipe;
+
+/// Which gateway, and how its answers are shown.
+#[derive(clap::Args)]
+pub(crate) struct AdminArguments {
+    /// The gateway's admin port
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TIDEGATE_ADMIN",
+        default_value = "http://127.0.0.1:2900"
+    )]
+    admin: String,
+    /// File that holds the admin token; or set TIDEGATE_ADMIN_TOKEN
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Talks to one admin port.
+pub(crate) struct Admin {
+    origin: String,
+    token: Option<String>,
+    agent: ureq::Agent,
+}
+
+/// What the admin port would not do, in its words.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    status: u16,
+    reason: String,
+}
+
+/// What a query says.
+pub(crate) type Terms = Vec<(&'static str, String)>;
+
+// === impl AdminArguments ===
+
+impl AdminArguments {
+    pub(crate) fn client(&self) -> Result<Admin> {
+        let variable = std::env::var("TIDEGATE_ADMIN_TOKEN");
+        let token = match &self.token_file {
+            Some(file) => {
+                let text = std::fs::read_to_string(file);
+                Some(
+                    text.with_context(|| format!("--token-file: {}", file.display()))?
+                        .trim()
+                        .to_owned(),
+                )
+            }
+            None => variable.ok().filter(|token| !token.is_empty()),
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .tls_config(tls.build())
+            .build()
+            .new_agent();
+        Ok(Admin {
+            origin: self.admin.trim_end_matches('/').to_owned(),
+            token,
+            agent,
+        })
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    pub(crate) fn get(&self, path: &str, query: &Terms) -> Result<Value> {
+        let request = self.agent.get(self.url(path)).query_pairs(pairs(query));
+        self.answer(self.authorized(request).call())
+    }
+
+    pub(crate) fn post(&self, path: &str, query: &Terms) -> Result<Value> {
+        let request = self.agent.post(self.url(path)).query_pairs(pairs(query));
+        self.answer(self.authorized(request).send_empty())
+    }
+
+    pub(crate) fn put(&self, path: &str, query: &Terms, body: &str) -> Result<Value> {
+        let request = self.agent.put(self.url(path)).query_pairs(pairs(query));
+        let request = request.header("content-type", "application/json");
+        self.answer(self.authorized(request).send(body))
+    }
+
+    pub(crate) fn delete(&self, path: &str, query: &Terms) -> Result<Value> {
+        let request = self.agent.delete(self.url(path)).query_pairs(pairs(query));
+        self.answer(self.authorized(request).call())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.origin)
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    fn answer(&self, answer: Result<http::Response<ureq::Body>, ureq::Error>) -> Result<Value> {
+        let mut answer = answer.with_context(|| format!("no gateway answers at {}", self.origin))?;
+        let body = answer
+            .body_mut()
+            .with_config()
+            .limit(ANSWER_BYTES_MAX)
+            .read_to_string();
+        let body = body.with_context(|| format!("the answer of {} broke off", self.origin))?;
+        let status = answer.status().as_u16();
+        let json: Option<Value> = serde_json::from_str(&body).ok();
+        match json {
+            Some(json) if answer.status().is_success() => Ok(json),
+            json => {
+                let reason = json.as_ref().and_then(|json| json["error"]["reason"].as_str());
+                let reason =
+                    reason.map_or_else(|| format!("{} answered {status}", self.origin), str::to_owned);
+                Err(Refused { status, reason }.into())
+            }
+        }
+    }
+}
+
+fn pairs(query: &Terms) -> impl Iterator<Item = (&str, &str)> {
+    query.iter().map(|(name, value)| (*name, value.as_str()))
+}
+
+// === impl Refused ===
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The exit status of a command: `Ok(false)` and what is not there are 1, what was asked wrongly 2, anything else 3.
+pub(crate) fn exit(done: Result<bool>) -> ExitCode {
+    let error = match done {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => return ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
+    let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+    match error.downcast_ref::<Refused>() {
+        Some(Refused { status: 404, .. }) => ExitCode::FAILURE,
+        Some(Refused {
+            status: 400 | 405 | 409,
+            ..
+        }) => ExitCode::from(2),
+        _ => ExitCode::from(3),
+    }
+}
+
+/// A name as a path has it.
+pub(crate) fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let written = name.bytes().map(|byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    written.collect()
+}
+
+/// Asks on a terminal whether to go on. Elsewhere nobody can answer, and only `--yes` will do.
+pub(crate) fn confirm(question: &str) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        let reason = format!("{question} Nobody can be asked here: say --yes");
+        return Err(Refused { status: 400, reason }.into());
+    }
+    write!(io::stderr(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_BYTES_MAX: u64 = 1 << 30;

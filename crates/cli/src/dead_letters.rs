@@ -1,0 +1,426 @@
+//! `tidegate dead-letters`: what clusters would not take, and what is to become of it.
+
+use std::io::{self, Read as _, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::admin::{self, Admin, AdminArguments, Terms};
+use crate::output::{table, time};
+
+/// Dead letters of a running gateway: list, show, edit, replay, purge
+///
+/// A dead letter is a document that asynchronous mode accepted and a cluster
+/// would not take. The gateway keeps it, with the reason, until it is replayed
+/// or purged.
+///
+/// The gateway is reached at its admin port. A token is read from --token-file
+/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+///
+/// Exit status: 0 done, 1 there is no such letter or some were refused, 2 wrong
+/// usage, 3 the gateway could not be asked.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    admin: AdminArguments,
+    /// The queue; not needed where there is only one
+    #[arg(long, global = true, value_name = "NAME")]
+    queue: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    List(List),
+    Show(Show),
+    Edit(Edit),
+    Replay(Replay),
+    Purge(Purge),
+}
+
+/// Which letters: those that fit all that is said
+#[derive(clap::Args)]
+struct Filter {
+    /// Of this consumer group
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// For this index, as the action line or the URL names it
+    #[arg(long, value_name = "NAME")]
+    index: Option<String>,
+    /// With such a status: 400, 4xx or 400-404
+    #[arg(long, value_name = "STATUS")]
+    status: Option<String>,
+    /// With this type of error, as in mapper_parsing_exception
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// With this text in the reason; case doesn't matter
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Given up at this time or later: 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Given up before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+}
+
+/// List dead letters, oldest first
+///
+/// A line a letter; with --json everything about each, its document included.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct List {
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many
+    #[arg(long, value_name = "LETTERS", default_value_t = 100)]
+    limit: u64,
+    /// Go on where an earlier list ended
+    #[arg(long, value_name = "NEXT")]
+    from: Option<u64>,
+}
+
+/// Show one letter: why it died, and its lines
+#[derive(clap::Args)]
+struct Show {
+    /// Its id, as lists show it
+    id: u64,
+}
+
+/// Give a letter another action line or source
+///
+/// Nothing is sent by this: replay it then. What is not given stays as it is,
+/// and the first lines are kept and shown beside the new ones.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Edit {
+    /// Its id, as lists show it
+    id: u64,
+    /// The new source: a file with one JSON object, or - for standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "action")]
+    source: Option<String>,
+    /// The new action line, as in {"index":{"_index":"logs","_id":"1"}}
+    #[arg(long, value_name = "JSON")]
+    action: Option<String>,
+}
+
+/// Put letters back into the queue
+///
+/// They are delivered as if they had just been accepted, after everything that
+/// the queue holds: a letter whose document was written anew in the meantime
+/// overwrites that. Only the consumer group that had given a letter up delivers
+/// it. Those of one document go in the order in which they were accepted.
+///
+/// Asks on a terminal; elsewhere --yes is needed.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Replay {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Throw letters away for good
+///
+/// Asks on a terminal; elsewhere --yes is needed.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Purge {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// Ids, as lists show them
+    ids: Vec<u64>,
+    #[command(flatten)]
+    filter: Filter,
+    /// All of them
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+    /// Only say how many they are
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    admin::exit(dispatch(arguments))
+}
+
+fn dispatch(arguments: &Arguments) -> Result<bool> {
+    let admin = arguments.admin.client()?;
+    let mut out = io::stdout().lock();
+    let mut query: Terms = Vec::new();
+    query.extend(arguments.queue.clone().map(|queue| ("queue", queue)));
+    let json = arguments.admin.json;
+    match &arguments.verb {
+        Verb::List(list) => run_list(list, &admin, query, json, &mut out),
+        Verb::Show(show) => {
+            let letter = admin.get(&format!("/dead_letters/{}", show.id), &query)?;
+            write_letter(&letter, json, &mut out)
+        }
+        Verb::Edit(edit) => {
+            let body = edited(edit)?;
+            let letter = admin.put(&format!("/dead_letters/{}", edit.id), &query, &body)?;
+            write_letter(&letter, json, &mut out)
+        }
+        Verb::Replay(replay) => run_replay(&replay.which, &admin, query, json, &mut out),
+        Verb::Purge(purge) => run_purge(&purge.which, &admin, query, json, &mut out),
+    }
+}
+
+fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
+    list.filter.add_to(&mut query)?;
+    query.push(("limit", list.limit.to_string()));
+    query.extend(list.from.map(|from| ("from", from.to_string())));
+    let listed = admin.get("/dead_letters", &query)?;
+    if json {
+        writeln!(out, "{listed:#}")?;
+        return Ok(true);
+    }
+    let letters = listed["dead_letters"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let rows: Vec<_> = letters
+        .iter()
+        .map(|letter| {
+            let text = |key: &str| letter[key].as_str().unwrap_or("-").to_owned();
+            vec![
+                letter["id"].to_string(),
+                time(letter["died_ms"].as_u64().unwrap_or(0)),
+                text("group"),
+                text("index"),
+                letter["status"].to_string(),
+                text("type"),
+                cut(&text("reason")),
+            ]
+        })
+        .collect();
+    let heads = [">id", "died", "group", "index", "status", "type", "reason"];
+    table(out, &heads, &rows)?;
+    if let Some(next) = listed["next"].as_u64() {
+        writeln!(out, "more: --from {next}")?;
+    }
+    Ok(true)
+}
+
+fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool> {
+    if json {
+        writeln!(out, "{letter:#}")?;
+        return Ok(true);
+    }
+    let (origin, text) = (&letter["origin"], |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    });
+    let stamp = |value: &Value| time(value.as_u64().unwrap_or(0));
+    let mut facts = vec![
+        ("id", text(&letter["id"])),
+        (
+            "group",
+            format!("{}, cluster {}", text(&letter["group"]), text(&letter["cluster"])),
+        ),
+        ("accepted", stamp(&letter["accepted_ms"])),
+        (
+            "died",
+            format!("{}, attempts: {}", stamp(&letter["died_ms"]), letter["attempts"]),
+        ),
+        (
+            "status",
+            format!("{} {}", letter["status"], text(&letter["type"])),
+        ),
+        ("reason", text(&letter["reason"])),
+        ("index", text(&letter["index"])),
+        (
+            "origin",
+            format!(
+                "position {}, lane {}, place {}, {}",
+                origin["position"],
+                origin["lane"],
+                origin["place"],
+                text(&origin["target"])
+            ),
+        ),
+        ("action", text(&letter["action"])),
+        ("source", text(&letter["source"])),
+    ];
+    if let Some(edited) = letter["edited_ms"].as_u64() {
+        facts.push(("edited", time(edited)));
+        facts.push(("was", text(&letter["original"]["action"])));
+        facts.push(("", text(&letter["original"]["source"])));
+    }
+    for (name, value) in facts {
+        writeln!(out, "{name:9} {value}")?;
+    }
+    Ok(true)
+}
+
+/// The body of an edit. What was written goes as it was written.
+fn edited(edit: &Edit) -> Result<String> {
+    let raw = |name: &str, text: String| {
+        let text = text.trim().to_owned();
+        RawValue::from_string(text).with_context(|| format!("{name} is no JSON"))
+    };
+    let mut parts = Vec::new();
+    if let Some(action) = &edit.action {
+        parts.push(("action", raw("--action", action.clone())?));
+    }
+    if let Some(file) = &edit.source {
+        let mut text = String::new();
+        match file.as_str() {
+            "-" => io::stdin().lock().read_to_string(&mut text).map(drop),
+            file => std::fs::read_to_string(file).map(|read| text = read),
+        }
+        .with_context(|| format!("--source: {file}"))?;
+        parts.push(("source", raw("--source", text)?));
+    }
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(name, raw)| format!("\"{name}\":{}", raw.get()))
+        .collect();
+    Ok(format!("{{{}}}", parts.join(",")))
+}
+
+fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
+    let Some(query) = chosen(which, admin, query, "replay", "/dead_letters/_replay", json, out)? else {
+        return Ok(true);
+    };
+    let done = admin.post("/dead_letters/_replay", &query)?;
+    let (refused, stopped) = (done["refused"].as_u64().unwrap_or(0), done["stopped"].as_str());
+    if json {
+        writeln!(out, "{done:#}")?;
+    } else {
+        writeln!(out, "replayed: {}", done["replayed"])?;
+        if refused > 0 {
+            writeln!(out, "refused: {refused}")?;
+        }
+        for refusal in done["refusals"].as_array().into_iter().flatten() {
+            let why = refusal["why"].as_str().unwrap_or_default();
+            writeln!(out, "  {}: {why}", refusal["id"])?;
+        }
+        if let Some(why) = stopped {
+            writeln!(out, "stopped: {why}")?;
+        }
+    }
+    Ok(refused == 0 && stopped.is_none())
+}
+
+fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
+    let Some(mut query) = chosen(which, admin, query, "purge", "/dead_letters/_purge", json, out)? else {
+        return Ok(true);
+    };
+    query.push(("confirm", true.to_string()));
+    let done = admin.post("/dead_letters/_purge", &query)?;
+    match json {
+        true => writeln!(out, "{done:#}")?,
+        false => writeln!(out, "purged: {}", done["purged"])?,
+    }
+    Ok(true)
+}
+
+/// The query for the letters that are meant, once somebody has said yes to their number; none if there is nothing to do.
+fn chosen(
+    which: &Which,
+    admin: &Admin,
+    mut query: Terms,
+    verb: &str,
+    path: &str,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<Option<Terms>> {
+    which.filter.add_to(&mut query)?;
+    if !which.ids.is_empty() {
+        let ids: Vec<String> = which.ids.iter().map(u64::to_string).collect();
+        query.push(("id", ids.join(",")));
+    }
+    if which.all {
+        query.push(("all", true.to_string()));
+    }
+    if which.yes && !which.dry_run {
+        return Ok(Some(query));
+    }
+    let mut dry = query.clone();
+    dry.push(("dry_run", true.to_string()));
+    let counted = admin.post(path, &dry)?;
+    let count = counted["would"].as_u64().unwrap_or(0);
+    if which.dry_run {
+        match json {
+            true => writeln!(out, "{counted:#}")?,
+            false => writeln!(out, "would {verb}: {count}")?,
+        }
+        return Ok(None);
+    }
+    let letters = if count == 1 { "letter" } else { "letters" };
+    let go = count > 0 && admin::confirm(&format!("{verb} {count} dead {letters}?"))?;
+    if count == 0 {
+        writeln!(out, "there is nothing to {verb}")?;
+    }
+    Ok(go.then_some(query))
+}
+
+// === impl Filter ===
+
+impl Filter {
+    fn add_to(&self, query: &mut Terms) -> Result<()> {
+        let terms = [
+            ("group", &self.group),
+            ("index", &self.index),
+            ("status", &self.status),
+            ("type", &self.kind),
+            ("reason", &self.reason),
+        ];
+        for (name, value) in terms {
+            query.extend(value.clone().map(|value| (name, value)));
+        }
+        for (name, value) in [("since", &self.since), ("until", &self.until)] {
+            if let Some(value) = value {
+                query.push((name, moment(value)?));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A time as the admin port takes it. `2h` is two hours ago.
+pub(crate) fn moment(text: &str) -> Result<String> {
+    let ago = text.char_indices().next_back().and_then(|(at, unit)| {
+        let seconds = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return None,
+        };
+        let count: i64 = text[..at].parse().ok()?;
+        count.checked_mul(seconds)
+    });
+    if let Some(seconds) = ago {
+        return Ok((jiff::Timestamp::now().as_millisecond() - seconds * 1000)
+            .max(0)
+            .to_string());
+    }
+    if text.parse::<jiff::Timestamp>().is_err() && text.parse::<u64>().is_err() {
+        bail!("{text} is no time: write 2026-11-21T10:00:00Z, or 30m, 6h, 2d for so long ago");
+    }
+    Ok(text.to_owned())
+}
+
+/// As much of a reason as fits a line.
+fn cut(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &reason[..at]),
+        None => reason.to_owned(),
+    }
+}
+
+const REASON_CHARS_MAX: usize = 80;

@@ -1,0 +1,133 @@
+//! `tidegate pipelines`: what delivers from queues, started and stopped.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde_json::Value;
+
+use crate::admin::{self, AdminArguments, Terms};
+use crate::output::table;
+
+/// Pipelines of a running gateway: list, start, stop
+///
+/// What is started or stopped here stays so until the gateway is restarted: then
+/// the configuration says which pipelines run (auto_start).
+///
+/// The gateway is reached at its admin port. A token is read from --token-file
+/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+///
+/// Exit status: 0 done, 1 there is no such pipeline or it has not stopped yet, 2
+/// wrong usage, 3 the gateway could not be asked.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    admin: AdminArguments,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List pipelines and what each delivers
+    List,
+    Start(Start),
+    Stop(Stop),
+}
+
+/// Start a pipeline
+#[derive(clap::Args)]
+struct Start {
+    /// Its name
+    name: String,
+}
+
+/// Stop a pipeline
+///
+/// Its batches under way are finished and committed; one that is being tried
+/// again is given up, and delivered after the next start. Clients are accepted as
+/// before, and what they send waits in the queue.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Stop {
+    /// Its name
+    name: String,
+    /// Wait so long for its batches under way, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    wait: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    admin::exit(dispatch(arguments))
+}
+
+fn dispatch(arguments: &Arguments) -> Result<bool> {
+    let admin = arguments.admin.client()?;
+    let mut out = io::stdout().lock();
+    let (answer, named) = match &arguments.verb {
+        Verb::List => (admin.get("/pipeline", &Terms::new())?, None),
+        Verb::Start(start) => {
+            let path = format!("/pipeline/{}/_start", admin::segment(&start.name));
+            (admin.post(&path, &Terms::new())?, Some(&start.name))
+        }
+        Verb::Stop(stop) => {
+            let path = format!("/pipeline/{}/_stop", admin::segment(&stop.name));
+            let query = vec![("wait_s", stop.wait.to_string())];
+            (admin.post(&path, &query)?, Some(&stop.name))
+        }
+    };
+    if arguments.admin.json {
+        writeln!(out, "{answer:#}")?;
+    } else {
+        let rows = match named {
+            Some(name) => rows(name, &answer),
+            None => answer
+                .as_object()
+                .into_iter()
+                .flatten()
+                .flat_map(|(name, one)| rows(name, one))
+                .collect(),
+        };
+        let heads = [
+            "pipeline",
+            "state",
+            "queue",
+            "group",
+            "cluster",
+            ">pending",
+            ">paused",
+            ">retrying",
+            "why",
+        ];
+        table(&mut out, &heads, &rows)?;
+    }
+    Ok(!matches!(arguments.verb, Verb::Stop(_)) || answer["state"] == "stopped")
+}
+
+fn rows(name: &str, pipeline: &Value) -> Vec<Vec<String>> {
+    let deliveries = pipeline["deliveries"].as_array().into_iter().flatten();
+    let row = |delivery: &Value| {
+        let text = |key: &str| match &delivery[key] {
+            Value::String(text) => text.clone(),
+            Value::Null => "-".to_owned(),
+            value => value.to_string(),
+        };
+        let mut row = vec![name.to_owned()];
+        let keys = [
+            "state",
+            "queue",
+            "group",
+            "cluster",
+            "pending",
+            "paused_lanes",
+            "retrying_lanes",
+            "why",
+        ];
+        row.extend(keys.map(text));
+        row
+    };
+    deliveries.map(row).collect()
+}

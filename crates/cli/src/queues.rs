@@ -1,0 +1,324 @@
+//! `tidegate queues`: what is in queues, and where consumer groups are.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde_json::Value;
+
+use crate::admin::{self, Admin, AdminArguments, Terms, segment};
+use crate::dead_letters::moment;
+use crate::output::{table, time};
+
+/// Queues of a running gateway: list, show, browse, set offsets
+///
+/// The gateway is reached at its admin port. A token is read from --token-file
+/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+///
+/// Exit status: 0 done, 1 there is no such queue or group, 2 wrong usage, or not
+/// as things are now, 3 the gateway could not be asked.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    admin: AdminArguments,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List queues with the accounts of their consumer groups
+    List,
+    Show(Show),
+    Browse(Browse),
+    Offset(Offset),
+    RemoveGroup(RemoveGroup),
+}
+
+/// Show one queue, lane by lane
+#[derive(clap::Args)]
+struct Show {
+    /// Its name
+    queue: String,
+}
+
+/// Show records of a queue, oldest first
+#[derive(clap::Args)]
+struct Browse {
+    /// Its name
+    queue: String,
+    /// Only documents of this lane
+    #[arg(long, value_name = "LANE")]
+    lane: Option<u32>,
+    /// Begin with the first record at or after this position
+    #[arg(long, value_name = "POSITION", default_value_t = 0)]
+    from: u64,
+    /// At most so many records
+    #[arg(long, value_name = "RECORDS", default_value_t = 20)]
+    limit: u64,
+    /// Print the documents too
+    #[arg(long)]
+    text: bool,
+}
+
+/// Show where a consumer group is, or set it elsewhere
+///
+/// With --to the group goes on from another place, which must not be done while
+/// its pipeline runs. Documents that are passed over count as skipped; those that
+/// are gone back over count as rewound, and are delivered once more.
+///
+/// Asks on a terminal; elsewhere --yes is needed.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Offset {
+    /// The queue
+    queue: String,
+    /// The consumer group
+    group: String,
+    /// earliest, latest, a position, 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
+    #[arg(long, value_name = "PLACE")]
+    to: Option<String>,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Forget a consumer group that the configuration does not have any more
+///
+/// Nothing is kept for it from then on. Asks on a terminal; elsewhere --yes is
+/// needed.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct RemoveGroup {
+    /// The queue
+    queue: String,
+    /// The consumer group
+    group: String,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    admin::exit(dispatch(arguments))
+}
+
+fn dispatch(arguments: &Arguments) -> Result<bool> {
+    let (admin, json) = (arguments.admin.client()?, arguments.admin.json);
+    let mut out = io::stdout().lock();
+    match &arguments.verb {
+        Verb::List => {
+            let all = admin.get("/queue/stats", &Terms::new())?;
+            print(&all, json, &mut out, |all, out| {
+                let queues = all.as_object().into_iter().flatten();
+                let rows: Vec<_> = queues.flat_map(|(name, queue)| groups(name, queue)).collect();
+                table(out, &GROUP_HEADS, &rows)
+            })
+        }
+        Verb::Show(show) => {
+            let queue = admin.get(&format!("/queue/{}", segment(&show.queue)), &Terms::new())?;
+            print(&queue, json, &mut out, |queue, out| {
+                write_queue(&show.queue, queue, out)
+            })
+        }
+        Verb::Browse(browse) => run_browse(browse, &admin, json, &mut out),
+        Verb::Offset(offset) => run_offset(offset, &admin, json, &mut out),
+        Verb::RemoveGroup(remove) => {
+            let (queue, group) = (&remove.queue, &remove.group);
+            let question = format!("forget the consumer group {group} of the queue {queue}?");
+            if !remove.yes && !admin::confirm(&question)? {
+                return Ok(true);
+            }
+            let path = format!("/queue/{}/groups/{}", segment(queue), segment(group));
+            let done = admin.delete(&path, &vec![("confirm", true.to_string())])?;
+            print(&done, json, &mut out, |done, out| {
+                writeln!(out, "removed, with {} documents pending", done["pending"])
+            })
+        }
+    }
+}
+
+fn print(
+    answer: &Value,
+    json: bool,
+    out: &mut dyn Write,
+    write: impl FnOnce(&Value, &mut dyn Write) -> io::Result<()>,
+) -> Result<bool> {
+    match json {
+        true => writeln!(out, "{answer:#}")?,
+        false => write(answer, out)?,
+    }
+    Ok(true)
+}
+
+fn write_queue(name: &str, queue: &Value, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{name}: {} documents accepted, {} bytes in {} segments, positions {} to {}, {} dead letters",
+        queue["accepted"],
+        queue["bytes"],
+        queue["segments"],
+        queue["start"],
+        queue["end"],
+        queue["dead_letters"]
+    )?;
+    if let Some(rate) = queue["accepted_per_s"].as_f64() {
+        let over = queue["rates_over_s"].as_f64().unwrap_or(0.0);
+        writeln!(out, "{rate:.0} accepted a second, over the last {over:.0} s")?;
+    }
+    writeln!(out)?;
+    table(out, &GROUP_HEADS, &groups(name, queue))?;
+    for (group, one) in queue["groups"].as_object().into_iter().flatten() {
+        let lanes = one["lanes"].as_array().into_iter().flatten().enumerate();
+        let rows: Vec<_> = lanes
+            .map(|(number, lane)| {
+                let pending = lane["accepted"].as_u64().unwrap_or(0) - lane["done"].as_u64().unwrap_or(0);
+                vec![
+                    number.to_string(),
+                    lane["position"].to_string(),
+                    pending.to_string(),
+                    lane["pending_bytes"].to_string(),
+                    text(&lane["doing"]),
+                    text(&lane["why"]),
+                ]
+            })
+            .collect();
+        if !rows.is_empty() {
+            writeln!(out, "\n{group}")?;
+            table(
+                out,
+                &[">lane", ">position", ">pending", ">bytes", "doing", "why"],
+                &rows,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn run_browse(browse: &Browse, admin: &Admin, json: bool, out: &mut dyn Write) -> Result<bool> {
+    let mut query: Terms = vec![
+        ("from", browse.from.to_string()),
+        ("limit", browse.limit.to_string()),
+    ];
+    query.extend(browse.lane.map(|lane| ("lane", lane.to_string())));
+    if browse.text {
+        query.push(("text_bytes", TEXT_BYTES.to_string()));
+    }
+    let answer = admin.get(&format!("/queue/{}/records", segment(&browse.queue)), &query)?;
+    print(&answer, json, out, |answer, out| {
+        for record in answer["records"].as_array().into_iter().flatten() {
+            let groups = || record["groups"].as_array().into_iter().flatten();
+            let lanes: Vec<String> = groups().map(|group| group["lane"].to_string()).collect();
+            writeln!(
+                out,
+                "{}  {}  {} documents  {} bytes  lanes {}  {}",
+                record["position"],
+                time(record["time_ms"].as_u64().unwrap_or(0)),
+                record["documents"],
+                record["bytes"],
+                lanes.join(","),
+                text(&record["params"]["target"]),
+            )?;
+            for group in groups().filter(|_| browse.text) {
+                write!(out, "{}", group["text"].as_str().unwrap_or_default())?;
+                if group["cut"] == true {
+                    writeln!(out, "…")?;
+                }
+            }
+        }
+        match answer["next"].as_u64() {
+            Some(next) => writeln!(out, "more: --from {next}"),
+            None => Ok(()),
+        }
+    })
+}
+
+fn run_offset(offset: &Offset, admin: &Admin, json: bool, out: &mut dyn Write) -> Result<bool> {
+    let (queue, group) = (&offset.queue, &offset.group);
+    let path = format!("/queue/{}/groups/{}/offset", segment(queue), segment(group));
+    let answer = match &offset.to {
+        None => admin.get(&path, &Terms::new())?,
+        Some(to) => {
+            let place = match to.as_str() {
+                "earliest" | "latest" => to.clone(),
+                to if to.ends_with(['s', 'm', 'h', 'd']) => {
+                    let ms: i64 = moment(to)?.parse()?;
+                    jiff::Timestamp::from_millisecond(ms)?.to_string()
+                }
+                to => to.to_owned(),
+            };
+            if !offset.yes && !admin::confirm(&format!("set {group} of the queue {queue} to {to}?"))? {
+                return Ok(true);
+            }
+            admin.post(&path, &vec![("to", place), ("confirm", true.to_string())])?
+        }
+    };
+    print(&answer, json, out, |answer, out| {
+        if let Some(moved) = answer["moved"].as_object() {
+            writeln!(out, "skipped {}, rewound {}", moved["skipped"], moved["rewound"])?;
+        }
+        let lanes = answer["lanes"].as_array().into_iter().flatten().enumerate();
+        let rows: Vec<_> = lanes
+            .map(|(number, lane)| {
+                let keys = ["position", "pending", "pending_bytes", "skipped", "rewound"];
+                let mut row = vec![number.to_string()];
+                row.extend(keys.map(|key| lane[key].to_string()));
+                row
+            })
+            .collect();
+        table(
+            out,
+            &[">lane", ">position", ">pending", ">bytes", ">skipped", ">rewound"],
+            &rows,
+        )
+    })
+}
+
+fn groups(name: &str, queue: &Value) -> Vec<Vec<String>> {
+    let groups = queue["groups"].as_object().into_iter().flatten();
+    let row = |(group, one): (&String, &Value)| {
+        let mut row = vec![name.to_owned(), group.clone(), text(&one["state"])];
+        let keys = [
+            "pending",
+            "pending_bytes",
+            "indexed",
+            "dead",
+            "replayed",
+            "purged",
+            "skipped",
+            "lost",
+        ];
+        row.extend(keys.map(|key| one[key].to_string()));
+        row.push(
+            one["lag_s"]
+                .as_f64()
+                .map_or_else(|| "-".to_owned(), |lag| format!("{lag:.1}")),
+        );
+        row
+    };
+    groups.map(row).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+const GROUP_HEADS: [&str; 12] = [
+    "queue",
+    "group",
+    "state",
+    ">pending",
+    ">bytes",
+    ">indexed",
+    ">dead",
+    ">replayed",
+    ">purged",
+    ">skipped",
+    ">lost",
+    ">lag s",
+];
+/// Bytes of a record's documents that `--text` prints.
+const TEXT_BYTES: usize = 1 << 20;

@@ -1,0 +1,462 @@
+//! Dead letters: listed, edited, replayed, purged; kept and counted right whatever happens in between.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::client::Answer;
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::{Gateway, body, cluster};
+use crate::place::{Place, account, drained, queue};
+
+const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
+
+/// All items fail for good.
+fn unfit() -> Fault {
+    Fault::Items {
+        every: 1,
+        status: 400,
+        error: UNFIT.to_owned(),
+    }
+}
+
+fn get(gateway: &Gateway, path: &str) -> Value {
+    gateway.admin().get(path).unwrap().ok().unwrap().json().unwrap()
+}
+
+fn send(gateway: &Gateway, method: &str, path: &str, body: &str) -> Answer {
+    gateway.admin().send(method, path, &[], body.as_bytes()).unwrap()
+}
+
+fn post(gateway: &Gateway, path: &str) -> Value {
+    send(gateway, "POST", path, "").ok().unwrap().json().unwrap()
+}
+
+fn letters(gateway: &Gateway, query: &str) -> Vec<Value> {
+    let listed = get(gateway, &format!("/dead_letters?{query}"));
+    listed["dead_letters"].as_array().unwrap().clone()
+}
+
+/// Sends documents that the cluster takes for unfit, and waits until they are dead.
+fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
+    cluster.cue(Cue::bulk(unfit()).always());
+    gateway.bulk(text).ok().unwrap();
+    drained(gateway, "c0");
+    cluster.behave();
+}
+
+#[test]
+fn letters_are_found_by_what_they_are_edited_and_replayed_and_the_books_say_so() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).index("other", 2).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let other = "{\"create\":{\"_index\":\"other\",\"_id\":\"o\"}}\n{\"n\":1.50}\n{\"delete\":{\"_index\":\"other\",\"_id\":\"d\"}}\n";
+    kill_documents(&gateway, &cluster, &(body(8) + other));
+    assert_eq!(letters(&gateway, "").len(), 10);
+    assert_eq!(letters(&gateway, "index=other").len(), 2);
+    assert_eq!(
+        letters(
+            &gateway,
+            "status=4xx&reason=PARSE%20field&type=mapper_parsing_exception&group=c0"
+        )
+        .len(),
+        10
+    );
+    for none in [
+        "status=500-599",
+        "type=x",
+        "reason=x",
+        "group=c1",
+        "until=1000",
+        "since=2100-01-01T00:00:00Z",
+    ] {
+        assert_eq!(letters(&gateway, none).len(), 0, "{none}");
+    }
+    for wrong in ["status=x", "since=x", "id=x", "what=1", "queue=none"] {
+        assert!(
+            gateway
+                .admin()
+                .get(&format!("/dead_letters?{wrong}"))
+                .unwrap()
+                .status
+                >= 400,
+            "{wrong}"
+        );
+    }
+    // Page by page it is the same list.
+    let (mut paged, mut from) = (Vec::new(), json!(0));
+    while !from.is_null() {
+        let page = get(&gateway, &format!("/dead_letters?limit=3&from={from}"));
+        paged.extend(page["dead_letters"].as_array().unwrap().clone());
+        from = page["next"].clone();
+    }
+    assert_eq!(paged, letters(&gateway, ""));
+
+    let create = &letters(&gateway, "index=other&limit=1")[0];
+    let id = create["id"].as_u64().unwrap();
+    assert_eq!(create["action"]["create"]["_id"], "o");
+    let path = format!("/dead_letters/{id}");
+    for wrong in [
+        "",
+        "{}x",
+        "{\"source\": 1}",
+        "{\"action\":{\"what\":{}}}",
+        "{\"action\":{\"delete\":{}},\"source\":{}}",
+    ] {
+        assert_eq!(send(&gateway, "PUT", &path, wrong).status, 400, "{wrong}");
+    }
+    assert_eq!(&get(&gateway, &path), create, "nothing of that changed it");
+    let edit = "{\"source\": {\n\"n\": 2.50}}";
+    let edited = send(&gateway, "PUT", &path, edit).ok().unwrap().json().unwrap();
+    assert_eq!(
+        (&edited["id"], &edited["original"]["source"]["n"]),
+        (&json!(id), &json!(1.5))
+    );
+    assert_eq!(get(&gateway, &path)["source"]["n"], 2.5);
+    assert_eq!(letters(&gateway, "").len(), 10, "an edited letter is one letter");
+    assert_eq!(send(&gateway, "PUT", "/dead_letters/3", edit).status, 404);
+
+    assert_eq!(
+        send(&gateway, "POST", "/dead_letters/_replay", "").status,
+        400,
+        "nothing says which"
+    );
+    assert_eq!(
+        post(&gateway, "/dead_letters/_replay?all=true&dry_run=true")["would"],
+        10
+    );
+    let done = post(&gateway, "/dead_letters/_replay?index=other");
+    assert_eq!((&done["replayed"], &done["refused"]), (&json!(2), &json!(0)));
+    drained(&gateway, "c0");
+    assert_eq!(
+        cluster.docs("other")["o"].source,
+        "{ \"n\": 2.50}",
+        "as it was written"
+    );
+    assert_eq!(post(&gateway, "/dead_letters/_replay?all=true")["replayed"], 8);
+    let one = drained(&gateway, "c0");
+    assert_eq!(
+        [&one["indexed"], &one["dead"], &one["replayed"]],
+        [&json!(10), &json!(0), &json!(10)]
+    );
+    assert_eq!(
+        queue(&gateway)["accepted"],
+        20,
+        "what is replayed is accepted once more"
+    );
+    assert_eq!(cluster.docs("logs").len(), 8);
+    assert!(letters(&gateway, "").is_empty());
+    assert_eq!(gateway.admin().get(&path).unwrap().status, 404);
+    drop(gateway);
+    let gateway = place.start();
+    let one = account(&queue(&gateway), "c0");
+    assert_eq!(
+        (&one["dead"], &one["replayed"]),
+        (&json!(0), &json!(10)),
+        "the books outlive a restart"
+    );
+}
+
+#[test]
+fn what_is_purged_is_counted_and_its_disk_is_given_back() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], ", dead_letters_max_size: 1mb");
+    let gateway = place.start();
+    let padding = "x".repeat(400);
+    let text: String = (0..700)
+        .map(|n| {
+            format!(
+                "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n{{\"n\":{n},\"p\":\"{padding}\"}}\n"
+            )
+        })
+        .collect();
+    kill_documents(&gateway, &cluster, &text);
+    let bytes = |gateway: &Gateway| queue(gateway)["dead_letters_bytes"].as_u64().unwrap();
+    let full = bytes(&gateway);
+    assert!(full > 500 << 10, "{full}");
+    assert_eq!(
+        send(&gateway, "POST", "/dead_letters/_purge?all=true", "").status,
+        400,
+        "not confirmed"
+    );
+    // Every tenth stays: they hold each segment, and are put together.
+    let all = letters(&gateway, "limit=1000");
+    let (kept, gone): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(n, _)| n % 10 == 0);
+    let ids: Vec<String> = gone.iter().map(|(_, letter)| letter["id"].to_string()).collect();
+    for some in ids.chunks(100) {
+        let purged = post(
+            &gateway,
+            &format!("/dead_letters/_purge?confirm=true&id={}", some.join(",")),
+        );
+        assert_eq!(purged["purged"], some.len());
+    }
+    let shrinks = |least: u64| {
+        let began = Instant::now();
+        while bytes(&gateway) > least {
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "{} of {full}",
+                bytes(&gateway)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    shrinks(full / 4);
+    let left = letters(&gateway, "limit=1000");
+    let ids = |letters: &[Value]| {
+        let mut ids: Vec<u64> = letters
+            .iter()
+            .map(|letter| letter["id"].as_u64().unwrap())
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let kept: Vec<Value> = kept.into_iter().map(|(_, letter)| letter.clone()).collect();
+    assert_eq!(ids(&left), ids(&kept), "their ids stay");
+    let shown = get(&gateway, &format!("/dead_letters/{}", kept[0]["id"]));
+    assert_eq!(shown, kept[0], "and all that is known of them");
+    let one = account(&queue(&gateway), "c0");
+    assert_eq!((&one["dead"], &one["purged"]), (&json!(70), &json!(630)));
+    assert_eq!(
+        post(&gateway, "/dead_letters/_purge?confirm=true&all=true")["purged"],
+        70
+    );
+    shrinks(4096);
+    drop(gateway);
+    let gateway = place.start();
+    let one = account(&queue(&gateway), "c0");
+    assert_eq!((&one["dead"], &one["purged"]), (&json!(0), &json!(700)));
+}
+
+#[test]
+fn a_full_store_pauses_delivery_and_goes_on_when_letters_are_purged() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], ", dead_letters_max_size: 256kb");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(unfit()).always());
+    let mut sent = 0;
+    while crate::place::wait(&gateway, "c0", |one| {
+        one["pending"] == 0 || one["paused_lanes"] != 0
+    })["pending"]
+        == 0
+    {
+        gateway.bulk(&body(60)).ok().unwrap();
+        sent += 60;
+        assert!(sent < 2000, "256 kb hold no more");
+    }
+    let pipeline = get(&gateway, "/pipeline");
+    let why = pipeline["p0"]["deliveries"][0]["why"].as_str().unwrap();
+    assert!(why.contains("dead letters cannot be written"), "{why}");
+    cluster.behave();
+    let mut purged = 0;
+    let began = Instant::now();
+    while account(&queue(&gateway), "c0")["pending"] != 0 {
+        let now = post(&gateway, "/dead_letters/_purge?confirm=true&all=true");
+        purged += now["purged"].as_u64().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", queue(&gateway));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let one = drained(&gateway, "c0");
+    let sum = ["indexed", "purged", "dead"].map(|state| one[state].as_u64().unwrap());
+    assert_eq!((sum.iter().sum::<u64>(), sum[1]), (sent, purged));
+    assert!(purged > 0);
+}
+
+#[test]
+fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    // Some documents of each batch die, and others keep it from being committed.
+    let busy = Fault::Status {
+        status: 429,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(unfit()).on_node(1).always());
+    cluster.cue(Cue::bulk(busy.clone()).on_node(0).always());
+    cluster.cue(Cue::bulk(busy).on_node(2).always());
+    gateway.bulk(&body(400)).ok().unwrap();
+    let one = crate::place::wait(&gateway, "c0", |one| one["retrying_lanes"].as_u64().unwrap() > 2);
+    std::thread::sleep(Duration::from_millis(300));
+    let listed = letters(&gateway, "limit=1000").len() as u64;
+    assert_eq!(account(&queue(&gateway), "c0")["dead"], listed, "{one}");
+    gateway.signal("KILL");
+    drop(gateway);
+    cluster.behave();
+    let gateway = place.start();
+    let one = drained(&gateway, "c0");
+    assert_eq!(one["dead"].as_u64().unwrap(), listed);
+    assert_eq!(letters(&gateway, "limit=1000").len() as u64, listed);
+    assert_eq!(
+        cluster.docs("logs").len() as u64,
+        400 - listed,
+        "what was cut off has been taken since"
+    );
+}
+
+#[test]
+fn a_replay_that_is_killed_at_any_moment_loses_nothing_and_counts_nothing_twice() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let mut gateway = place.start();
+    let documents = 3000;
+    cluster.cue(Cue::bulk(unfit()).always());
+    for _ in 0..3 {
+        gateway
+            .bulk(&body(documents / 3).replace("\"_id\":\"", &format!("\"_id\":\"{}-", fastrand::u32(..))))
+            .ok()
+            .unwrap();
+    }
+    assert_eq!(drained(&gateway, "c0")["dead"], documents);
+    cluster.behave();
+    let mut crashes = 0;
+    loop {
+        let admin = gateway.admin();
+        let asked =
+            std::thread::spawn(move || admin.send("POST", "/dead_letters/_replay?all=true", &[], &[]));
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..25_000)));
+        let finished = asked.is_finished();
+        gateway.signal("KILL");
+        drop(gateway);
+        let _ = asked.join().unwrap();
+        gateway = place.start();
+        let queue = queue(&gateway);
+        let one = account(&queue, "c0");
+        let (dead, replayed) = (one["dead"].as_u64().unwrap(), one["replayed"].as_u64().unwrap());
+        assert_eq!(dead + replayed, documents as u64, "{one}");
+        assert_eq!(queue["accepted"], documents as u64 + replayed);
+        assert_eq!(letters(&gateway, "limit=10000").len() as u64, dead);
+        if dead == 0 {
+            break;
+        }
+        crashes += 1;
+        assert!(crashes < 60, "{one}");
+        if finished || crashes > 8 {
+            // Too late, or often enough.
+            post(&gateway, "/dead_letters/_replay?all=true");
+        }
+    }
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(documents), &json!(0)));
+    assert_eq!(cluster.docs("logs").len(), documents);
+    assert!(crashes > 0, "no replay was cut off");
+}
+
+#[test]
+fn a_letter_goes_back_to_the_cluster_that_would_not_take_it_and_to_no_other() {
+    let (primary, backup) = (cluster(), cluster());
+    let place = Place::before(&[&primary, &backup], "");
+    let gateway = place.start();
+    backup.cue(Cue::bulk(unfit()).always());
+    gateway.bulk(&body(60)).ok().unwrap();
+    drained(&gateway, "c0");
+    drained(&gateway, "c1");
+    backup.behave();
+    primary.reset_counts();
+    assert_eq!(post(&gateway, "/dead_letters/_replay?all=true")["replayed"], 60);
+    let (first, second) = (drained(&gateway, "c0"), drained(&gateway, "c1"));
+    assert_eq!((&first["indexed"], &first["skipped"]), (&json!(60), &json!(60)));
+    assert_eq!(
+        (&second["indexed"], &second["replayed"]),
+        (&json!(60), &json!(60))
+    );
+    assert_eq!((primary.counts().docs, backup.docs("logs").len()), (0, 60));
+}
+
+#[test]
+fn a_letter_whose_index_is_gone_is_refused_and_stays() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    kill_documents(&gateway, &cluster, &body(3));
+    let id = letters(&gateway, "limit=1")[0]["id"].clone();
+    let edit = r#"{"action": {"index": {"_index": "nowhere", "_id": "1"}}}"#;
+    send(&gateway, "PUT", &format!("/dead_letters/{id}"), edit)
+        .ok()
+        .unwrap();
+    let done = post(&gateway, "/dead_letters/_replay?all=true");
+    assert_eq!(
+        (&done["replayed"], &done["refused"]),
+        (&json!(2), &json!(1)),
+        "{done}"
+    );
+    assert_eq!(done["refusals"][0]["id"], id);
+    assert!(
+        done["refusals"][0]["why"].as_str().unwrap().contains("index"),
+        "{done}"
+    );
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["indexed"]), (&json!(1), &json!(2)));
+}
+
+#[test]
+fn a_page_of_another_origin_cannot_purge() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    kill_documents(&gateway, &cluster, &body(1));
+    let path = "/dead_letters/_purge?confirm=true&all=true";
+    let headers = [("origin", "http://evil.example")];
+    assert_eq!(
+        gateway.admin().send("POST", path, &headers, &[]).unwrap().status,
+        403
+    );
+    assert_eq!(letters(&gateway, "").len(), 1);
+}
+
+/// Runs `tidegate dead-letters`; its status, what it printed, what it complained of.
+fn run(gateway: &Gateway, arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["dead-letters", "--admin", &format!("http://{}", gateway.admin)])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    process.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let out = process.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (out.status.code().unwrap(), text(out.stdout), text(out.stderr))
+}
+
+#[test]
+fn the_command_line_lists_shows_edits_replays_and_purges() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    kill_documents(&gateway, &cluster, &body(5));
+    let (status, listed, _) = run(&gateway, &["list", "--status", "4xx", "--since", "1h"], "");
+    assert_eq!((status, listed.lines().count()), (0, 6), "{listed}");
+    assert!(listed.contains("mapper_parsing_exception"), "{listed}");
+    let (_, all, _) = run(&gateway, &["list", "--json"], "");
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let id = all["dead_letters"][0]["id"].to_string();
+    let (status, shown, _) = run(&gateway, &["show", &id], "");
+    assert!(
+        status == 0 && shown.contains("failed to parse field [n]"),
+        "{shown}"
+    );
+    let (status, edited, _) = run(&gateway, &["edit", &id, "--source", "-"], "{\"n\": 77}\n");
+    assert!(
+        status == 0 && edited.contains("{\"n\": 77}") || edited.contains("{\"n\":77}"),
+        "{edited}"
+    );
+    let (status, _, told) = run(&gateway, &["edit", &id, "--source", "-"], "nonsense");
+    assert!(status == 3 && told.contains("no JSON"), "{status} {told}");
+    let (status, _, told) = run(&gateway, &["replay", &id], "");
+    assert!(status == 2 && told.contains("--yes"), "{status} {told}");
+    let (status, done, _) = run(&gateway, &["replay", &id, "--yes"], "");
+    assert_eq!((status, done.as_str()), (0, "replayed: 1\n"));
+    let (status, would, _) = run(&gateway, &["purge", "--all", "--dry-run"], "");
+    assert_eq!((status, would.as_str()), (0, "would purge: 4\n"));
+    let (status, done, _) = run(&gateway, &["purge", "--reason", "parse", "--yes"], "");
+    assert_eq!((status, done.as_str()), (0, "purged: 4\n"));
+    assert_eq!(run(&gateway, &["show", &id], "").0, 1, "it is not there any more");
+    assert_eq!(run(&gateway, &["purge", "--yes"], "").0, 2, "nothing says which");
+    assert_eq!(run(&gateway, &["list", "--admin", "http://127.0.0.1:9"], "").0, 3);
+    drained(&gateway, "c0");
+    assert!(cluster.docs("logs").values().any(|doc| doc.source.contains("77")));
+}

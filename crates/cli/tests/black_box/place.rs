@@ -1,0 +1,112 @@
+//! A gateway in asynchronous mode whose data outlive it, and its accounts.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::fake::FakeCluster;
+
+use crate::gateway::Gateway;
+
+/// A folder with a configuration and data that outlive a gateway.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    pub(crate) file: PathBuf,
+}
+
+impl Place {
+    /// A queue before these clusters; the first one is what clients see.
+    pub(crate) fn before(clusters: &[&FakeCluster], queue: &str) -> Self {
+        let urls: Vec<String> = clusters.iter().map(|cluster| cluster.urls()[0].clone()).collect();
+        Self::at(&urls, queue)
+    }
+
+    pub(crate) fn at(urls: &[String], queue: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidegate.yml");
+        let mut text = format!(
+            "path.data: {}
+admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c0, mode: async, queue: {{name: q, lanes: 4, min_free: 1mb{queue}}}}}
+      - elasticsearch: {{elasticsearch: c0}}
+pipeline:
+",
+            folder.path().join("data").display()
+        );
+        for at in 0..urls.len() {
+            text.push_str(&format!(
+                "  - {{name: p{at}, retry_delay_in_ms: 20, processor: [{{bulk_indexing: {{elasticsearch: c{at}}}}}]}}\n"
+            ));
+        }
+        text.push_str("elasticsearch:\n");
+        for (at, url) in urls.iter().enumerate() {
+            text.push_str(&format!("  - {{name: c{at}, endpoint: '{url}'}}\n"));
+        }
+        std::fs::write(&file, text).unwrap();
+        Self { folder, file }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn start(&self) -> Gateway {
+        let gateway = Gateway::start(&["--config", self.file.to_str().unwrap()]);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        gateway
+    }
+}
+
+pub(crate) fn queue(gateway: &Gateway) -> Value {
+    let queues = gateway
+        .admin()
+        .get("/queue/stats")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    queues["q"].clone()
+}
+
+/// Checks the accounts of a queue and returns those of a consumer group.
+pub(crate) fn account(queue: &Value, group: &str) -> Value {
+    let one = &queue["groups"][group];
+    let states = [
+        "indexed", "dead", "replayed", "purged", "skipped", "lost", "pending",
+    ];
+    let sum: u64 = states
+        .iter()
+        .map(|state| one[state].as_u64().unwrap_or_else(|| panic!("{queue:#}")))
+        .sum();
+    let to_account_for = [&queue["accepted"], &one["rewound"]].map(|number| number.as_u64().unwrap());
+    assert_eq!(to_account_for[0] + to_account_for[1], sum, "accounts: {queue:#}");
+    one.clone()
+}
+
+/// Waits until nothing is pending, with the accounts right all the while.
+pub(crate) fn drained(gateway: &Gateway, group: &str) -> Value {
+    wait(gateway, group, |one| one["pending"] == 0)
+}
+
+pub(crate) fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let queue = queue(gateway);
+        let one = account(&queue, group);
+        if holds(&one) {
+            return one;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "not so after 20 s: {queue:#}\n{}",
+            gateway.log()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,308 @@
+//! Dead letters: list, show, edit, replay, purge.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::refusal::Refusal;
+use crate::dead_letters::{Edit, LettersError, Unfit, Wanted, Way};
+use crate::queue::Queue;
+
+/// What the query of these endpoints may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    queue: Option<String>,
+    id: Option<String>,
+    group: Option<String>,
+    index: Option<String>,
+    status: Option<String>,
+    r#type: Option<String>,
+    reason: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    #[serde(default)]
+    from: u64,
+    limit: Option<usize>,
+    #[serde(default)]
+    all: bool,
+    #[serde(default)]
+    dry_run: bool,
+    #[serde(default)]
+    confirm: bool,
+}
+
+type Query_ = Result<Query<Asked>, QueryRejection>;
+
+pub(super) async fn list(State(desk): State<Arc<Desk>>, query: Query_) -> Result<Response, Refusal> {
+    let asked = asked(query)?;
+    let (queue, wanted) = (asked.queue(&desk)?, asked.wanted()?);
+    let limit = asked.limit.unwrap_or(LETTERS).min(LETTERS_MAX);
+    blocking(move || {
+        let page = queue
+            .dead_letters
+            .list(&wanted, &queue.committed(), asked.from, limit)
+            .map_err(Refusal::failed)?;
+        #[derive(serde::Serialize)]
+        struct Listed<'a> {
+            dead_letters: Vec<crate::dead_letters::Shown<'a>>,
+            next: Option<u64>,
+        }
+        let listed = Listed {
+            dead_letters: page.letters.iter().map(|letter| letter.shown()).collect(),
+            next: page.next,
+        };
+        Ok(Json(listed).into_response())
+    })
+    .await
+}
+
+pub(super) async fn show(
+    State(desk): State<Arc<Desk>>,
+    id: Result<Path<u64>, PathRejection>,
+    query: Query_,
+) -> Result<Response, Refusal> {
+    let (Path(id), asked) = (
+        id.map_err(|error| Refusal::invalid(error.body_text()))?,
+        asked(query)?,
+    );
+    let queue = asked.queue(&desk)?;
+    blocking(move || {
+        let found = queue.dead_letters.get(id, &queue.committed());
+        let letter = found.map_err(Refusal::failed)?.ok_or_else(|| no_letter(id))?;
+        Ok(Json(letter.shown()).into_response())
+    })
+    .await
+}
+
+pub(super) async fn edit(
+    State(desk): State<Arc<Desk>>,
+    id: Result<Path<u64>, PathRejection>,
+    query: Query_,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let (Path(id), asked) = (
+        id.map_err(|error| Refusal::invalid(error.body_text()))?,
+        asked(query)?,
+    );
+    let queue = asked.queue(&desk)?;
+    let edit: Edit = serde_json::from_slice(&body).map_err(|error| {
+        Refusal::invalid(format!(
+            "the body is {{\"action\": {{…}}, \"source\": {{…}}}}, either or both: {error}"
+        ))
+    })?;
+    let snapshot = desk.snapshot(&queue)?;
+    blocking(move || {
+        let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_ms = now_ms.map_or(0, |since| since.as_millis() as u64);
+        let edited = queue
+            .dead_letters
+            .edit(id, &edit, &queue.committed(), &snapshot.table, now_ms);
+        match edited {
+            Ok(letter) => Ok(Json(letter.shown()).into_response()),
+            Err(Unfit::NoLetter) => Err(no_letter(id)),
+            Err(Unfit::Failed(error)) => Err(failed(&error)),
+            Err(error) => Err(Refusal::invalid(error.to_string())),
+        }
+    })
+    .await
+}
+
+pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Result<Response, Refusal> {
+    let asked = asked(query)?;
+    let (queue, wanted) = (asked.queue(&desk)?, asked.selection()?);
+    if asked.dry_run {
+        return count(queue, wanted).await;
+    }
+    let snapshot = desk.snapshot(&queue)?;
+    let groups = desk.shared.queues.groups().iter();
+    let groups: Vec<Arc<str>> = groups
+        .filter(|group| group.queue.name == queue.name)
+        .map(|group| Arc::clone(&group.settings.group))
+        .collect();
+    blocking(move || {
+        let way = Way {
+            log: &queue.log,
+            table: &snapshot.table,
+            groups: &groups,
+        };
+        let letters = &queue.dead_letters;
+        let done = letters.replay(&wanted, &queue.committed(), &way, || queue.flush());
+        let done = done.map_err(|error| failed(&error))?;
+        tracing::info!(
+            queue = &*queue.name,
+            replayed = done.replayed,
+            refused = done.refused.len(),
+            stopped = done.stopped,
+            "dead letters were replayed"
+        );
+        let refused: Vec<Value> = done
+            .refused
+            .iter()
+            .take(REFUSED_SHOWN)
+            .map(|(id, why)| json!({"id": id, "why": why}))
+            .collect();
+        Ok(Json(json!({
+            "replayed": done.replayed,
+            "refused": done.refused.len(),
+            "refusals": refused,
+            "stopped": done.stopped,
+        }))
+        .into_response())
+    })
+    .await
+}
+
+pub(super) async fn purge(State(desk): State<Arc<Desk>>, query: Query_) -> Result<Response, Refusal> {
+    let asked = asked(query)?;
+    let (queue, wanted) = (asked.queue(&desk)?, asked.selection()?);
+    if asked.dry_run {
+        return count(queue, wanted).await;
+    }
+    if !asked.confirm {
+        let reason = "what is purged is gone for good: say `confirm=true` (`dry_run=true` counts first)";
+        return Err(Refusal::invalid(reason));
+    }
+    blocking(move || {
+        let letters = &queue.dead_letters;
+        let purged = letters.purge(&wanted, &queue.committed(), || queue.flush());
+        let purged = purged.map_err(|error| failed(&error))?;
+        tracing::info!(queue = &*queue.name, purged, "dead letters were purged");
+        Ok(Json(json!({"purged": purged})).into_response())
+    })
+    .await
+}
+
+async fn count(queue: Arc<Queue>, wanted: Wanted) -> Result<Response, Refusal> {
+    blocking(move || {
+        let counted = queue.dead_letters.count(&wanted, &queue.committed());
+        let counted = counted.map_err(Refusal::failed)?;
+        Ok(Json(json!({"would": counted})).into_response())
+    })
+    .await
+}
+
+/// Runs what reads or writes the disk, beside the port's own thread.
+pub(super) async fn blocking(
+    work: impl FnOnce() -> Result<Response, Refusal> + Send + 'static,
+) -> Result<Response, Refusal> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Refusal::failed(error)))
+}
+
+fn asked(query: Query_) -> Result<Asked, Refusal> {
+    let Query(asked) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    Ok(asked)
+}
+
+fn no_letter(id: u64) -> Refusal {
+    Refusal::not_found(format!("there is no dead letter {id}"))
+}
+
+fn failed(error: &LettersError) -> Refusal {
+    match error {
+        LettersError::Append(log::AppendError::Full(_)) => Refusal::unavailable(error.to_string()),
+        _ => Refusal::failed(error),
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn queue(&self, desk: &Desk) -> Result<Arc<Queue>, Refusal> {
+        desk.queue(self.queue.as_deref())
+    }
+
+    fn wanted(&self) -> Result<Wanted, Refusal> {
+        let ids = self.id.as_deref().map(|ids| {
+            let ids: Result<BTreeSet<u64>, _> = ids.split(',').map(str::parse).collect();
+            ids.map_err(|_| Refusal::invalid("`id` is one number, or several with commas between"))
+        });
+        let status = self.status.as_deref().map(|status| {
+            Wanted::parse_status(status)
+                .ok_or_else(|| Refusal::invalid("`status` is written as 400, 4xx or 400-404"))
+        });
+        Ok(Wanted {
+            ids: ids.transpose()?,
+            group: self.group.clone(),
+            index: self.index.clone(),
+            status: status.transpose()?,
+            kind: self.r#type.clone(),
+            reason: self.reason.clone(),
+            since_ms: self.since.as_deref().map(time_ms).transpose()?,
+            until_ms: self.until.as_deref().map(time_ms).transpose()?,
+        })
+    }
+
+    /// What is meant, of which nothing must go by accident: an empty question means nothing here.
+    fn selection(&self) -> Result<Wanted, Refusal> {
+        let wanted = self.wanted()?;
+        if wanted == Wanted::default() && !self.all {
+            return Err(Refusal::invalid("say which: `id`, a filter, or `all=true`"));
+        }
+        Ok(wanted)
+    }
+}
+
+/// A time as people write it, or in ms since 1970.
+pub(super) fn time_ms(text: &str) -> Result<u64, Refusal> {
+    let parsed = text.parse().ok().or_else(|| {
+        let stamp: jiff::Timestamp = text.parse().ok()?;
+        u64::try_from(stamp.as_millisecond()).ok()
+    });
+    parsed.ok_or_else(|| {
+        Refusal::invalid(format!(
+            "{text} is no time: write 2026-11-21T10:00:00Z, or ms since 1970"
+        ))
+    })
+}
+
+// === impl Desk ===
+
+impl Desk {
+    /// The queue of this name; the only one, if none is given.
+    pub(super) fn queue(&self, name: Option<&str>) -> Result<Arc<Queue>, Refusal> {
+        let queues = &self.shared.queues;
+        match name {
+            Some(name) => {
+                let queue = queues.get(name).cloned();
+                queue.ok_or_else(|| Refusal::not_found(format!("there is no queue {name}")))
+            }
+            None => {
+                let mut all = queues.all();
+                match (all.next(), all.next()) {
+                    (Some(only), None) => Ok(Arc::clone(only)),
+                    (None, _) => Err(Refusal::not_found("there is no queue")),
+                    _ => Err(Refusal::invalid(
+                        "there are several queues: say which with `queue=`",
+                    )),
+                }
+            }
+        }
+    }
+
+    /// What is known of the cluster that a queue's clients write to.
+    fn snapshot(&self, queue: &Queue) -> Result<Arc<cluster::Snapshot>, Refusal> {
+        let live = self.shared.live.load_full();
+        let cluster = live.clusters.get(&queue.cluster);
+        let snapshot = cluster.map(|cluster| cluster.snapshot());
+        snapshot.filter(|snapshot| snapshot.learnt()).ok_or_else(|| {
+            Refusal::unavailable(format!("the topology of {} is not known yet", queue.cluster))
+        })
+    }
+}
+
+/// Dead letters listed at once, unless more are asked for.
+const LETTERS: usize = 100;
+const LETTERS_MAX: usize = 10_000;
+/// Refusals that an answer tells of one by one.
+const REFUSED_SHOWN: usize = 100;

@@ -1,0 +1,303 @@
+//! What the admin port serves: one table.
+
+use std::sync::Arc;
+
+use axum::routing::{MethodRouter, delete, get, post, put};
+
+use super::{Desk, dead_letters, observe, openapi, pipelines, queues, switches};
+
+/// One method of one path.
+pub(super) struct Endpoint {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    /// What it is for.
+    pub(super) says: &'static str,
+    pub(super) parameters: &'static [Parameter],
+    /// What it takes as body, if it takes one.
+    pub(super) body: Option<&'static str>,
+    pub(super) route: fn() -> MethodRouter<Arc<Desk>>,
+}
+
+/// A parameter of an endpoint, in its path if that names it, or else in the query.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    /// A type of JSON Schema.
+    pub(super) r#type: &'static str,
+    pub(super) says: &'static str,
+}
+
+/// All endpoints, in the order in which they are listed.
+pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
+    [OBSERVE, QUEUES, PIPELINES, DEAD_LETTERS, SWITCHES]
+        .into_iter()
+        .flatten()
+}
+
+const fn reads(path: &'static str, says: &'static str, route: fn() -> MethodRouter<Arc<Desk>>) -> Endpoint {
+    Endpoint {
+        method: "GET",
+        path,
+        says,
+        parameters: &[],
+        body: None,
+        route,
+    }
+}
+
+const fn parameter(name: &'static str, r#type: &'static str, says: &'static str) -> Parameter {
+    Parameter { name, r#type, says }
+}
+
+const OBSERVE: &[Endpoint] = &[
+    reads("/", "What there is.", || get(observe::index)),
+    reads(
+        "/health",
+        "Whether the gateway can do its work: 200 or 503.",
+        || get(observe::health),
+    ),
+    reads("/stats", "Counters, entries, queues, memory.", || {
+        get(observe::stats)
+    }),
+    reads("/metrics", "The same for Prometheus.", || get(observe::metrics)),
+    reads(
+        "/elasticsearch",
+        "Each cluster: nodes and their health, versions, routes, hit rate.",
+        || get(observe::elasticsearch),
+    ),
+    reads(
+        "/queue/stats",
+        "Each queue: accepted documents, and for each consumer group what became of them, lag, lanes.",
+        || get(observe::queue_stats),
+    ),
+    reads("/config", "The configuration in force, secrets masked.", || {
+        get(observe::config)
+    }),
+    reads("/openapi.json", "All of this for tools: OpenAPI.", || {
+        get(openapi::describe)
+    }),
+];
+
+const NAME: Parameter = parameter("name", "string", "The queue.");
+const OF_GROUP: Parameter = parameter("group", "string", "The consumer group.");
+const CONFIRM: Parameter = parameter("confirm", "boolean", "Must be `true`.");
+
+const QUEUES: &[Endpoint] = &[
+    Endpoint {
+        method: "GET",
+        path: "/queue/{name}",
+        says: "One queue: what is in it, lanes, and for each consumer group its accounts, lag and rates.",
+        parameters: &[NAME],
+        body: None,
+        route: || get(queues::show),
+    },
+    Endpoint {
+        method: "GET",
+        path: "/queue/{name}/records",
+        says: "Records of a queue: when, where to, which lanes, and the beginning of their documents.",
+        parameters: &[
+            NAME,
+            parameter("lane", "integer", "Only documents of this lane."),
+            parameter(
+                "from",
+                "integer",
+                "Begin with the first record at or after this position; `next` of the answer before.",
+            ),
+            parameter(
+                "limit",
+                "integer",
+                "At most so many; 20 unless said otherwise, 1000 at most.",
+            ),
+            parameter(
+                "text_bytes",
+                "integer",
+                "Bytes of documents shown of a record; 4096 unless said otherwise.",
+            ),
+        ],
+        body: None,
+        route: || get(queues::records),
+    },
+    Endpoint {
+        method: "GET",
+        path: "/queue/{name}/groups/{group}/offset",
+        says: "Where a consumer group is, lane by lane.",
+        parameters: &[NAME, OF_GROUP],
+        body: None,
+        route: || get(queues::offset),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/queue/{name}/groups/{group}/offset",
+        says: "Sets a consumer group to another place while nothing delivers for it.",
+        parameters: &[
+            NAME,
+            OF_GROUP,
+            parameter(
+                "to",
+                "string",
+                "`earliest`, `latest`, a position, or a time (RFC 3339).",
+            ),
+            CONFIRM,
+        ],
+        body: None,
+        route: || post(queues::set_offset),
+    },
+    Endpoint {
+        method: "DELETE",
+        path: "/queue/{name}/groups/{group}",
+        says: "Forgets a consumer group that the configuration does not have any more.",
+        parameters: &[NAME, OF_GROUP, CONFIRM],
+        body: None,
+        route: || delete(queues::remove_group),
+    },
+];
+
+const SWITCHES: &[Endpoint] = &[
+    reads("/switches", "What has been switched at run time.", || {
+        get(switches::list)
+    }),
+    Endpoint {
+        method: "PUT",
+        path: "/switches/{cluster}",
+        says: "Switches at run time, for a cluster and its indices.",
+        parameters: &[parameter("cluster", "string", "The cluster.")],
+        body: Some("What to switch: see docs/combine.md."),
+        route: || put(switches::set),
+    },
+];
+
+const PIPELINE: Parameter = parameter("name", "string", "The pipeline.");
+
+const PIPELINES: &[Endpoint] = &[
+    reads(
+        "/pipeline",
+        "Each pipeline: what it delivers, whether it runs, why it waits.",
+        || get(pipelines::list),
+    ),
+    Endpoint {
+        method: "POST",
+        path: "/pipeline/{name}/_start",
+        says: "Starts a pipeline, until it is stopped or the gateway is.",
+        parameters: &[PIPELINE],
+        body: None,
+        route: || post(pipelines::start),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/pipeline/{name}/_stop",
+        says: "Lets a pipeline's batches under way finish, and stops it until it is started or the gateway is.",
+        parameters: &[
+            PIPELINE,
+            parameter(
+                "wait_s",
+                "integer",
+                "Answer after so many seconds at the latest; 10 unless said otherwise.",
+            ),
+        ],
+        body: None,
+        route: || post(pipelines::stop),
+    },
+];
+
+const QUEUE: Parameter = parameter(
+    "queue",
+    "string",
+    "The queue; not needed where there is only one.",
+);
+const ID: Parameter = parameter("id", "integer", "The dead letter's id, as lists show it.");
+
+const DEAD_LETTERS: &[Endpoint] = &[
+    Endpoint {
+        method: "GET",
+        path: "/dead_letters",
+        says: "Operations that a cluster would not take, with the reason; those that fit all that is said.",
+        parameters: &[
+            QUEUE,
+            GROUP,
+            INDEX,
+            STATUS,
+            TYPE,
+            REASON,
+            SINCE,
+            UNTIL,
+            parameter("from", "integer", "Where to go on: `next` of the answer before."),
+            parameter(
+                "limit",
+                "integer",
+                "At most so many; 100 unless said otherwise, 10000 at most.",
+            ),
+        ],
+        body: None,
+        route: || get(dead_letters::list),
+    },
+    Endpoint {
+        method: "GET",
+        path: "/dead_letters/{id}",
+        says: "One of them, with what it was before it was edited.",
+        parameters: &[ID, QUEUE],
+        body: None,
+        route: || get(dead_letters::show),
+    },
+    Endpoint {
+        method: "PUT",
+        path: "/dead_letters/{id}",
+        says: "Gives it another action or source; what is not given stays. The first lines are kept beside them.",
+        parameters: &[ID, QUEUE],
+        body: Some("{\"action\": {\"index\": {…}}, \"source\": {…}}"),
+        route: || put(dead_letters::edit),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/dead_letters/_replay",
+        says: "Puts dead letters back into the queue, for the consumer group that had given them up.",
+        parameters: &[
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, SINCE, UNTIL, ALL, DRY_RUN,
+        ],
+        body: None,
+        route: || post(dead_letters::replay),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/dead_letters/_purge",
+        says: "Throws dead letters away for good.",
+        parameters: &[
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, SINCE, UNTIL, ALL, DRY_RUN, CONFIRM,
+        ],
+        body: None,
+        route: || post(dead_letters::purge),
+    },
+];
+
+const GROUP: Parameter = parameter("group", "string", "Of this consumer group.");
+const INDEX: Parameter = parameter(
+    "index",
+    "string",
+    "For this index, as the action or the URL names it.",
+);
+const STATUS: Parameter = parameter(
+    "status",
+    "string",
+    "With such a status: `400`, `4xx` or `400-404`.",
+);
+const TYPE: Parameter = parameter("type", "string", "With this type of error.");
+const REASON: Parameter = parameter(
+    "reason",
+    "string",
+    "With this text in the reason; case doesn't matter.",
+);
+const SINCE: Parameter = parameter(
+    "since",
+    "string",
+    "Given up at this time or later: RFC 3339, or ms since 1970.",
+);
+const UNTIL: Parameter = parameter(
+    "until",
+    "string",
+    "Given up before this time: RFC 3339, or ms since 1970.",
+);
+const IDS: Parameter = parameter("id", "string", "These: ids with commas between.");
+const ALL: Parameter = parameter(
+    "all",
+    "boolean",
+    "`true`: all of them. Needed where nothing else says which.",
+);
+const DRY_RUN: Parameter = parameter("dry_run", "boolean", "`true`: only counts them.");

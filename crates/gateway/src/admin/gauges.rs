@@ -1,0 +1,181 @@
+//! What `/metrics` has beside counters: the state of entries, memory, clusters and nodes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+
+use wire::ServerCounts;
+
+use super::Desk;
+use crate::switches::admin;
+
+impl Desk {
+    pub(super) fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.counts()
+    }
+
+    pub(super) fn write_gauges(&self, out: &mut String) {
+        use std::fmt::Write as _;
+        // Writing to a String cannot fail.
+        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
+            let _ = writeln!(
+                out,
+                "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}"
+            );
+            for (labels, value) in samples {
+                let _ = writeln!(out, "tidegate_{name}{labels} {value}");
+            }
+        };
+        let counts = self.counts();
+        let by_entry = |of: fn(&ServerCounts) -> u64| -> Vec<(String, f64)> {
+            let sample = |(name, _, counts): &(Arc<str>, SocketAddr, ServerCounts)| {
+                (format!("{{entry=\"{}\"}}", escape(name)), of(counts) as f64)
+            };
+            counts.iter().map(sample).collect()
+        };
+        family(
+            "connections",
+            "gauge",
+            "Open client connections.",
+            &by_entry(|c| c.connections),
+        );
+        family(
+            "in_flight",
+            "gauge",
+            "Requests being answered now.",
+            &by_entry(|c| c.in_flight),
+        );
+        family(
+            "accepted_total",
+            "counter",
+            "Client connections accepted.",
+            &by_entry(|c| c.accepted),
+        );
+        family(
+            "turned_away_total",
+            "counter",
+            "Client connections closed as they came: there were max_concurrency already.",
+            &by_entry(|c| c.turned_away),
+        );
+        family(
+            "handshakes_failed_total",
+            "counter",
+            "TLS handshakes with clients that failed.",
+            &by_entry(|c| c.handshakes_failed),
+        );
+        family(
+            "buffers_bytes",
+            "gauge",
+            "Memory in pooled buffers, idle ones included.",
+            &[(String::new(), self.budget.used() as f64)],
+        );
+        family(
+            "buffers_bytes_max",
+            "gauge",
+            "Bound of tidegate_buffers_bytes.",
+            &[(String::new(), self.budget.limit() as f64)],
+        );
+        let live = self.shared.live.load_full();
+        let statuses: Vec<_> = live
+            .clusters
+            .iter()
+            .map(|(name, cluster)| (escape(name), cluster.status()))
+            .collect();
+        let by_cluster = |of: &dyn Fn(&cluster::Status) -> Option<f64>| -> Vec<(String, f64)> {
+            let sample = |(name, status): &(String, cluster::Status)| {
+                Some((format!("{{cluster=\"{name}\"}}"), of(status)?))
+            };
+            statuses.iter().filter_map(sample).collect()
+        };
+        family(
+            "cluster_polled_ago_seconds",
+            "gauge",
+            "Since the cluster last answered the watch.",
+            &by_cluster(&|s| s.polled_ago_ms.map(|ms| ms as f64 / 1e3)),
+        );
+        family(
+            "cluster_generation",
+            "gauge",
+            "Snapshots of the topology so far.",
+            &by_cluster(&|s| Some(s.generation as f64)),
+        );
+        family(
+            "cluster_predictions_checked_total",
+            "counter",
+            "Predicted shards compared with the cluster's own answer.",
+            &by_cluster(&|s| Some(s.predictions.checked as f64)),
+        );
+        family(
+            "cluster_predictions_right_total",
+            "counter",
+            "Predicted shards that the cluster's own answer agreed with.",
+            &by_cluster(&|s| Some(s.predictions.right as f64)),
+        );
+        let gauges = admin::gauges(&live.config, &self.shared.switches);
+        let by_panel = |of: fn(&admin::Gauges) -> usize| -> Vec<(String, f64)> {
+            let sample = |(name, gauges): &(Arc<str>, admin::Gauges)| {
+                (format!("{{cluster=\"{}\"}}", escape(name)), of(gauges) as f64)
+            };
+            gauges.iter().map(sample).collect()
+        };
+        family(
+            "switches",
+            "gauge",
+            "Switches that were set at run time and come before the configuration.",
+            &by_panel(|gauges| gauges.switches),
+        );
+        family(
+            "combining_filters",
+            "gauge",
+            "Filters at which small parts of different bulks travel together now.",
+            &by_panel(|gauges| gauges.combining),
+        );
+        family(
+            "directing_filters",
+            "gauge",
+            "Filters that give documents with neither id nor routing a shard now, but for indices that are switched by themselves.",
+            &by_panel(|gauges| gauges.directing),
+        );
+        let by_node = |value: fn(&cluster::HealthStatus) -> f64| -> Vec<(String, f64)> {
+            let nodes = statuses.iter().flat_map(|(cluster, status)| {
+                status.nodes.iter().map(move |node| {
+                    let labels = format!("{{cluster=\"{cluster}\",node=\"{}\"}}", escape(&node.name));
+                    (labels, value(&node.health))
+                })
+            });
+            nodes.collect()
+        };
+        family(
+            "node_up",
+            "gauge",
+            "Whether a node is in the rotation.",
+            &by_node(|health| f64::from(u8::from(health.up))),
+        );
+        family(
+            "node_slowness",
+            "gauge",
+            "How many times longer a node's answers take than the cluster's to requests of the same size.",
+            &by_node(|health| health.slowness.into()),
+        );
+        family(
+            "node_in_flight",
+            "gauge",
+            "Exchanges under way with a node.",
+            &by_node(|health| health.in_flight.into()),
+        );
+        family(
+            "node_limit",
+            "gauge",
+            "Requests from queues that a node is sent at once, as its answers have shown.",
+            &by_node(|health| health.limit as f64),
+        );
+    }
+}
+
+/// As the text format wants label values.
+fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

@@ -1,0 +1,126 @@
+//! The admin port: a small HTTP API on a thread of its own, off the data path. Loopback unless told otherwise.
+//!
+//! What it serves is one table ([`endpoints`]), from which its routes and the list at `/` are made.
+
+mod dead_letters;
+mod endpoints;
+mod few;
+mod gauges;
+mod guard;
+mod observe;
+mod openapi;
+mod pipelines;
+mod queues;
+mod rates;
+mod refusal;
+mod switches;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::{Router, serve};
+use tokio::sync::oneshot;
+use wire::Budget;
+
+use crate::deliveries::Deliveries;
+use crate::listening::Listeners;
+use crate::live::Shared;
+
+use few::Few;
+use rates::Rates;
+use refusal::Refusal;
+
+/// The running admin port. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    address: SocketAddr,
+    _stop: oneshot::Sender<()>,
+}
+
+/// What the endpoints look at.
+struct Desk {
+    shared: Arc<Shared>,
+    listeners: Arc<Mutex<Listeners>>,
+    budget: Arc<Budget>,
+    deliveries: Arc<Deliveries>,
+    rates: Rates,
+    started: Instant,
+}
+
+impl Admin {
+    /// Listens at `binding` and serves on a thread of its own.
+    pub(crate) fn start(
+        binding: SocketAddr,
+        shared: Arc<Shared>,
+        listeners: Arc<Mutex<Listeners>>,
+        budget: Arc<Budget>,
+        deliveries: Arc<Deliveries>,
+    ) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(binding)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let desk = Arc::new(Desk {
+            shared,
+            listeners,
+            budget,
+            deliveries,
+            rates: Rates::default(),
+            started: Instant::now(),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name("admin".to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    let listener = match tokio::net::TcpListener::from_std(listener) {
+                        Ok(listener) => listener,
+                        Err(error) => return tracing::error!(%error, "admin port failed"),
+                    };
+                    let server = serve(Few::new(listener), router(Arc::clone(&desk)));
+                    let counting = async {
+                        let mut ticks = tokio::time::interval(rates::EVERY);
+                        loop {
+                            ticks.tick().await;
+                            desk.rates.take(&desk.shared.queues);
+                        }
+                    };
+                    tokio::select! {
+                        served = server => if let Err(error) = served {
+                            tracing::error!(%error, "admin port failed");
+                        },
+                        () = counting => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?;
+        Ok(Self { address, _stop: stop })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn router(desk: Arc<Desk>) -> Router {
+    let mut router = Router::new();
+    for endpoint in endpoints::all() {
+        router = router.route(endpoint.path, (endpoint.route)());
+    }
+    router
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::clone(&desk), guard::admit))
+        .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
+        .method_not_allowed_fallback(async || Refusal::method())
+        .with_state(desk)
+}
+
+/// Longest body: a dead letter's new source may be as long as a client's.
+const BODY_BYTES_MAX: usize = 256 << 20;

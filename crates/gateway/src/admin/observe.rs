@@ -1,0 +1,125 @@
+//! What is asked for most: whether all is well, counters, what the clusters look like, the configuration.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Json, Response};
+use cluster::WatchState;
+use serde_json::{Value, json};
+
+use super::{Desk, endpoints};
+use crate::config::show;
+
+/// What there is.
+pub(super) async fn index() -> Json<Value> {
+    let mut listed = serde_json::Map::new();
+    for endpoint in endpoints::all() {
+        let name = match endpoint.method {
+            "GET" => endpoint.path.to_owned(),
+            method => format!("{method} {}", endpoint.path),
+        };
+        listed.insert(name, json!(endpoint.says));
+    }
+    Json(json!({
+        "name": "tidegate",
+        "version": env!("CARGO_PKG_VERSION"),
+        "endpoints": listed,
+    }))
+}
+
+/// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old topology.
+/// `red` (503): no node of some cluster is well.
+pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Response {
+    let live = desk.shared.live.load_full();
+    let mut worst = 0;
+    let mut clusters = serde_json::Map::new();
+    for (name, cluster) in &live.clusters {
+        let status = cluster.status();
+        let up = status.nodes.iter().filter(|node| node.health.up).count();
+        let level = match (up, status.state) {
+            (0, _) => 2,
+            (_, WatchState::Watching | WatchState::Off) => 0,
+            _ => 1,
+        };
+        worst = worst.max(level);
+        clusters.insert(
+            name.to_string(),
+            json!({"status": COLOURS[level], "watch": status.state, "nodes": status.nodes.len(), "nodes_up": up}),
+        );
+    }
+    let code = if worst == 2 {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
+    (
+        code,
+        Json(json!({"status": COLOURS[worst], "clusters": clusters})),
+    )
+        .into_response()
+}
+
+pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    let entries: serde_json::Map<String, Value> = desk
+        .counts()
+        .into_iter()
+        .map(|(name, address, counts)| {
+            let entry = json!({
+                "address": address,
+                "connections": counts.connections,
+                "accepted": counts.accepted,
+                "turned_away": counts.turned_away,
+                "requests": counts.requests,
+                "in_flight": counts.in_flight,
+                "refused": counts.refused,
+                "handshakes_failed": counts.handshakes_failed,
+            });
+            (name.to_string(), entry)
+        })
+        .collect();
+    Json(json!({
+        "uptime_s": desk.started.elapsed().as_secs(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "gateway": desk.shared.metrics.to_json(),
+        "entries": entries,
+        "queues": desk.shared.queues.to_json(false),
+        "memory": {"buffers_bytes": desk.budget.used(), "buffers_bytes_max": desk.budget.limit()},
+    }))
+}
+
+pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+    let mut text = String::with_capacity(16 << 10);
+    desk.shared.metrics.write_prometheus(&mut text);
+    desk.write_gauges(&mut text);
+    desk.shared.queues.write_prometheus(&mut text);
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(CONTENT_TYPE, content_type)], text).into_response()
+}
+
+pub(super) async fn elasticsearch(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    let live = desk.shared.live.load_full();
+    let clusters: serde_json::Map<String, Value> = live
+        .clusters
+        .iter()
+        .map(|(name, cluster)| (name.to_string(), json!(cluster.status())))
+        .collect();
+    Json(Value::Object(clusters))
+}
+
+pub(super) async fn queue_stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    Json(desk.shared.queues.to_json(true))
+}
+
+/// As YAML: it can be read by people, and started from once the secrets are filled in.
+pub(super) async fn config(State(desk): State<Arc<Desk>>) -> Response {
+    let content_type = HeaderValue::from_static("application/yaml; charset=utf-8");
+    (
+        [(CONTENT_TYPE, content_type)],
+        show(&desk.shared.live.load().file),
+    )
+        .into_response()
+}
+
+const COLOURS: [&str; 3] = ["green", "yellow", "red"];

@@ -1,0 +1,118 @@
+//! Pipelines: what they deliver, started and stopped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::dead_letters::blocking;
+use super::refusal::Refusal;
+use crate::queue::{Doing, Group, Phase};
+
+/// How long a stop may take before it is answered.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Patience {
+    wait_s: Option<u64>,
+}
+
+pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    let mut pipelines: BTreeMap<Arc<str>, Vec<Arc<Group>>> = BTreeMap::new();
+    for group in desk.shared.queues.groups() {
+        let name = Arc::clone(&group.settings.pipeline);
+        pipelines.entry(name).or_default().push(Arc::clone(group));
+    }
+    let shown = pipelines
+        .iter()
+        .map(|(name, groups)| (name.to_string(), shown(groups)));
+    Json(Value::Object(shown.collect()))
+}
+
+pub(super) async fn start(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
+    let groups = groups(&desk, &name)?;
+    if groups.iter().any(|group| group.phase() == Phase::Stopping) {
+        return Err(Refusal::conflict(format!(
+            "{name} is stopping: its batches under way are not done"
+        )));
+    }
+    blocking(move || {
+        for group in &groups {
+            desk.deliveries.start_one(group).map_err(Refusal::failed)?;
+        }
+        tracing::info!(pipeline = name, "pipeline started");
+        Ok(Json(shown(&groups)).into_response())
+    })
+    .await
+}
+
+pub(super) async fn stop(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    patience: Result<Query<Patience>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(patience) = patience.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let groups = groups(&desk, &name)?;
+    blocking(move || {
+        let wait = Duration::from_secs(patience.wait_s.unwrap_or(WAIT_S).min(WAIT_S_MAX));
+        let ended = desk.deliveries.stop_some(&groups, wait);
+        tracing::info!(pipeline = name, ended, "pipeline told to stop");
+        Ok(Json(shown(&groups)).into_response())
+    })
+    .await
+}
+
+fn groups(desk: &Desk, pipeline: &str) -> Result<Vec<Arc<Group>>, Refusal> {
+    let groups = desk.shared.queues.groups().iter();
+    let groups: Vec<_> = groups
+        .filter(|group| *group.settings.pipeline == *pipeline)
+        .cloned()
+        .collect();
+    match groups.is_empty() {
+        true => Err(Refusal::not_found(format!(
+            "no pipeline {pipeline} delivers anything"
+        ))),
+        false => Ok(groups),
+    }
+}
+
+/// A pipeline and each of its deliveries. It stops as long as one of them does.
+fn shown(groups: &[Arc<Group>]) -> Value {
+    let any = |phase| groups.iter().any(|group| group.phase() == phase);
+    let state = match (any(Phase::Stopping), any(Phase::Running)) {
+        (true, _) => Phase::Stopping,
+        (false, true) => Phase::Running,
+        (false, false) => Phase::Stopped,
+    };
+    let deliveries = groups.iter().map(|group| {
+        let status = group.consumer.status();
+        json!({
+            "queue": group.settings.queue,
+            "group": group.settings.group,
+            "cluster": group.settings.cluster,
+            "state": group.phase().as_str(),
+            "pending": status.pending,
+            "pending_bytes": status.pending_bytes,
+            "paused_lanes": group.count(Doing::Paused),
+            "retrying_lanes": group.count(Doing::Retrying),
+            "why": group.why(),
+        })
+    });
+    json!({
+        "state": state.as_str(),
+        "auto_start": groups.iter().all(|group| group.settings.enabled),
+        "deliveries": deliveries.collect::<Vec<_>>(),
+    })
+}
+
+/// What a stop waits for, unless it is told otherwise.
+const WAIT_S: u64 = 10;
+const WAIT_S_MAX: u64 = 600;

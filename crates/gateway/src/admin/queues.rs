@@ -1,0 +1,274 @@
+//! Queues: how deep they are, what is in them, where each consumer group is.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use log::{Browsed, StartAt};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::dead_letters::{blocking, time_ms};
+use super::refusal::Refusal;
+use crate::queue::Queue;
+
+/// Which records to show, and how much of them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Browsing {
+    lane: Option<u32>,
+    #[serde(default)]
+    from: u64,
+    limit: Option<usize>,
+    text_bytes: Option<usize>,
+}
+
+/// Where a consumer group is to go on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Move {
+    to: Option<String>,
+    #[serde(default)]
+    confirm: bool,
+}
+
+pub(super) async fn show(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
+    desk.queue(Some(&name))?;
+    blocking(move || {
+        let mut all = desk.shared.queues.to_json(true);
+        let mut queue = all[&name].take();
+        desk.rates.add_to(&name, &mut queue);
+        Ok(Json(queue).into_response())
+    })
+    .await
+}
+
+pub(super) async fn records(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    query: Result<Query<Browsing>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let queue = desk.queue(Some(&name))?;
+    let lanes = queue.log.lanes();
+    if wanted.lane.is_some_and(|lane| lane >= lanes) {
+        return Err(Refusal::invalid(format!(
+            "the queue has lanes 0 to {}",
+            lanes - 1
+        )));
+    }
+    blocking(move || {
+        let (mut records, mut next, mut looked_at) = (Vec::new(), None, 0u64);
+        let limit = wanted.limit.unwrap_or(RECORDS).min(RECORDS_MAX);
+        let text_bytes = wanted.text_bytes.unwrap_or(TEXT_BYTES).min(TEXT_BYTES_MAX);
+        let mut left = TEXT_BYTES_MAX;
+        let browsed = queue.log.browse(wanted.from).each(|record| {
+            let is_of = |lane| record.groups.iter().any(|group| group.lane == lane);
+            looked_at += record.receipt.bytes;
+            if records.len() >= limit || left == 0 || looked_at > LOOKED_AT_MAX {
+                next = Some(record.receipt.position);
+                return ControlFlow::Break(());
+            }
+            if wanted.lane.is_none_or(is_of) {
+                records.push(shown(&record, wanted.lane, text_bytes, &mut left));
+            }
+            ControlFlow::Continue(())
+        });
+        browsed.map_err(Refusal::failed)?;
+        Ok(Json(json!({"records": records, "next": next})).into_response())
+    })
+    .await
+}
+
+pub(super) async fn offset(
+    State(desk): State<Arc<Desk>>,
+    Path((name, group)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let queue = desk.queue(Some(&name))?;
+    known(&queue, &group)?;
+    blocking(move || Ok(Json(place(&queue, &group)).into_response())).await
+}
+
+pub(super) async fn set_offset(
+    State(desk): State<Arc<Desk>>,
+    Path((name, group)): Path<(String, String)>,
+    query: Result<Query<Move>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let queue = desk.queue(Some(&name))?;
+    known(&queue, &group)?;
+    let to = match wanted.to.as_deref() {
+        None => {
+            return Err(Refusal::invalid(
+                "say where: `to=earliest`, `latest`, a position, or a time",
+            ));
+        }
+        Some("earliest") => StartAt::Oldest,
+        Some("latest") => StartAt::Newest,
+        Some(text) => match text.parse() {
+            Ok(position) => StartAt::Position(position),
+            Err(_) => StartAt::Time(time_ms(text)?),
+        },
+    };
+    if !wanted.confirm {
+        let reason =
+            "documents are passed over for good, or delivered once more, by this: say `confirm=true`";
+        return Err(Refusal::invalid(reason));
+    }
+    blocking(move || {
+        let moved = desk.deliveries.while_stopped(&name, &group, || {
+            let letters = &queue.dead_letters;
+            letters
+                .drop_unsettled(&group, &queue.committed())
+                .map_err(Refusal::failed)?;
+            letters.settle(&group).map_err(Refusal::failed)?;
+            let consumer = queue
+                .log
+                .consumer(&group, StartAt::Oldest)
+                .map_err(Refusal::failed)?;
+            consumer.seek(to).map_err(Refusal::failed)
+        });
+        let moved = moved.ok_or_else(|| delivers(&group))??;
+        tracing::warn!(
+            queue = name,
+            group,
+            skipped = moved.skipped,
+            rewound = moved.rewound,
+            "a consumer group was set elsewhere"
+        );
+        let mut now = place(&queue, &group);
+        now["moved"] = json!({"skipped": moved.skipped, "rewound": moved.rewound});
+        Ok(Json(now).into_response())
+    })
+    .await
+}
+
+pub(super) async fn remove_group(
+    State(desk): State<Arc<Desk>>,
+    Path((name, group)): Path<(String, String)>,
+    query: Result<Query<Move>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let queue = desk.queue(Some(&name))?;
+    known(&queue, &group)?;
+    if desk.shared.queues.group(&name, &group).is_some() {
+        return Err(Refusal::conflict(format!(
+            "a pipeline of the configuration delivers as {group}"
+        )));
+    }
+    if !wanted.confirm {
+        let reason = "what the group has not delivered is not kept for it any more: say `confirm=true`";
+        return Err(Refusal::invalid(reason));
+    }
+    blocking(move || {
+        let account = queue.account();
+        let one = account.groups.iter().find(|one| one.name == group);
+        let one = one.ok_or_else(|| no_group(&group))?;
+        if one.dead > 0 {
+            let reason = format!("{} dead letters of {group} are there: purge them first", one.dead);
+            return Err(Refusal::conflict(reason));
+        }
+        let letters = &queue.dead_letters;
+        letters
+            .drop_unsettled(&group, &queue.committed())
+            .map_err(Refusal::failed)?;
+        queue.log.remove_consumer(&group).map_err(Refusal::failed)?;
+        letters.forget(&group).map_err(Refusal::failed)?;
+        tracing::warn!(
+            queue = name,
+            group,
+            pending = one.pending,
+            "a consumer group was removed"
+        );
+        Ok(Json(json!({"removed": group, "pending": one.pending})).into_response())
+    })
+    .await
+}
+
+/// Where a consumer group is, lane by lane.
+fn place(queue: &Arc<Queue>, group: &str) -> Value {
+    let account = queue.account();
+    let one = account.groups.iter().find(|one| one.name == group);
+    let lanes = one.into_iter().flat_map(|one| &one.lanes);
+    let lanes = lanes.map(|lane| {
+        json!({
+            "position": lane.position,
+            "pending": lane.accepted - lane.done,
+            "pending_bytes": lane.pending_bytes,
+            "skipped": lane.skipped,
+            "rewound": lane.rewound,
+        })
+    });
+    json!({
+        "queue": queue.name,
+        "group": group,
+        "start": account.status.start,
+        "end": account.status.end,
+        "pending": one.map_or(0, |one| one.pending),
+        "lanes": lanes.collect::<Vec<_>>(),
+    })
+}
+
+/// A record: its head, its directory, and so many bytes of its documents.
+fn shown(record: &Browsed, lane: Option<u32>, text_bytes: usize, left: &mut usize) -> Value {
+    let mut room = text_bytes;
+    let groups = record
+        .groups
+        .iter()
+        .filter(|group| lane.is_none_or(|lane| group.lane == lane));
+    let groups = groups.map(|group| {
+        let bytes = group.bytes.as_deref().unwrap_or_default();
+        let shown = &bytes[..bytes.len().min(room).min(*left)];
+        room -= shown.len();
+        *left -= shown.len();
+        json!({
+            "lane": group.lane,
+            "documents": group.documents,
+            "bytes": bytes.len(),
+            "damaged": group.bytes.is_none(),
+            "text": String::from_utf8_lossy(shown),
+            "cut": shown.len() < bytes.len(),
+        })
+    });
+    let groups: Vec<_> = groups.collect();
+    let params: Value = serde_json::from_slice(&record.params)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&record.params).into_owned()));
+    json!({
+        "position": record.receipt.position,
+        "bytes": record.receipt.bytes,
+        "documents": record.receipt.documents,
+        "time_ms": record.time_ms,
+        "kind": record.kind,
+        "params": params,
+        "groups": groups,
+    })
+}
+
+fn known(queue: &Queue, group: &str) -> Result<(), Refusal> {
+    let names = queue.log.consumers();
+    let is = |name: &String| name == group && name != crate::dead_letters::REPLAYING;
+    names.iter().any(is).then_some(()).ok_or_else(|| no_group(group))
+}
+
+fn no_group(group: &str) -> Refusal {
+    Refusal::not_found(format!("the queue has no consumer group {group}"))
+}
+
+fn delivers(group: &str) -> Refusal {
+    Refusal::conflict(format!("{group} delivers: stop its pipeline first"))
+}
+
+/// Records shown at once, unless more are asked for.
+const RECORDS: usize = 20;
+const RECORDS_MAX: usize = 1000;
+/// Bytes of documents shown of a record, unless more are asked for; and of all together at most.
+const TEXT_BYTES: usize = 4 << 10;
+const TEXT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the log that one request looks through for records of a lane.
+const LOOKED_AT_MAX: u64 = 256 << 20;

@@ -1,0 +1,71 @@
+//! Rates of queues: counted every few seconds, over the last minute.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::queue::Queues;
+
+/// What queues had accepted and consumer groups had done, at moments of the last minute.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    samples: Mutex<VecDeque<(Instant, BTreeMap<String, Sample>)>>,
+}
+
+/// A queue at a moment, in documents.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    accepted: u64,
+    indexed: BTreeMap<String, u64>,
+}
+
+// === impl Rates ===
+
+impl Rates {
+    /// Counts; to be called every [`EVERY`].
+    pub(super) fn take(&self, queues: &Queues) {
+        let accounts = queues.accounts().into_iter().map(|account| {
+            let groups = account
+                .groups
+                .iter()
+                .map(|group| (group.name.clone(), group.indexed));
+            let sample = Sample {
+                accepted: account.status.documents,
+                indexed: groups.collect(),
+            };
+            (account.queue.name.to_string(), sample)
+        });
+        let sample = (Instant::now(), accounts.collect());
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.push_back(sample);
+        if samples.len() > SAMPLES {
+            samples.pop_front();
+        }
+    }
+
+    /// Adds rates to a queue as `/queue/stats` shows it: since the oldest sample.
+    pub(super) fn add_to(&self, name: &str, queue: &mut Value) {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((since, Some(before))) = samples.front().map(|(since, all)| (since, all.get(name))) else {
+            return;
+        };
+        let seconds = since.elapsed().as_secs_f64().max(1e-3);
+        let per_s = |now: &Value, before: u64| {
+            json!(now.as_u64().unwrap_or(0).saturating_sub(before) as f64 / seconds)
+        };
+        queue["accepted_per_s"] = per_s(&queue["accepted"], before.accepted);
+        queue["rates_over_s"] = json!(seconds);
+        for (group, indexed) in &before.indexed {
+            let group = &mut queue["groups"][group];
+            if group.is_object() {
+                group["indexed_per_s"] = per_s(&group["indexed"], *indexed);
+            }
+        }
+    }
+}
+
+/// Between two samples.
+pub(super) const EVERY: Duration = Duration::from_secs(5);
+const SAMPLES: usize = 12;

@@ -1,0 +1,400 @@
+//! Operations that a cluster would not take: each with the reason, in a log of their own, until somebody has them
+//! replayed or purged.
+//!
+//! The log holds the letters, the books beside it ([`books`]) what became of them. A letter is put there before its batch
+//! is committed, and counts from the commit on: one whose batch was cut off is delivered again, and dropped here when its
+//! delivery starts ([`DeadLetters::drop_unsettled`]). Letters that are replayed or purged are gone by the books; their
+//! bytes go with their segment ([`tidy`]).
+
+mod books;
+mod edit;
+mod letter;
+mod replay;
+mod tidy;
+mod wanted;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use log::{AppendError, Consumer, Full, Log, Options, ReadError, RealDisk, StartAt};
+
+use books::Books;
+pub(crate) use books::Tally;
+pub(crate) use edit::{Edit, Unfit};
+pub(crate) use letter::{Cause, Letter, Shown};
+pub(crate) use replay::{REPLAYED, REPLAYING, Way, recount};
+pub(crate) use wanted::{Committed, Wanted};
+
+/// The dead letters of one queue.
+pub(crate) struct DeadLetters {
+    log: Log,
+    /// Segments before its place go.
+    kept: Consumer,
+    file: PathBuf,
+    /// Bytes at most; a part of them is kept free for edits and for tidying up.
+    bytes_max: u64,
+    /// How much that is.
+    reserve: u64,
+    books: Mutex<Arc<Books>>,
+    /// Whoever changes the books: one after the other.
+    work: Mutex<()>,
+    /// Letters of each group that are put here and not yet committed.
+    under_way: Mutex<BTreeMap<String, u64>>,
+    /// Held alone while letters go back into the queue, so that nobody counts them there and here.
+    counting: RwLock<()>,
+}
+
+/// A letter that was picked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Picked {
+    group: Arc<str>,
+    /// Position, lane and place in the queue.
+    origin: (u64, u32, u32),
+    id: u64,
+    at: u64,
+    bytes: u64,
+}
+
+/// What cannot be done with letters now.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LettersError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Its books cannot be written: nothing has changed.
+    #[error("the books of the dead letters cannot be written: {0}")]
+    Books(#[from] io::Error),
+    /// The store takes no other record.
+    #[error("the dead letter cannot be written: {0}")]
+    Append(#[from] AppendError),
+}
+
+/// Some letters, and where to go on.
+pub(crate) struct Page {
+    pub(crate) letters: Vec<Letter>,
+    pub(crate) next: Option<u64>,
+}
+
+// === impl DeadLetters ===
+
+impl DeadLetters {
+    /// Opens the store in a folder, or makes it.
+    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, String> {
+        let reserve = options.segment_bytes;
+        let bytes_max = options.quota_bytes.saturating_sub(reserve);
+        let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
+        let kept = log
+            .consumer(KEPT, StartAt::Oldest)
+            .map_err(|error| error.to_string())?;
+        let file = folder.join(BOOKS);
+        let books = Books::load(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Self {
+            log,
+            kept,
+            file,
+            bytes_max,
+            reserve,
+            books: Mutex::new(Arc::new(books)),
+            work: Mutex::default(),
+            under_way: Mutex::default(),
+            counting: RwLock::default(),
+        })
+    }
+
+    /// Puts an operation (its lines) there; durable when it returns. It counts once its batch is committed
+    /// ([`DeadLetters::committed`]).
+    pub(crate) async fn put(&self, mut cause: Cause, operation: &[u8]) -> Result<(), AppendError> {
+        cause.cut();
+        let used = self.log.status().bytes;
+        if used + operation.len() as u64 > self.bytes_max {
+            let quota = self.bytes_max;
+            return Err(AppendError::Full(Full::Quota { used, quota }));
+        }
+        *lock(&self.under_way).entry(cause.group.clone()).or_default() += 1;
+        let group = cause.group.clone();
+        // Params are bounded; a target can be longer than that only together with everything else.
+        let params = serde_json::to_vec(&cause).unwrap_or_default();
+        let mut record = self.log.record(letter::FIRST, &params);
+        record.group(0, 1, |out| out.extend_from_slice(operation));
+        let put = self.log.append_async(record).await.map(drop);
+        if put.is_err() {
+            self.leave(&group, 1);
+        }
+        put
+    }
+
+    /// So many letters of a group count now, durably. Notes now and then up to where all do, so that the next start has
+    /// little to look through.
+    pub(crate) fn committed(&self, group: &str, letters: u64) {
+        let end = self.log.status().end;
+        if self.leave(group, letters) > 0 {
+            return;
+        }
+        let settled = self
+            .books()
+            .tallies
+            .get(group)
+            .map_or(0, |tally| tally.settled_before);
+        if end.saturating_sub(settled) > UNSETTLED_BYTES_MAX
+            && let Ok(_work) = self.work.try_lock()
+            && let Err(error) = self.change(|books| books.tally(group).settled_before = end)
+        {
+            tracing::warn!(%error, "the books of the dead letters cannot be written");
+        }
+    }
+
+    fn leave(&self, group: &str, letters: u64) -> u64 {
+        let mut under_way = lock(&self.under_way);
+        let left = under_way.entry(group.to_owned()).or_default();
+        *left = left.saturating_sub(letters);
+        *left
+    }
+
+    /// Drops a group's letters whose batch was not committed: it is delivered again, and who dies then is put here anew.
+    /// Only while nothing of the group is under way.
+    pub(crate) fn drop_unsettled(&self, group: &str, committed: &Committed) -> Result<(), LettersError> {
+        let _work = lock(&self.work);
+        lock(&self.under_way).remove(group);
+        let settled_before = self
+            .books()
+            .tallies
+            .get(group)
+            .map_or(0, |tally| tally.settled_before);
+        let (end, mut dropped) = (self.log.status().end, Vec::new());
+        self.visit(settled_before, |letter| {
+            if letter.cause.group == group && !committed.has(&letter, settled_before) {
+                dropped.push((letter.id, letter.at, letter.bytes));
+            }
+            ControlFlow::Continue(())
+        })?;
+        if !dropped.is_empty() || end.saturating_sub(settled_before) > UNSETTLED_BYTES_MAX / 4 {
+            self.change(|books| {
+                for (id, at, bytes) in dropped {
+                    books.remove(id, at, bytes);
+                }
+                books.tally(group).settled_before = end;
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says that all of a group's letters count, wherever its cursors are set from now on. Only while nothing of the group
+    /// is under way, and after [`DeadLetters::drop_unsettled`].
+    pub(crate) fn settle(&self, group: &str) -> Result<(), LettersError> {
+        let _work = lock(&self.work);
+        let end = self.log.status().end;
+        Ok(self.change(|books| books.tally(group).settled_before = end)?)
+    }
+
+    /// Forgets what became of a group's letters: the group is gone.
+    pub(crate) fn forget(&self, group: &str) -> Result<(), LettersError> {
+        let _work = lock(&self.work);
+        Ok(self.change(|books| {
+            books.tallies.remove(group);
+        })?)
+    }
+
+    /// What became of letters, by group. While this is held, none goes back into the queue.
+    pub(crate) fn tallies(&self) -> (RwLockReadGuard<'_, ()>, BTreeMap<String, Tally>) {
+        let guard = self.counting.read().unwrap_or_else(PoisonError::into_inner);
+        let tallies = self.books().tallies.clone();
+        (guard, tallies)
+    }
+
+    /// Bytes of the store on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.log.status().bytes
+    }
+
+    pub(crate) fn close(&self) {
+        self.log.close();
+    }
+
+    /// At most `limit` letters from a place on, and the place to go on from, if there are more. Reads the disk.
+    pub(crate) fn list(
+        &self,
+        wanted: &Wanted,
+        committed: &Committed,
+        from: u64,
+        limit: usize,
+    ) -> Result<Page, ReadError> {
+        let mut page = Page {
+            letters: Vec::new(),
+            next: None,
+        };
+        self.visit_settled(from, committed, |letter| {
+            if !wanted.takes(&letter) {
+                return ControlFlow::Continue(());
+            }
+            if page.letters.len() >= limit {
+                page.next = Some(letter.at);
+                return ControlFlow::Break(());
+            }
+            page.letters.push(letter);
+            ControlFlow::Continue(())
+        })?;
+        Ok(page)
+    }
+
+    /// The letter of this id.
+    pub(crate) fn get(&self, id: u64, committed: &Committed) -> Result<Option<Letter>, ReadError> {
+        let books = self.books();
+        let at = *books.moved.get(&id).unwrap_or(&id);
+        let record = self.log.browse(at).read()?;
+        let letter = record
+            .filter(|record| record.receipt.position == at)
+            .and_then(Letter::of);
+        let settled = |letter: &Letter| committed.has(letter, settled_before(&books, letter));
+        Ok(letter.filter(|letter| letter.id == id && books.holds(id, at) && settled(letter)))
+    }
+
+    /// Throws letters away; returns how many they were. `flush` makes durable what the groups have committed, since a
+    /// letter whose document came to be delivered again would be counted twice.
+    pub(crate) fn purge(
+        &self,
+        wanted: &Wanted,
+        committed: &Committed,
+        flush: impl FnOnce() -> Result<(), ReadError>,
+    ) -> Result<u64, LettersError> {
+        let work = lock(&self.work);
+        let picked = self.pick(wanted, committed)?;
+        if picked.is_empty() {
+            return Ok(0);
+        }
+        flush()?;
+        self.change(|books| {
+            for one in &picked {
+                books.remove(one.id, one.at, one.bytes);
+                books.tally(&one.group).purged += 1;
+            }
+        })?;
+        self.tidy(&work);
+        Ok(picked.len() as u64)
+    }
+
+    /// How many letters somebody means.
+    pub(crate) fn count(&self, wanted: &Wanted, committed: &Committed) -> Result<u64, ReadError> {
+        Ok(self.pick(wanted, committed)?.len() as u64)
+    }
+
+    /// The letters that somebody means, in the order of the store.
+    fn pick(&self, wanted: &Wanted, committed: &Committed) -> Result<Vec<Picked>, ReadError> {
+        let mut picked = Vec::new();
+        let mut groups: BTreeMap<String, Arc<str>> = BTreeMap::new();
+        let mut take = |letter: &Letter| {
+            let cause = &letter.cause;
+            let group = groups
+                .entry(cause.group.clone())
+                .or_insert_with(|| cause.group.as_str().into());
+            picked.push(Picked {
+                group: Arc::clone(group),
+                origin: (cause.position, cause.lane, cause.place),
+                id: letter.id,
+                at: letter.at,
+                bytes: letter.bytes,
+            });
+        };
+        match &wanted.ids {
+            Some(ids) => {
+                for id in ids {
+                    let letter = self.get(*id, committed)?;
+                    letter
+                        .iter()
+                        .filter(|letter| wanted.takes(letter))
+                        .for_each(&mut take);
+                }
+            }
+            None => self.visit_settled(0, committed, |letter| {
+                if wanted.takes(&letter) {
+                    take(&letter);
+                }
+                ControlFlow::Continue(())
+            })?,
+        }
+        Ok(picked)
+    }
+
+    /// Visits the letters that count, from a place on.
+    fn visit_settled(
+        &self,
+        from: u64,
+        committed: &Committed,
+        mut each: impl FnMut(Letter) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let books = self.books();
+        self.visit(from, |letter| {
+            match committed.has(&letter, settled_before(&books, &letter)) {
+                true => each(letter),
+                false => ControlFlow::Continue(()),
+            }
+        })
+    }
+
+    /// Visits all that the store holds by its books, from a place on.
+    fn visit(&self, from: u64, mut each: impl FnMut(Letter) -> ControlFlow<()>) -> Result<(), ReadError> {
+        let books = self.books();
+        let mut from = Some(from.max(self.log.status().start));
+        while let Some(at) = from.take() {
+            self.log
+                .browse(books.gone.end_of(at).unwrap_or(at))
+                .each(|record| {
+                    let at = record.receipt.position;
+                    if let Some(end) = books.gone.end_of(at) {
+                        // What is gone together is passed over together.
+                        if end > at + record.receipt.bytes {
+                            from = Some(end);
+                            return ControlFlow::Break(());
+                        }
+                        return ControlFlow::Continue(());
+                    }
+                    match Letter::of(record) {
+                        Some(letter) if books.holds(letter.id, at) => each(letter),
+                        _ => ControlFlow::Continue(()),
+                    }
+                })?;
+        }
+        Ok(())
+    }
+
+    fn books(&self) -> Arc<Books> {
+        Arc::clone(&lock(&self.books))
+    }
+
+    /// Changes the books, durably or not at all. Whoever calls it holds `work`.
+    fn change(&self, change: impl FnOnce(&mut Books)) -> io::Result<()> {
+        let mut books = Books::clone(&self.books());
+        change(&mut books);
+        books.gone.drop_before(self.log.status().start);
+        books.save(&self.file)?;
+        *lock(&self.books) = Arc::new(books);
+        Ok(())
+    }
+
+    /// Changes the books in memory even if they cannot be saved: for what has happened already.
+    fn change_anyway(&self, change: impl FnOnce(&mut Books)) -> io::Result<()> {
+        let mut books = Books::clone(&self.books());
+        change(&mut books);
+        let saved = books.save(&self.file);
+        *lock(&self.books) = Arc::new(books);
+        saved
+    }
+}
+
+fn settled_before(books: &Books, letter: &Letter) -> u64 {
+    let tally = books.tallies.get(&letter.cause.group);
+    tally.map_or(0, |tally| tally.settled_before)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The one consumer of the store: where the oldest letter is.
+const KEPT: &str = "kept";
+/// The file of the books, beside the store's segments.
+const BOOKS: &str = "BOOKS";
+/// What a start looks through at most, or little more.
+const UNSETTLED_BYTES_MAX: u64 = 4 << 20;

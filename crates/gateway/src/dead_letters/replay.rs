@@ -1,0 +1,295 @@
+//! Dead letters go back into the queue: through the same plan and the same record as a client's request, for the group
+//! that had given them up alone.
+//!
+//! What makes it safe against a crash is a consumer of the queue's log, [`REPLAYING`], that is made at the log's end before
+//! the first letter is put back, and removed when the books know of all of them. If it is there when the queue is opened,
+//! the records after its place tell which letters are back in the queue, whatever the books say ([`recount`]).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
+use http::Method;
+use log::{AppendError, Log, ReadError, StartAt};
+
+use super::books::Books;
+use super::letter::Letter;
+use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
+use crate::accept::{self, Params, Replay};
+use crate::attempt::content_type;
+use crate::bulk_request::{self, Kind};
+
+/// What a replay came to.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    /// Letters that are in the queue again.
+    pub(crate) replayed: u64,
+    /// Letters that would not be queued, and why; they stay.
+    pub(crate) refused: BTreeMap<u64, String>,
+    /// Why the rest was not tried, if so.
+    pub(crate) stopped: Option<String>,
+}
+
+/// Where letters go.
+pub(crate) struct Way<'a> {
+    pub(crate) log: &'a Log,
+    /// Of the cluster that clients of the queue write to.
+    pub(crate) table: &'a RouteTable,
+    /// The groups that deliver from the queue.
+    pub(crate) groups: &'a [Arc<str>],
+}
+
+/// Letters that make one record.
+struct Run<'a> {
+    letters: Vec<&'a Letter>,
+    body: Vec<u8>,
+}
+
+impl DeadLetters {
+    /// Puts letters back into the queue. Those of one group go in the order in which their documents were accepted.
+    pub(crate) fn replay(
+        &self,
+        wanted: &Wanted,
+        committed: &Committed,
+        way: &Way<'_>,
+        flush: impl FnOnce() -> Result<(), ReadError>,
+    ) -> Result<Replayed, LettersError> {
+        let work = lock(&self.work);
+        let mut picked = self.pick(wanted, committed)?;
+        let mut done = Replayed::default();
+        if picked.is_empty() {
+            return Ok(done);
+        }
+        picked.sort();
+        flush()?;
+        let unsure = way.log.consumers().iter().any(|name| name == REPLAYING);
+        let place = way.log.consumer(REPLAYING, StartAt::Newest)?;
+        for some in chunks(&picked) {
+            self.put_back(some, committed, way, &mut done)?;
+            if done.stopped.is_some() {
+                break;
+            }
+            if !unsure {
+                place.seek(StartAt::Newest)?;
+            }
+        }
+        // After a failed sync only the disk knows what is in the log: the next start looks.
+        if !unsure && way.log.status().poisoned.is_none() {
+            way.log.remove_consumer(REPLAYING)?;
+        }
+        self.tidy(&work);
+        Ok(done)
+    }
+
+    fn put_back(
+        &self,
+        picked: &[Picked],
+        committed: &Committed,
+        way: &Way<'_>,
+        done: &mut Replayed,
+    ) -> Result<(), LettersError> {
+        let mut letters = Vec::with_capacity(picked.len());
+        for one in picked {
+            match self.get(one.id, committed)? {
+                Some(letter) if letter.lines.is_none() => {
+                    let why = "the disk has damaged its lines".to_owned();
+                    done.refused.insert(letter.id, why);
+                }
+                letter => letters.extend(letter),
+            }
+        }
+        let mut rest = letters.as_slice();
+        while let Some(first) = rest.first() {
+            let alike = rest.iter().take_while(|letter| {
+                let (ours, theirs) = (&first.cause, &letter.cause);
+                (&ours.group, &ours.target, &ours.content_type)
+                    == (&theirs.group, &theirs.target, &theirs.content_type)
+            });
+            let (run, more) = rest.split_at(alike.count());
+            rest = more;
+            if let Err(error) = self.put_back_run(run, way, done)? {
+                done.stopped = Some(error.to_string());
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts letters with the same group, target and content type back, as one record.
+    fn put_back_run(
+        &self,
+        letters: &[Letter],
+        way: &Way<'_>,
+        done: &mut Replayed,
+    ) -> Result<Result<(), AppendError>, LettersError> {
+        let cause = &letters[0].cause;
+        let mut refuse = |letters: &[&Letter], why: &str| {
+            let refused = letters.iter().map(|letter| (letter.id, why.to_owned()));
+            done.refused.extend(refused);
+        };
+        let all: Vec<&Letter> = letters.iter().collect();
+        if !way.groups.iter().any(|group| **group == *cause.group) {
+            refuse(
+                &all,
+                &format!(
+                    "the consumer group {} delivers from this queue no more",
+                    cause.group
+                ),
+            );
+            return Ok(Ok(()));
+        }
+        let headers = content_type(&cause.content_type).unwrap_or_default();
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &cause.target, &headers) else {
+            refuse(&all, "its request is not one that is queued");
+            return Ok(Ok(()));
+        };
+        let ask = Ask {
+            default_index: head.index.as_deref(),
+            url_routing: head.routing.as_deref(),
+            url_pipeline: head.pipeline.as_deref(),
+            level: bulk::Level::Lane(way.log.lanes()),
+            null_id: NullId::Always,
+            ..Ask::default()
+        };
+        let (mut ids, mut scratch) = (IdMint::new(fastrand::u64(..)), Scratch::default());
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        ids.tick(now.map_or(0, |since| since.as_millis() as u64));
+        let mut plan = |body: &[u8]| bulk::plan(body, &ask, way.table, &mut ids, &mut scratch);
+        let mut run = Run::of(all);
+        let mut verdict = plan(&run.body);
+        if let Verdict::Pass(_) = verdict {
+            // Some would not be queued: each is asked about by itself.
+            let mut fit = Vec::new();
+            for letter in run.letters {
+                match plan(letter.lines.as_deref().unwrap_or_default()) {
+                    Verdict::Plan(_) => fit.push(letter),
+                    Verdict::Pass(pass) => {
+                        refuse(&[letter], &format!("it would not be queued: {}", pass.why))
+                    }
+                }
+            }
+            run = Run::of(fit);
+            verdict = plan(&run.body);
+        }
+        let plan = match verdict {
+            Verdict::Plan(plan) if plan.docs() as usize == run.letters.len() => plan,
+            _ if run.letters.is_empty() => return Ok(Ok(())),
+            _ => {
+                refuse(&run.letters, "it would not be queued together with others");
+                return Ok(Ok(()));
+            }
+        };
+        let mut items = Vec::new();
+        let minted = bulk::acknowledge(&plan, &run.body, &ask, way.table, &mut items);
+        let params = Params {
+            target: cause.target.clone(),
+            content_type: cause.content_type.clone(),
+            minted: minted.map(accept::written),
+            replay: Some(Replay {
+                group: cause.group.clone(),
+                letters: run.letters.iter().map(|letter| letter.id).collect(),
+            }),
+        };
+        let record = accept::record(way.log, REPLAYED, &params, &plan, &run.body);
+        // From here on they are in the queue, until the books say it nobody may count them.
+        let _alone = self.counting.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = way.log.append_blocking(record) {
+            return Ok(Err(error));
+        }
+        done.replayed += run.letters.len() as u64;
+        let gone: Vec<_> = run
+            .letters
+            .iter()
+            .map(|letter| (letter.id, letter.at, letter.bytes))
+            .collect();
+        // They are in the queue whether or not that can be written down; the next start finds it out again.
+        self.change_anyway(|books| took_back(books, &cause.group, &gone))?;
+        Ok(Ok(()))
+    }
+
+    fn took_back_ids(&self, group: &str, ids: &[u64]) -> Result<(), LettersError> {
+        let (books, mut gone) = (self.books(), Vec::new());
+        for id in ids {
+            let at = *books.moved.get(id).unwrap_or(id);
+            let record = self.log.browse(at).read()?;
+            let letter = record.and_then(Letter::of);
+            if let Some(letter) = letter.filter(|letter| letter.id == *id && books.holds(*id, at)) {
+                gone.push((*id, at, letter.bytes));
+            }
+        }
+        if !gone.is_empty() {
+            self.change(|books| took_back(books, group, &gone))?;
+        }
+        Ok(())
+    }
+}
+
+/// After a replay that a crash cut off: the letters that are in the queue's log are not among the dead any more.
+pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersError> {
+    if !log.consumers().iter().any(|name| name == REPLAYING) {
+        return Ok(());
+    }
+    let place = log.consumer(REPLAYING, StartAt::Newest)?;
+    let from = place.status().lanes.iter().map(|lane| lane.position).min();
+    let mut replays = Vec::new();
+    log.browse(from.unwrap_or_default()).each(|record| {
+        let params: Option<Params> = (record.kind == REPLAYED)
+            .then(|| serde_json::from_slice(&record.params).ok())
+            .flatten();
+        replays.extend(params.and_then(|params| params.replay));
+        ControlFlow::Continue(())
+    })?;
+    let work = lock(&letters.work);
+    for Replay { group, letters: ids } in replays {
+        letters.took_back_ids(&group, &ids)?;
+    }
+    log.remove_consumer(REPLAYING)?;
+    letters.tidy(&work);
+    Ok(())
+}
+
+fn took_back(books: &mut Books, group: &str, gone: &[(u64, u64, u64)]) {
+    for (id, at, bytes) in gone {
+        books.remove(*id, *at, *bytes);
+    }
+    books.tally(group).replayed += gone.len() as u64;
+}
+
+/// Letters that go into a record together, at most.
+fn chunks(picked: &[Picked]) -> impl Iterator<Item = &[Picked]> {
+    let mut rest = picked;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let count = rest.iter().take(LETTERS_MAX).take_while(|one| {
+            bytes += one.bytes;
+            bytes <= BYTES_MAX
+        });
+        let (some, more) = rest.split_at(count.count().max(1).min(rest.len()));
+        rest = more;
+        (!some.is_empty()).then_some(some)
+    })
+}
+
+// === impl Run ===
+
+impl<'a> Run<'a> {
+    fn of(letters: Vec<&'a Letter>) -> Self {
+        let body = letters
+            .iter()
+            .flat_map(|letter| letter.lines.as_deref().unwrap_or_default());
+        Self {
+            body: body.copied().collect(),
+            letters,
+        }
+    }
+}
+
+/// Kind of a queue's record that puts dead letters back.
+pub(crate) const REPLAYED: u8 = 1;
+/// The consumer of a queue's log that is there while letters go back; no consumer group may have its name.
+pub(crate) const REPLAYING: &str = "_replay";
+/// Their ids stand in the record's parameters, which are bounded.
+const LETTERS_MAX: usize = 500;
+const BYTES_MAX: u64 = 4 << 20;

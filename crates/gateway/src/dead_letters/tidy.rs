@@ -1,0 +1,130 @@
+//! The store gives back the disk that it no longer needs. Segments go from the oldest on, as far as no letter is in them;
+//! where much of the store is gone but some letters hold it, these are written again at its end.
+
+use std::ops::ControlFlow;
+use std::sync::{MutexGuard, mpsc};
+use std::time::Duration;
+
+use log::{AppendError, StartAt};
+
+use super::letter::{Letter, REWRITTEN, Rewritten};
+use super::{DeadLetters, LettersError};
+
+impl DeadLetters {
+    /// Lets go of what holds no letter. What fails is tried again after the next change: nothing but space depends on it.
+    pub(super) fn tidy(&self, work: &MutexGuard<'_, ()>) {
+        if let Err(error) = self.release().and_then(|()| self.gather(work)) {
+            tracing::warn!(%error, "dead letters keep more of the disk than they need");
+        }
+    }
+
+    /// Sets the place on before which segments go.
+    fn release(&self) -> Result<(), LettersError> {
+        let mut oldest = None;
+        self.visit(0, |letter| {
+            oldest = Some(letter.at);
+            ControlFlow::Break(())
+        })?;
+        let to = match oldest {
+            Some(at) => StartAt::Position(at),
+            None => {
+                self.log.roll();
+                StartAt::Newest
+            }
+        };
+        self.kept.seek(to)?;
+        Ok(())
+    }
+
+    /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of one that is full.
+    fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
+        let (bytes, gone) = (self.log.status().bytes, self.books().gone.bytes());
+        let is_tight = bytes > self.bytes_max / 4 * 3;
+        if gone < GONE_BYTES_MIN || gone * if is_tight { 4 } else { 2 } <= bytes {
+            return Ok(());
+        }
+        // What is written now goes to a segment of its own.
+        self.log.roll();
+        let (end, mut from) = (self.log.status().end, 0);
+        let at_once = BYTES_AT_ONCE.min(self.reserve / 4);
+        loop {
+            let (mut letters, mut bytes) = (Vec::new(), 0);
+            self.visit(from, |letter| {
+                if letter.at >= end || letters.len() >= AT_ONCE || bytes >= at_once {
+                    return ControlFlow::Break(());
+                }
+                bytes += letter.bytes;
+                letters.push(letter);
+                ControlFlow::Continue(())
+            })?;
+            let Some(last) = letters.last() else {
+                return Ok(());
+            };
+            from = last.at + last.bytes;
+            let mut tries = 0;
+            while let Err(error) = self.rewrite(&letters) {
+                // Room comes from segments that go by and by.
+                let full = matches!(error, LettersError::Append(AppendError::Full(_)));
+                tries += 1;
+                if !full || tries > TRIES_MAX {
+                    return Err(error);
+                }
+                letters.retain(|letter| self.books().holds(letter.id, letter.at));
+                std::thread::sleep(ROOM_AGAIN);
+            }
+            self.release()?;
+        }
+    }
+
+    /// Puts letters in records of their own again, as they are given here.
+    pub(super) fn rewrite(&self, letters: &[Letter]) -> Result<(), LettersError> {
+        let (sender, receiver) = mpsc::channel();
+        let mut handed = 0;
+        for (number, letter) in letters.iter().enumerate() {
+            // What is damaged cannot be written again; it stays where it is.
+            let Some(lines) = &letter.lines else { continue };
+            let mut cause = letter.cause.clone();
+            cause.rewritten = Some(Rewritten {
+                id: letter.id,
+                died_ms: letter.died_ms,
+                edited_ms: letter.edited_ms,
+            });
+            let params = serde_json::to_vec(&cause).unwrap_or_default();
+            let mut record = self.log.record(REWRITTEN, &params);
+            record.group(0, 1, |out| out.extend_from_slice(lines));
+            if let Some(original) = &letter.original {
+                record.group(0, 1, |out| out.extend_from_slice(original));
+            }
+            let sender = sender.clone();
+            self.log.append(record, move |result| {
+                // Whoever waits is there until all have come.
+                let _ = sender.send((number, result));
+            });
+            handed += 1;
+        }
+        let (mut written, mut failed) = (Vec::new(), None);
+        for (number, result) in receiver.iter().take(handed) {
+            match result {
+                Ok(receipt) => written.push((number, receipt)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.change(|books| {
+            for (number, receipt) in written {
+                let letter = &letters[number];
+                books.remove(letter.id, letter.at, letter.bytes);
+                books.moved.insert(letter.id, receipt.position);
+            }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// As long as less is gone, it is not worth writing anything again.
+const GONE_BYTES_MIN: u64 = 64 << 10;
+/// Waits for room, and between them.
+const TRIES_MAX: u32 = 5;
+const ROOM_AGAIN: Duration = Duration::from_millis(150);
+/// Letters that are written again together, at most.
+const AT_ONCE: usize = 500;
+const BYTES_AT_ONCE: u64 = 4 << 20;

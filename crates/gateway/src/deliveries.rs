@@ -1,0 +1,140 @@
+//! Who delivers: the thread of each queue and consumer group, started and stopped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::delivery::deliver;
+use crate::live::Shared;
+use crate::queue::{Group, Phase};
+
+/// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
+#[derive(Debug)]
+pub(crate) struct Deliveries {
+    shared: Arc<Shared>,
+    runs: Mutex<Runs>,
+}
+
+/// By queue and consumer group.
+type Runs = BTreeMap<(Arc<str>, Arc<str>), Run>;
+
+/// A delivery that runs.
+#[derive(Debug)]
+struct Run {
+    stop: watch::Sender<bool>,
+    ended: mpsc::Receiver<()>,
+}
+
+// === impl Deliveries ===
+
+impl Deliveries {
+    /// Starts all that are to run from the start.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let deliveries = Self {
+            shared: Arc::clone(shared),
+            runs: Mutex::default(),
+        };
+        let groups = shared.queues.groups().iter();
+        for group in groups.filter(|group| group.settings.enabled) {
+            deliveries.start_one(group)?;
+        }
+        Ok(deliveries)
+    }
+
+    /// Starts one, unless it runs.
+    pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
+        let mut runs = self.runs();
+        if group.phase() != Phase::Stopped {
+            return Ok(());
+        }
+        let dead_letters = &group.queue.dead_letters;
+        dead_letters
+            .drop_unsettled(&group.settings.group, &group.queue.committed())
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let end = group.queue.log.status().end;
+        group.doubtful_before.store(end, Ordering::Relaxed);
+        let (stop, stopped) = watch::channel(false);
+        let (done, ended) = mpsc::sync_channel(1);
+        let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
+        group.set_phase(Phase::Running);
+        let spawned = std::thread::Builder::new()
+            .name("delivery".to_owned())
+            .spawn(move || {
+                let group = Arc::clone(&running);
+                let ran = wire::run_local(BUFFER_BYTES_MAX, |worker| deliver(shared, group, worker, stopped));
+                if let Err(error) = ran {
+                    tracing::error!(%error, "delivery could not start");
+                }
+                running.rest();
+                // Nobody waits for it unless it is stopped.
+                let _ = done.send(());
+            });
+        if let Err(error) = spawned {
+            group.set_phase(Phase::Stopped);
+            return Err(error);
+        }
+        runs.insert(key(group), Run { stop, ended });
+        Ok(())
+    }
+
+    /// Lets batches of these that are under way finish and commit, for so long; whether all have ended by then.
+    pub(crate) fn stop_some(&self, groups: &[Arc<Group>], within: Duration) -> bool {
+        for group in groups {
+            if let Some(run) = self.runs().get(&key(group)) {
+                run.stop.send_replace(true);
+                group.stopping();
+            }
+        }
+        let ends = Instant::now() + within;
+        let have_ended = || groups.iter().all(|group| group.phase() == Phase::Stopped);
+        while !have_ended() && Instant::now() < ends {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        have_ended()
+    }
+
+    /// Does something to a consumer group while nothing delivers for it; none if something does.
+    pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
+        let runs = self.runs();
+        let group = self.shared.queues.group(queue, group);
+        let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
+        let done = stopped.then(act);
+        drop(runs);
+        done
+    }
+
+    /// Lets all batches under way finish, for so long; the others are delivered again after the next start.
+    pub(crate) fn stop(&self, within: Duration) {
+        let runs = self.runs();
+        for run in runs.values() {
+            run.stop.send_replace(true);
+        }
+        let ends = Instant::now() + within;
+        for run in runs.values() {
+            let left = ends.saturating_duration_since(Instant::now());
+            if let Err(mpsc::RecvTimeoutError::Timeout) = run.ended.recv_timeout(left) {
+                tracing::info!("a batch under way is given up; it is delivered again after the next start");
+            }
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(group: &Group) -> (Arc<str>, Arc<str>) {
+    (
+        Arc::clone(&group.settings.queue),
+        Arc::clone(&group.settings.group),
+    )
+}
+
+/// Between two looks at whether deliveries have ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Memory in buffers of one delivery; what is read ahead is bounded by lanes and batches.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
