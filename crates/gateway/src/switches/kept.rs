@@ -199,6 +199,7 @@ mod tests {
                 anonymous: Anonymous::Pass,
                 admin: None,
                 combine: false,
+                rewrite_to_bulk: false,
                 direct_routing: DirectRouting::Off,
                 account: None,
             });
