@@ -11,7 +11,7 @@ use crate::packed::{ENDINGS, HEAD_LENGTH, Stock, Wanted, hashed, mints_in_order,
 /// time-based ids do. Two mints collide only if they drew the same 48 random bits.
 ///
 /// An id for a wanted shard ([`Self::mint_for`]) takes a whole block of the counter, of which it chooses the last two
-/// characters. For indices of more than 32 shards such ids are made ahead: they bear a name of their own, show a time
+/// characters. For indices of more than 16 shards such ids are made ahead: they bear a name of their own, show a time
 /// up to a minute ago, and come in no order.
 #[derive(Debug)]
 pub struct IdMint {
@@ -238,7 +238,7 @@ mod tests {
         let indices = [
             index(classic, 6),
             index(modulo, 5),
-            index(classic, 32),
+            index(classic, 16),
             index(modulo, 1),
         ];
         let mut ids = Vec::new();
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn ids_that_are_made_ahead_lead_to_their_shards_and_are_nobody_elses() {
         for (formula, shards) in [
-            (crate::Formula::Modulo, 33),
+            (crate::Formula::Modulo, 17),
             (
                 crate::Formula::Classic {
                     routing_num_shards: 900,

@@ -10,7 +10,7 @@ use crate::ids::{ALPHABET, ID_LENGTH, encode};
 use crate::{Formula, IndexRoute, murmur};
 
 /// Shards up to which endings are tried one after another.
-const TRIED_SHARDS_MAX: u32 = 32;
+const TRIED_SHARDS_MAX: u32 = 16;
 
 /// Endings that an id can have.
 pub(crate) const ENDINGS: u32 = 1 << 12;

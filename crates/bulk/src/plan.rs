@@ -104,7 +104,6 @@ struct Draft<'a, 's> {
     level: Level,
     table: &'a RouteTable,
     scratch: &'s mut Scratch,
-    runs: Runs<'a>,
     plan: Plan,
 }
 
@@ -210,13 +209,13 @@ impl<'a, 's> Draft<'a, 's> {
             level,
             table,
             scratch,
-            runs: Runs::default(),
             plan,
         }
     }
 
     fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint) -> Result<(), Pass> {
         let mut walk = Walk::new(self.body, ask, self.table, self.scratch.fast)?;
+        let mut runs = Runs::default();
         while let Some(doc) = walk.next()? {
             match doc.aim {
                 Aim::Shard(shard) => {
@@ -232,28 +231,11 @@ impl<'a, 's> Draft<'a, 's> {
                     let shard = doc.route.shard_of(&id, doc.routing);
                     self.push_minted(&doc, id, shard)?;
                 }
-                Aim::Pack => {
-                    let turn = ask.direct.and_then(|directing| self.runs.next(&doc, directing));
-                    let (id, shard) = match turn {
-                        Some(turn) => (ids.mint_for(doc.route, turn.shard), turn.shard),
-                        None => {
-                            let id = ids.mint();
-                            (id, doc.route.shard_of(&id, None))
-                        }
-                    };
-                    self.push_minted(&doc, id, shard)?;
-                }
-                Aim::Route => match ask.direct.and_then(|directing| self.runs.next(&doc, directing)) {
-                    Some(turn) => self.push_routed(&doc, turn)?,
-                    None => {
-                        let part = self.part(&doc, None)?;
-                        self.push(part, doc.start, doc.end);
-                    }
-                },
+                Aim::Pack | Aim::Route => self.push_directed(&mut runs, &doc, ask, ids)?,
             }
         }
         if let Some(directing) = ask.direct {
-            self.runs.end(directing);
+            runs.end(directing);
         }
         self.plan.ingests = walk.ingests();
         if self.plan.docs == 0 {
@@ -337,6 +319,34 @@ impl<'a, 's> Draft<'a, 's> {
         part.push(start as u32, end as u32);
     }
 
+    /// A document that goes to the shard whose turn it is. Kept apart: it would slow the other documents down.
+    #[cold]
+    fn push_directed(
+        &mut self,
+        runs: &mut Runs<'a>,
+        doc: &Doc<'_, 'a>,
+        ask: &Ask<'_>,
+        ids: &mut IdMint,
+    ) -> Result<(), Pass> {
+        let turn = ask.direct.and_then(|directing| runs.next(doc, directing));
+        match (turn, doc.aim) {
+            (Some(turn), Aim::Route) => self.push_routed(runs, doc, turn),
+            (Some(turn), _) => {
+                let id = ids.mint_for(doc.route, turn.shard);
+                self.push_minted(doc, id, turn.shard)
+            }
+            (None, Aim::Route) => {
+                let part = self.part(doc, None)?;
+                self.push(part, doc.start, doc.end);
+                Ok(())
+            }
+            (None, _) => {
+                let id = ids.mint();
+                self.push_minted(doc, id, doc.route.shard_of(&id, None))
+            }
+        }
+    }
+
     /// A document that gets its id here.
     fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH], shard: u32) -> Result<(), Pass> {
         let place = doc.action.place;
@@ -360,11 +370,11 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     /// A document that gets its routing here.
-    fn push_routed(&mut self, doc: &Doc<'_, '_>, turn: Turn) -> Result<(), Pass> {
+    fn push_routed(&mut self, runs: &mut Runs<'_>, doc: &Doc<'_, '_>, turn: Turn) -> Result<(), Pass> {
         let place = doc.action.place;
         let values = &mut self.scratch.values;
         let value = || values.of(doc.route, turn.shard);
-        let entry = self.runs.entry(turn, place.form, value, &mut self.plan.arena);
+        let entry = runs.entry(turn, place.form, value, &mut self.plan.arena);
         // After a null id, which stays.
         self.splice(doc, turn.shard, entry, place.at + place.cut, 0)
     }

@@ -60,7 +60,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
             match key {
                 INDEX => action.index = value,
                 ID => action.id = value,
-                ROUTING => (action.routing, action.routing_null) = (value, value.is_none()),
+                ROUTING => action.routing = value,
                 _ => action.pipeline = value,
             }
             p = spaces(line, p);
@@ -70,6 +70,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
                 _ => return None,
             }
         }
+        action.routing_null = seen & ROUTING != 0 && action.routing.is_none();
         p += 1;
     }
     p = expect(line, spaces(line, p), b'}')?;

@@ -139,6 +139,11 @@ impl<'b, 't> Walk<'b, 't> {
                 let end = end.map_err(|why| pass_at(self.body, after_action, why))?;
                 self.at = end;
                 let ordinal = entry.ordinal;
+                let aim = match aim {
+                    // The line takes no second one.
+                    Aim::Route if action.routing_null => self.resolver.without_id(),
+                    aim => aim,
+                };
                 Ok(Some(Doc {
                     action,
                     start,
@@ -252,8 +257,8 @@ impl<'b, 't> Resolver<'b, 't> {
             (None, Some(routing)) if route.partition_size == 1 => {
                 Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }
-            (None, None) if self.neither != Aim::Route || !action.routing_null => self.neither,
-            (None, _) => self.without_id(),
+            (None, None) => self.neither,
+            (None, Some(_)) => self.without_id(),
         }
     }
 
@@ -265,6 +270,7 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     /// The aim of an index's documents that have neither id nor routing.
+    #[cold]
     fn neither(&self, entry: &Entry, route: &IndexRoute) -> Aim {
         // A missing routing that the mapping requires is the cluster's to complain of.
         let eligible = route.partition_size == 1 && !route.routing_required;
@@ -301,6 +307,7 @@ impl<'b, 't> Resolver<'b, 't> {
         }
     }
 
+    #[inline(never)]
     fn look_up(&mut self, name: &[u8]) -> Result<(&'t Entry, &'t IndexRoute), Why> {
         if name.first() == Some(&b'<') {
             return Err(Why::DateMath);
