@@ -1,6 +1,7 @@
 //! Random writes of single documents, from a seed.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use serde_json::json;
 
@@ -17,6 +18,8 @@ pub(crate) struct Inventor {
     prefix: String,
     /// Whether there are scripts and ingest processors.
     processors: bool,
+    /// What Elasticsearch's own clients say that they send and want.
+    versioned: Option<String>,
     /// What was last heard of a document, by the path that it was written to: sequence number and primary term.
     heard: BTreeMap<String, (u64, u64)>,
     asked: String,
@@ -44,6 +47,12 @@ impl Inventor {
             rng: fastrand::Rng::with_seed(seed),
             prefix: prefix.to_owned(),
             processors: server.has_processors(),
+            versioned: server.is_es((8, 0)).then(|| {
+                format!(
+                    "application/vnd.elasticsearch+json;compatible-with={}",
+                    server.version.0
+                )
+            }),
             heard: BTreeMap::new(),
             asked: String::new(),
         }
@@ -88,6 +97,24 @@ impl Inventor {
                 .push(("Accept".to_owned(), "application/json".to_owned())),
             2 => request.headers.push(("Accept".to_owned(), "*/*".to_owned())),
             _ => {}
+        }
+        let own_client = self.versioned.clone().filter(|_| self.rng.u8(..3) == 0);
+        if let Some(versioned) = own_client {
+            request.headers.retain(|(name, _)| name != "Accept");
+            for (_, value) in request
+                .headers
+                .iter_mut()
+                .filter(|(name, _)| name == "Content-Type")
+            {
+                value.clone_from(&versioned);
+            }
+            request.headers.push(("Accept".to_owned(), versioned));
+        }
+        if !request.body.is_empty() && self.rng.u8(..8) == 0 {
+            request.body = packed(&request.body);
+            request
+                .headers
+                .push(("Content-Encoding".to_owned(), "gzip".to_owned()));
         }
         self.asked = path;
         request
@@ -246,4 +273,10 @@ impl Inventor {
         }
         some
     }
+}
+
+fn packed(body: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(body).expect("memory takes all");
+    packer.finish().expect("memory takes all")
 }
