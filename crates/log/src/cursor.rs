@@ -417,3 +417,65 @@ fn parse(body: &[u8], lanes: u32, numbers: usize) -> Vec<Cursor> {
 const NUMBERS: usize = 7;
 /// As it was before what is skipped and rewound was counted.
 const NUMBERS_BEFORE: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk as _, Log, Options, RealDisk, StartAt};
+
+    #[test]
+    fn a_file_from_before_skipped_and_rewound_were_counted_is_read_and_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let options = Options {
+                lanes: 2,
+                free_bytes_min: 0,
+                ..Options::default()
+            };
+            Log::open(folder.path(), options, RealDisk::default()).unwrap()
+        };
+        let log = open();
+        for _ in 0..5 {
+            let mut record = log.record(0, b"");
+            record.group(1, 3, |out| out.extend_from_slice(b"abc"));
+            log.append_blocking(record).unwrap();
+        }
+        let consumer = log.consumer("c", StartAt::Oldest).unwrap();
+        let mut reader = consumer.reader(1).unwrap();
+        reader.next(&mut Vec::new()).unwrap();
+        let mark = reader.mark();
+        let inside = &log.shared().folder;
+        let old = slots(inside, NUMBERS_BEFORE);
+        let mut body = Vec::new();
+        for lane in [[0; 5], [mark.position, mark.documents, mark.bytes, 1, 0]] {
+            lane.into_iter().for_each(|number| put_u64(&mut body, number));
+        }
+        let path = folder.path().join("c.cursor");
+        drop(reader);
+        log.close();
+        let file = RealDisk::default().create(&folder.path().join("c.made")).unwrap();
+        old.write(&*file, 8, &body).unwrap();
+        std::fs::rename(folder.path().join("c.made"), &path).unwrap();
+        for _ in 0..2 {
+            let log = open();
+            let status = log.consumer("c", StartAt::Oldest).unwrap().status();
+            assert_eq!(
+                (
+                    status.indexed,
+                    status.dead,
+                    status.skipped,
+                    status.rewound,
+                    status.pending
+                ),
+                (2, 1, 0, 0, 12)
+            );
+            log.close();
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(
+            &bytes[12..16],
+            &(2 * 7 * 8u32).to_le_bytes(),
+            "it has the new shape"
+        );
+    }
+}

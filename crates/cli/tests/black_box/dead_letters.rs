@@ -345,6 +345,71 @@ fn a_replay_that_is_killed_at_any_moment_loses_nothing_and_counts_nothing_twice(
 }
 
 #[test]
+fn writes_to_one_document_are_replayed_in_the_order_in_which_they_were_accepted() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    for round in 0..3 {
+        let text: String = (0..20)
+            .map(|n| {
+                let (id, n) = (n % 5, round * 100 + n);
+                format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n")
+            })
+            .collect();
+        kill_documents(&gateway, &cluster, &text);
+    }
+    // One that is edited is written anew behind the others, and keeps its turn all the same.
+    let first = &letters(&gateway, "limit=1")[0];
+    let path = format!("/dead_letters/{}", first["id"]);
+    send(&gateway, "PUT", &path, r#"{"source": {"n": 7777}}"#)
+        .ok()
+        .unwrap();
+    assert_eq!(post(&gateway, "/dead_letters/_replay?all=true")["replayed"], 60);
+    assert_eq!(drained(&gateway, "c0")["indexed"], 60);
+    for id in 0..5 {
+        let source: Value = serde_json::from_str(&cluster.docs("logs")[&id.to_string()].source).unwrap();
+        assert_eq!(source["n"], 215 + id, "the last version of {id}");
+    }
+}
+
+#[test]
+fn a_purge_that_is_killed_at_any_moment_is_done_or_not_done() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let mut gateway = place.start();
+    kill_documents(&gateway, &cluster, &body(300));
+    let (mut left, mut tries) = (300, 0);
+    while left > 0 {
+        let some: Vec<String> = letters(&gateway, "limit=60")
+            .iter()
+            .map(|letter| letter["id"].to_string())
+            .collect();
+        let path = format!("/dead_letters/_purge?confirm=true&id={}", some.join(","));
+        let admin = gateway.admin();
+        let asked = std::thread::spawn(move || admin.send("POST", &path, &[], &[]));
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..8_000)));
+        gateway.signal("KILL");
+        drop(gateway);
+        let _ = asked.join().unwrap();
+        gateway = place.start();
+        let one = account(&queue(&gateway), "c0");
+        let dead = one["dead"].as_u64().unwrap() as usize;
+        assert!(
+            dead == left || dead + some.len() == left,
+            "all of it or nothing: {one}"
+        );
+        assert_eq!(one["purged"], 300 - dead);
+        assert_eq!(letters(&gateway, "limit=1000").len(), dead);
+        left = dead;
+        tries += 1;
+        if tries > 12 {
+            post(&gateway, "/dead_letters/_purge?confirm=true&all=true");
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_letter_goes_back_to_the_cluster_that_would_not_take_it_and_to_no_other() {
     let (primary, backup) = (cluster(), cluster());
     let place = Place::before(&[&primary, &backup], "");
@@ -457,6 +522,44 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
     assert_eq!(run(&gateway, &["show", &id], "").0, 1, "it is not there any more");
     assert_eq!(run(&gateway, &["purge", "--yes"], "").0, 2, "nothing says which");
     assert_eq!(run(&gateway, &["list", "--admin", "http://127.0.0.1:9"], "").0, 3);
+    assert!(
+        !run(&gateway, &["list", "--help"], "").1.contains("--token "),
+        "a token is no argument"
+    );
     drained(&gateway, "c0");
     assert!(cluster.docs("logs").values().any(|doc| doc.source.contains("77")));
+}
+
+#[test]
+fn the_command_line_shows_the_token_of_its_environment_or_file() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let guarded = text.replace("admin: {", "admin: {token: s3cret, ");
+    std::fs::write(&place.file, guarded).unwrap();
+    let gateway = Gateway::start(&["--config", place.file.to_str().unwrap()]);
+    let file = place.file.with_file_name("token");
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let list = |arguments: &[&str], token: &str| {
+        let out = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args([
+                "dead-letters",
+                "list",
+                "--admin",
+                &format!("http://{}", gateway.admin),
+            ])
+            .args(arguments)
+            .env("TIDEGATE_ADMIN_TOKEN", token)
+            .output()
+            .unwrap();
+        out.status.code().unwrap()
+    };
+    assert_eq!((list(&[], ""), list(&[], "wrong")), (3, 3));
+    assert_eq!(
+        (
+            list(&[], "s3cret"),
+            list(&["--token-file", file.to_str().unwrap()], "")
+        ),
+        (0, 0)
+    );
 }

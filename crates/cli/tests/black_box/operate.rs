@@ -153,6 +153,8 @@ fn a_queue_shows_its_depth_its_lanes_and_its_records() {
         "{shown:#}"
     );
     assert_eq!(one["lanes"].as_array().unwrap().len(), 4);
+    assert!(shown["accepted_per_s"].as_f64().unwrap() > 0.0, "{shown:#}");
+    assert_eq!(one["indexed_per_s"], 0.0);
     assert_eq!(send(&gateway, "GET", "/queue/none").status, 404);
 
     let all = get(&gateway, "/queue/q/records");

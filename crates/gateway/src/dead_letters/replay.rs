@@ -293,3 +293,105 @@ pub(crate) const REPLAYING: &str = "_replay";
 /// Their ids stand in the record's parameters, which are bounded.
 const LETTERS_MAX: usize = 500;
 const BYTES_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use log::{Options, RealDisk};
+
+    use super::*;
+    use crate::dead_letters::Cause;
+
+    fn options() -> Options {
+        Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 1 << 20,
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        }
+    }
+
+    /// A queue's log and its dead letters.
+    fn open(folder: &Path) -> (Log, DeadLetters) {
+        let log = Log::open(folder.join("queue"), options(), RealDisk::default()).unwrap();
+        let letters = DeadLetters::open(&folder.join("letters"), options()).unwrap();
+        (log, letters)
+    }
+
+    #[test]
+    fn letters_that_a_crash_left_in_both_places_are_found_in_the_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for place in 0..3 {
+            let cause = Cause {
+                group: "c0".to_owned(),
+                place,
+                ..Cause::default()
+            };
+            let put = letters.put(cause, b"{\"delete\":{\"_id\":\"1\"}}\n");
+            runtime.block_on(put).unwrap();
+        }
+        // As the group's lane is past them.
+        let committed = Committed([("c0".to_owned(), vec![1])].into());
+        let all = letters
+            .list(&Wanted::default(), &committed, 0, 10)
+            .unwrap()
+            .letters;
+        assert_eq!(all.len(), 3);
+        // What a replay does, up to the moment before the books know of it.
+        log.consumer(REPLAYING, StartAt::Newest).unwrap();
+        let params = Params {
+            target: "/_bulk".to_owned(),
+            content_type: "application/json".to_owned(),
+            minted: None,
+            replay: Some(Replay {
+                group: "c0".to_owned(),
+                letters: vec![all[0].id, all[2].id],
+            }),
+        };
+        let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());
+        record.group(0, 2, |out| out.extend_from_slice(b"{}\n"));
+        log.append_blocking(record).unwrap();
+        log.close();
+        letters.close();
+        for _ in 0..2 {
+            let (log, letters) = open(folder.path());
+            recount(&log, &letters).unwrap();
+            let left = letters
+                .list(&Wanted::default(), &committed, 0, 10)
+                .unwrap()
+                .letters;
+            assert_eq!(
+                left.iter().map(|letter| letter.id).collect::<Vec<_>>(),
+                [all[1].id]
+            );
+            let (_guard, tallies) = letters.tallies();
+            assert_eq!(tallies["c0"].replayed, 2, "once, however often it is looked at");
+            assert!(log.consumers().is_empty());
+            log.close();
+            letters.close();
+        }
+    }
+
+    #[test]
+    fn chunks_are_bounded_and_leave_nothing_out() {
+        let one = |at: u64| Picked {
+            group: "g".into(),
+            origin: (at, 0, 0),
+            id: at,
+            at,
+            bytes: 1 << 20,
+        };
+        let picked: Vec<_> = (0..11).map(one).collect();
+        let counts: Vec<_> = chunks(&picked).map(<[Picked]>::len).collect();
+        assert_eq!(counts, [4, 4, 3]);
+        let large = [Picked {
+            bytes: BYTES_MAX * 2,
+            ..one(1)
+        }];
+        assert_eq!(chunks(&large).count(), 1);
+    }
+}

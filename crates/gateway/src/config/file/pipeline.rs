@@ -11,7 +11,7 @@ section! {
     PipelineFile {
         /// Its name.
         name: String = String::new(),
-        /// Start it with the gateway. `false`: what is queued waits.
+        /// Start it with the gateway. `false`: what is queued waits until somebody starts it (`tidegate pipelines start`).
         auto_start: bool = true,
         /// Milliseconds before the first retry; doubled for each further one up to 30 seconds, with jitter.
         #[schemars(range(min = 1, max = 600_000), extend("x-units" = "milliseconds"))]

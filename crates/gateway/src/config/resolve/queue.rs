@@ -233,7 +233,7 @@ impl Resolver<'_> {
         }
         if !pipeline.auto_start {
             let message = format!(
-                "what is accepted into the queue `{}` waits: `auto_start: false`",
+                "what is accepted into the queue `{}` waits until somebody starts the pipeline: `auto_start: false`",
                 queue.name
             );
             self.warning(path, message);
