@@ -321,7 +321,7 @@ fn one_clients_refused_write_does_not_hurt_those_that_travel_with_it() {
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 1).storing()).unwrap();
-    let gateway = Gateway::with(&cluster, &["--rewrite-to-bulk", "--combine"]);
+    let gateway = Gateway::with(&cluster, &["--rewrite-to-bulk"]);
     let body = r#"{"error":{"type":"illegal_argument_exception","reason":"no"},"status":400}"#;
     cluster.cue(
         Cue::bulk(Fault::StatusIfHolds {

@@ -49,11 +49,7 @@ impl Gateway {
         if std::env::var_os("TIDEGATE_PROOF_AGAINST").is_some_and(|v| v == "direct") {
             return Self::before(server);
         }
-        Self::run(
-            &server.nodes[0].url(),
-            server,
-            &["--combine", "--rewrite-to-bulk"],
-        )
+        Self::run(&server.nodes[0].url(), server, &["--rewrite-to-bulk"])
     }
 
     /// Starts Tidegate with another address of the cluster's.
