@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
 
-use crate::gateway::{Gateway, body, cluster, statuses};
+use crate::gateway::{Gateway, body, cluster, ids, statuses};
 use crate::place::{Place, account, drained, queue, wait};
 
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
@@ -424,4 +424,32 @@ fn a_reload_changes_neither_queues_nor_pipelines() {
     assert!(log.contains(": error: flow: queues and pipelines"), "{log}");
     gateway.bulk(&body(10)).ok().unwrap();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
+}
+
+#[test]
+fn documents_without_ids_are_directed_before_they_are_queued() {
+    let cluster = cluster();
+    // Beside the queue's own settings.
+    let place = Place::before(
+        &[&cluster],
+        "}, direct_routing: mint-packed, combine: {enabled: false",
+    );
+    let gateway = place.start();
+    for bulks in 1..=3 {
+        let body = "{\"index\":{\"_index\":\"logs\"}}\n{}\n".repeat(20);
+        let answer = gateway.bulk(&body).ok().unwrap().json().unwrap();
+        let told = ids(&answer, "index");
+        assert_eq!(drained(&gateway, "c0")["indexed"], json!(20 * bulks));
+        let docs = cluster.docs("logs");
+        assert!(told.iter().all(|id| docs.contains_key(id)), "{told:?}");
+        assert_eq!(
+            (docs.len(), cluster.counts().bulks),
+            (20 * bulks, bulks as u64),
+            "one lane each"
+        );
+    }
+    assert_eq!(
+        (gateway.counter("docs_directed"), cluster.counts().misrouted),
+        (60, 0)
+    );
 }
