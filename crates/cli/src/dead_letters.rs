@@ -295,7 +295,16 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
     let Some(query) = chosen(which, admin, query, "replay", "/dead_letters/_replay", json, out)? else {
         return Ok(true);
     };
-    let done = admin.post("/dead_letters/_replay", &query)?;
+    let mut done = admin.post("/dead_letters/_replay", &query)?;
+    // A long one is answered in between, and goes on when it is asked for again.
+    let (mut all, mut now) = (0, done["replayed"].as_u64().unwrap_or(0));
+    while done["more"] == true && now > 0 {
+        all += now;
+        done = admin.post("/dead_letters/_replay", &query)?;
+        now = done["replayed"].as_u64().unwrap_or(0);
+        done["replayed"] = (all + now).into();
+    }
+    let untried = done["more"] == true;
     let (refused, stopped) = (done["refused"].as_u64().unwrap_or(0), done["stopped"].as_str());
     if json {
         writeln!(out, "{done:#}")?;
@@ -311,8 +320,14 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
         if let Some(why) = stopped {
             writeln!(out, "stopped: {why}")?;
         }
+        if untried {
+            writeln!(
+                out,
+                "not all were tried: so many are refused; purge or edit them first"
+            )?;
+        }
     }
-    Ok(refused == 0 && stopped.is_none())
+    Ok(refused == 0 && stopped.is_none() && !untried)
 }
 
 fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {

@@ -54,7 +54,7 @@ struct Start {
 struct Stop {
     /// Its name
     name: String,
-    /// Wait so long for its batches under way, seconds
+    /// Wait so long for its batches under way, seconds; 60 at most
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
 }

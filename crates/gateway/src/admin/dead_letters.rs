@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -133,6 +133,7 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
             log: &queue.log,
             table: &snapshot.table,
             groups: &groups,
+            within: REPLAY_MAX,
         };
         let letters = &queue.dead_letters;
         let done = letters.replay(&wanted, &queue.committed(), &way, || queue.flush());
@@ -155,6 +156,7 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
             "refused": done.refused.len(),
             "refusals": refused,
             "stopped": done.stopped,
+            "more": done.more,
         }))
         .into_response())
     })
@@ -304,5 +306,7 @@ impl Desk {
 /// Dead letters listed at once, unless more are asked for.
 const LETTERS: usize = 100;
 const LETTERS_MAX: usize = 10_000;
+/// A replay that takes longer is answered, and goes on when it is asked for again: a connection must not be silent for long.
+const REPLAY_MAX: Duration = Duration::from_secs(20);
 /// Refusals that an answer tells of one by one.
 const REFUSED_SHOWN: usize = 100;

@@ -190,7 +190,7 @@ const PIPELINES: &[Endpoint] = &[
             parameter(
                 "wait_s",
                 "integer",
-                "Answer after so many seconds at the latest; 10 unless said otherwise.",
+                "Answer after so many seconds at the latest; 10 unless said otherwise, 60 at most.",
             ),
         ],
         body: None,

@@ -115,4 +115,4 @@ fn shown(groups: &[Arc<Group>]) -> Value {
 
 /// What a stop waits for, unless it is told otherwise.
 const WAIT_S: u64 = 10;
-const WAIT_S_MAX: u64 = 600;
+const WAIT_S_MAX: u64 = 60;

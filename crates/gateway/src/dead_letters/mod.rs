@@ -221,6 +221,7 @@ impl DeadLetters {
         from: u64,
         limit: usize,
     ) -> Result<Page, ReadError> {
+        let mut bytes = 0;
         let mut page = Page {
             letters: Vec::new(),
             next: None,
@@ -229,10 +230,11 @@ impl DeadLetters {
             if !wanted.takes(&letter) {
                 return ControlFlow::Continue(());
             }
-            if page.letters.len() >= limit {
+            if page.letters.len() >= limit || bytes > PAGE_BYTES_MAX {
                 page.next = Some(letter.at);
                 return ControlFlow::Break(());
             }
+            bytes += letter.bytes;
             page.letters.push(letter);
             ControlFlow::Continue(())
         })?;
@@ -396,5 +398,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const KEPT: &str = "kept";
 /// The file of the books, beside the store's segments.
 const BOOKS: &str = "BOOKS";
+/// Bytes of letters that are listed at once, or one letter more.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
 /// What a start looks through at most, or little more.
 const UNSETTLED_BYTES_MAX: u64 = 4 << 20;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
 use http::Method;
@@ -30,6 +30,8 @@ pub(crate) struct Replayed {
     pub(crate) refused: BTreeMap<u64, String>,
     /// Why the rest was not tried, if so.
     pub(crate) stopped: Option<String>,
+    /// Time was up: whoever asks again gets on with the rest, in its order.
+    pub(crate) more: bool,
 }
 
 /// Where letters go.
@@ -39,6 +41,8 @@ pub(crate) struct Way<'a> {
     pub(crate) table: &'a RouteTable,
     /// The groups that deliver from the queue.
     pub(crate) groups: &'a [Arc<str>],
+    /// So long it may take, or little longer.
+    pub(crate) within: Duration,
 }
 
 /// Letters that make one record.
@@ -64,9 +68,14 @@ impl DeadLetters {
         }
         picked.sort();
         flush()?;
+        let began = Instant::now();
         let unsure = way.log.consumers().iter().any(|name| name == REPLAYING);
         let place = way.log.consumer(REPLAYING, StartAt::Newest)?;
         for some in chunks(&picked) {
+            if began.elapsed() > way.within {
+                done.more = true;
+                break;
+            }
             self.put_back(some, committed, way, &mut done)?;
             if done.stopped.is_some() {
                 break;
@@ -374,6 +383,49 @@ mod tests {
             log.close();
             letters.close();
         }
+    }
+
+    #[test]
+    fn a_replay_whose_time_is_up_says_so_and_leaves_the_rest_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let cause = Cause {
+            group: "c0".to_owned(),
+            target: "/_bulk".to_owned(),
+            content_type: "application/json".to_owned(),
+            ..Cause::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let put = letters.put(cause, b"{\"delete\":{\"_index\":\"gone\",\"_id\":\"1\"}}\n");
+        runtime.block_on(put).unwrap();
+        let committed = Committed([("c0".to_owned(), vec![1])].into());
+        let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
+        let table = RouteTable::builder(dialect, 1).build();
+        let groups = ["c0".into()];
+        let mut way = Way {
+            log: &log,
+            table: &table,
+            groups: &groups,
+            within: Duration::ZERO,
+        };
+        let replay = |way: &Way<'_>| {
+            letters
+                .replay(&Wanted::default(), &committed, way, || Ok(()))
+                .unwrap()
+        };
+        let done = replay(&way);
+        assert!(
+            done.more && done.replayed == 0 && done.refused.is_empty(),
+            "{done:?}"
+        );
+        way.within = Duration::from_secs(60);
+        let done = replay(&way);
+        assert!(
+            !done.more && done.replayed == 0 && done.refused.len() == 1,
+            "its index is gone: {done:?}"
+        );
+        assert!(log.consumers().is_empty() && log.status().documents == 0);
+        assert_eq!(letters.count(&Wanted::default(), &committed).unwrap(), 1);
     }
 
     #[test]
