@@ -177,8 +177,9 @@ impl Reshuffle {
                 self.counters.replies_malformed.add(1);
                 Sent::Answer(Fault::unknown_fate("a node's item cannot be read").response())
             }
-            // The whole is refused in words that fit one document too, and asking again would add to what is too much.
-            (Answer::Refused(head, body), _) if head.status == StatusCode::TOO_MANY_REQUESTS => {
+            // Its words fit one document too. Asking again would add to what is too much (429), and what is not well (5xx),
+            // or stands between here and the cluster, may have executed it.
+            (Answer::Refused(head, body), _) if !is_refusal(head.status) => {
                 Sent::Answer(with_head(head, &[], Outgoing::from(body.to_vec())))
             }
             (Answer::Refused(..), _) => Sent::Refused,
@@ -195,6 +196,12 @@ impl Reshuffle {
         self.fallback.fill(&mut headers);
         headers
     }
+}
+
+/// Whether a status of the whole says that nothing was executed, and why asking otherwise may do better.
+fn is_refusal(status: StatusCode) -> bool {
+    let later = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+    status.is_client_error() && !later.contains(&status)
 }
 
 /// Whether a bulk may treat an update otherwise than the update API does. That keeps the routing of the request or of the

@@ -256,6 +256,26 @@ fn what_is_too_much_is_not_asked_again() {
 }
 
 #[test]
+fn what_may_have_been_executed_is_not_asked_again_whoever_says_so() {
+    let cluster = cluster();
+    let gateway = before(&cluster);
+    for (status, body) in [
+        (503, r#"{"error":{"type":"x","reason":"y"},"status":503}"#),
+        (504, "<html>gateway time-out</html>"),
+        (408, "{}"),
+    ] {
+        let body = body.to_owned();
+        cluster.cue(Cue::bulk(Fault::Status {
+            status,
+            body: body.clone(),
+        }));
+        let answer = gateway.client().put("/logs/_doc/1", &json!({"n": 1})).unwrap();
+        assert_eq!((answer.status, answer.text()), (status, body));
+    }
+    assert_eq!((cluster.counts().writes, gateway.counter("single_again")), (0, 0));
+}
+
+#[test]
 fn a_write_of_unknown_fate_is_sent_again_only_if_that_cannot_write_twice() {
     let update = r#"{"doc":{"n":1},"doc_as_upsert":true}"#;
     for (method, target, body, status) in [
