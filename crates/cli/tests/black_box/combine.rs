@@ -215,6 +215,25 @@ fn a_request_that_is_refused_as_a_whole_is_sent_again_part_by_part() {
 }
 
 #[test]
+fn what_a_balancer_gave_up_waiting_for_is_not_sent_again() {
+    let cluster = busy();
+    let gateway = combining(&cluster, "");
+    // Something before the nodes answers for them, and what they do with the request nobody knows.
+    let given_up = Fault::Status {
+        status: 504,
+        body: r#"{"error":"gateway timeout","status":504}"#.to_owned(),
+    };
+    cluster.cue(Cue::bulk(given_up).always());
+    all_at_once(&gateway, 2, |client, who, round| {
+        let (body, _) = own(who, round, 10);
+        let answer = client.post_ndjson("/_bulk", body.as_bytes()).unwrap();
+        assert_eq!(answer.status, 504);
+    });
+    assert!(gateway.counter("combined_requests") > 0);
+    assert_eq!(gateway.counter("combined_again"), 0);
+}
+
+#[test]
 fn a_node_that_breaks_off_is_asked_again_for_each_as_if_alone() {
     let cluster = busy();
     let gateway = combining(&cluster, "");

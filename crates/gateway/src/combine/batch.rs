@@ -76,12 +76,11 @@ pub(super) async fn send(node: Arc<Node>, mut turn: Turn, mut members: Vec<Membe
     drop(turn);
     match answer {
         Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
-        Ok((head, body)) if head.status == StatusCode::TOO_MANY_REQUESTS => {
+        Ok((head, body)) if !blames_one(head.status) => {
             for member in members {
                 member.tell(Told::Shared(Ok((head.clone(), body.to_vec()))));
             }
         }
-        // Refused as a whole, so nothing was executed, and one of them may be to blame for all.
         Ok(_) => {
             inner.counters.combined_again.add(members.len() as u64);
             for member in members {
@@ -94,6 +93,15 @@ pub(super) async fn send(node: Arc<Node>, mut turn: Turn, mut members: Vec<Membe
             }
         }
     }
+}
+
+/// Whether a whole request was refused for what it holds: then nothing was executed, and one of them may be to blame for all.
+/// Of the others each client is told: the node has too much to do, or something on the way to it may have given up on a
+/// request that the node executes.
+fn blames_one(status: StatusCode) -> bool {
+    status.is_client_error()
+        && status != StatusCode::TOO_MANY_REQUESTS
+        && status != StatusCode::REQUEST_TIMEOUT
 }
 
 // === impl Inner ===
