@@ -19,13 +19,14 @@ pub(crate) struct AdminArguments {
     #[arg(
         long,
         global = true,
+        help_heading = "Gateway",
         value_name = "URL",
         env = "TIDEGATE_ADMIN",
         default_value = "http://127.0.0.1:2900"
     )]
     admin: String,
     /// File that holds the admin token; or set TIDEGATE_ADMIN_TOKEN
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = "Gateway", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Print the answer as JSON
     #[arg(long, global = true)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::admin::{self, Admin, AdminArguments, Terms};
-use crate::output::{table, time};
+use crate::output::{plain, table, time};
 
 /// Dead letters of a running gateway: list, show, edit, replay, purge
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     admin: AdminArguments,
     /// The queue; not needed where there is only one
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, help_heading = "Gateway", value_name = "NAME")]
     queue: Option<String>,
 }
 
@@ -260,7 +260,7 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
         facts.push(("", text(&letter["original"]["source"])));
     }
     for (name, value) in facts {
-        writeln!(out, "{name:9} {value}")?;
+        writeln!(out, "{name:9} {}", plain(&value))?;
     }
     Ok(true)
 }

@@ -28,22 +28,31 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// A text as a terminal may have it: what others have written must not move its cursor or change its colours.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// Rows below heads, each column as wide as its longest text; the last one is as long as it is. Heads that begin with
 /// `>` are of columns that stand to the right.
 pub(crate) fn table(out: &mut dyn Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
-    let plain: Vec<String> = heads
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|text| plain(text)).collect())
+        .collect();
+    let titles: Vec<String> = heads
         .iter()
         .map(|head| head.trim_start_matches('>').to_owned())
         .collect();
     let widths: Vec<usize> = (0..heads.len())
         .map(|column| {
-            let texts = std::iter::once(&plain)
-                .chain(rows)
+            let texts = std::iter::once(&titles)
+                .chain(&rows)
                 .map(|row| row[column].chars().count());
             texts.max().unwrap_or(0)
         })
         .collect();
-    for row in std::iter::once(&plain).chain(rows) {
+    for row in std::iter::once(&titles).chain(&rows) {
         let mut line = String::new();
         for (column, text) in row.iter().enumerate() {
             let width = widths[column];
@@ -68,14 +77,14 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_longest_text_and_numbers_stand_to_the_right() {
         let rows = [
-            vec!["a".to_owned(), "1".to_owned()],
+            vec!["\u{1b}".to_owned(), "1".to_owned()],
             vec!["long".to_owned(), "1000".to_owned()],
         ];
         let mut out = Vec::new();
         table(&mut out, &["name", ">n"], &rows).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "name     n\na        1\nlong  1000\n"
+            "name     n\n         1\nlong  1000\n"
         );
     }
 }

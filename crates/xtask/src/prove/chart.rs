@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::row::{Measured, Ratio};
 
 const ROW: f64 = 24.0;
-const NAMES: f64 = 250.0;
+const NAMES: f64 = 300.0;
 const WIDTH: f64 = 300.0;
 const GAP: f64 = 60.0;
 
