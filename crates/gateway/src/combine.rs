@@ -7,8 +7,8 @@
 //! several: their clients are about to come back, so it waits for as many, for a fraction of what a request lasts.
 //!
 //! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items; what happens to the
-//! whole (no answer, an answer that cannot be read, 429) happens to each, and a request that is refused for any other
-//! reason is sent again part by part, since one of them may be to blame for all.
+//! whole (no answer, an answer that cannot be read, 408, 429, 5xx) happens to each, and a request that is refused with any
+//! other 4xx is sent again part by part, since one of them may be to blame for all.
 //!
 //! How many requests a node gets at once is found from its answers, by the same limiter as in delivery: while it has as many
 //! as it has shown to take, what waits goes on gathering, so requests grow as the node falls behind.
@@ -40,7 +40,7 @@ use crate::outbound::{Message, Outbound};
 use crate::part::Split;
 use crate::switches::Panel;
 use batch::Member;
-use slot::Target;
+use slot::{Asking, Target};
 
 /// Gathers parts and sends them, one instance a filter and core.
 #[derive(Clone)]
@@ -242,13 +242,16 @@ impl Combiner {
         if let Some(leave) = limiter.try_acquire() {
             return self.send(family, target, Some(leave));
         }
-        if !family.set_due(target) {
-            return self.send(family, target, None);
+        match family.ask(target) {
+            Asking::Needless => return self.send(family, target, None),
+            Asking::Done => return,
+            Asking::New => {}
         }
         let limiter = Arc::clone(limiter);
         let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
         tokio::task::spawn_local(async move {
             let leave = limiter.acquire().await;
+            family.got_leave(&target);
             combiner.send(&family, &target, Some(leave));
         });
     }

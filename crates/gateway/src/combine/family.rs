@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 
 use super::batch::Member;
-use super::slot::{Slot, Step, Target};
+use super::slot::{Asking, Slot, Step, Target};
 use crate::config::Combine;
 use crate::outbound::Message;
 
@@ -132,10 +132,17 @@ impl Family {
         Some(Arc::clone(slot.node()))
     }
 
-    /// Marks what waits as due, whose sender waits for the node's leave; `false`: nothing is under way, and it need not wait.
-    pub(super) fn set_due(&self, target: &Target) -> bool {
+    /// What is to be done when what waits should be sent and the node gives no leave.
+    pub(super) fn ask(&self, target: &Target) -> Asking {
         let mut slots = self.slots();
-        slots.get_mut(target).is_some_and(Slot::set_due)
+        slots.get_mut(target).map_or(Asking::Done, Slot::ask)
+    }
+
+    /// Who waited for leave has got it.
+    pub(super) fn got_leave(&self, target: &Target) {
+        if let Some(slot) = self.slots().get_mut(target) {
+            slot.got_leave();
+        }
     }
 
     /// The number of the present round of waiting.

@@ -35,8 +35,8 @@ pub(super) struct Slot<M = Member, N = Arc<Node>> {
     bytes: u64,
     docs: u64,
     under_way: u32,
-    /// It is due, and waits for the node's leave.
-    due: bool,
+    /// Somebody waits for the node's leave to send what waits here.
+    asked: bool,
     /// Counts how often what waited was taken away.
     round: u64,
     /// The round that somebody watches the clock for, and whether they wait for a request under way to return.
@@ -66,6 +66,17 @@ pub(super) enum Step {
     },
 }
 
+/// Whether what should be sent has to wait for the node's leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// Nothing is under way, so it may go without.
+    Needless,
+    /// It has, and whoever is told so waits for it.
+    New,
+    /// It has, and somebody waits for it already.
+    Done,
+}
+
 // === impl Target ===
 
 impl Target {
@@ -89,7 +100,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
             bytes: 0,
             docs: 0,
             under_way: 0,
-            due: false,
+            asked: false,
             round: 0,
             watched: None,
             expected: 1,
@@ -99,7 +110,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way == 0 && !self.due
+        self.waiting.is_empty() && self.under_way == 0 && !self.asked
     }
 
     pub(super) fn waits(&self) -> bool {
@@ -136,15 +147,26 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         &self.node
     }
 
-    /// If something is under way: says that somebody waits for the node's leave to send what waits here, and that it is due
-    /// until they take it.
-    pub(super) fn set_due(&mut self) -> bool {
-        self.due = self.under_way > 0;
-        self.due
+    /// What is to be done when what waits should be sent and the node gives no leave.
+    pub(super) fn ask(&mut self) -> Asking {
+        match (self.under_way, self.asked) {
+            (0, _) => Asking::Needless,
+            (_, true) => Asking::Done,
+            (_, false) => {
+                self.asked = true;
+                Asking::New
+            }
+        }
+    }
+
+    /// Who waited for leave has got it.
+    pub(super) fn got_leave(&mut self) {
+        self.asked = false;
     }
 
     pub(super) fn next_step(&mut self, settings: &Combine, now: Instant) -> Step {
-        if self.waiting.is_empty() || self.due {
+        // With nothing under way it need not wait for whoever waits for leave.
+        if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
             return Step::Nothing;
         }
         let full = self.bytes >= settings.flush_bytes
@@ -174,7 +196,6 @@ impl<M: Weight, N: Clone> Slot<M, N> {
 
     /// What waits, in the order in which it came, up to `bytes_max`, but at least one; it is under way from now on.
     pub(super) fn take(&mut self, bytes_max: u64) -> Option<(N, Vec<M>)> {
-        self.due = false;
         if self.waiting.is_empty() {
             return None;
         }

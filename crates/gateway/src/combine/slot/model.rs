@@ -54,7 +54,7 @@ struct World {
     came: u32,
     /// Parts that were sent, in this order.
     sent: Vec<u32>,
-    /// Somebody waited for leave in this round.
+    /// Somebody has been waiting for leave while something waited.
     held_up: bool,
 }
 
@@ -91,11 +91,13 @@ impl World {
         if !self.slot.waits() {
             return;
         }
-        if self.free || !self.slot.set_due() {
+        if self.free {
             return self.send();
         }
-        self.held_up = true;
-        self.asking += 1;
+        match self.slot.ask() {
+            Asking::Needless => self.send(),
+            asking => self.asking += u32::from(asking == Asking::New),
+        }
     }
 
     fn send(&mut self) {
@@ -162,11 +164,13 @@ impl World {
                 self.free = *free;
                 if self.free {
                     for _ in 0..std::mem::take(&mut self.asking) {
+                        self.slot.got_leave();
                         self.send();
                     }
                 }
             }
         }
+        self.held_up |= self.asking > 0 && self.slot.waits();
         self.check();
     }
 
@@ -175,10 +179,11 @@ impl World {
         let round = self.slot.round();
         let watched = self.timers.keys().any(|(_, of)| *of == round);
         assert!(
-            !self.slot.waits() || watched || self.asking > 0,
+            !self.slot.waits() || watched || (self.asking > 0 && !self.under_way.is_empty()),
             "{} wait, and nobody comes for them",
             self.slot.waiting.len()
         );
+        assert!(self.asking <= 1, "one is enough");
         let bytes: u64 = self.slot.waiting.iter().map(|member| member.bytes).sum();
         let docs: u64 = self
             .slot
