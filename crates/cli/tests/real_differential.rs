@@ -20,14 +20,7 @@ use testkit::real::Kind;
 const BULKS: u32 = 40;
 
 fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
-    let seeds: Vec<u64> = match std::env::var("SEED") {
-        Ok(seed) => vec![seed.parse()?],
-        Err(_) => (1..=std::env::var("SEEDS")
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(12))
-            .collect(),
-    };
+    let seeds = real::seeds(12)?;
     let prefixes = Prefixes::fresh();
     let mut http = server.http();
     for prefix in [&prefixes.direct, &prefixes.other] {

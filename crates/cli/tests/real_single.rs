@@ -87,14 +87,7 @@ fn unnumbered(body: &str, prefix: &str) -> String {
 }
 
 fn one_by_one(server: &Server, gateway: &mut Gateway) -> Result<()> {
-    let seeds: Vec<u64> = match std::env::var("SEED") {
-        Ok(seed) => vec![seed.parse()?],
-        Err(_) => (1..=std::env::var("SEEDS")
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(2))
-            .collect(),
-    };
+    let seeds = real::seeds(2)?;
     let prefixes = Prefixes::fresh();
     let mut http = server.http();
     for prefix in [&prefixes.direct, &prefixes.other] {

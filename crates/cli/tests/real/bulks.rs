@@ -121,7 +121,6 @@ impl<'a> Inventor<'a> {
     }
 
     /// For one of several clients whose bulks are to travel together.
-    #[allow(dead_code, reason = "not every proof has several clients")]
     pub(crate) fn in_company(mut self) -> Self {
         self.in_company = true;
         self

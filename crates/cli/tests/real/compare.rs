@@ -140,7 +140,6 @@ fn masked(body: &[u8], prefix: &str) -> String {
 
 /// An answer to one of several clients that write to the same indices: which sequence number its documents got depends on the
 /// others.
-#[allow(dead_code, reason = "not every proof has several clients")]
 pub(crate) fn among_others(mut answer: Answer) -> Answer {
     let mut text = answer.text();
     for key in ["\"_seq_no\":", "\"_seq_no\" : ", "_seq_no: "] {
@@ -333,7 +332,6 @@ pub(crate) fn documents(
 
 /// Whether two index sets were written in the same order, so that sequence numbers must be the same too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "not every proof has several clients")]
 pub(crate) enum Order {
     Same,
     Any,

@@ -21,3 +21,12 @@ pub(crate) mod server;
 pub(crate) mod singles;
 pub(crate) mod table;
 pub(crate) mod world;
+
+/// The seeds of a proof: `SEED=n` replays one, `SEEDS=n` tries the first n, else it is as many as usual.
+pub(crate) fn seeds(usual: u64) -> anyhow::Result<Vec<u64>> {
+    if let Ok(seed) = std::env::var("SEED") {
+        return Ok(vec![seed.parse()?]);
+    }
+    let count = std::env::var("SEEDS").map_or(Ok(usual), |count| count.parse())?;
+    Ok((1..=count).collect())
+}
