@@ -66,7 +66,7 @@ impl Desk {
         family(
             "buffers_bytes",
             "gauge",
-            "Memory in pooled buffers, idle ones included.",
+            "Memory in pooled buffers, idle ones included, and in parts that wait for company.",
             &[(String::new(), self.budget.used() as f64)],
         );
         family(
