@@ -1,7 +1,7 @@
 //! The same random bulks go to a cluster directly and through Tidegate, into equal index sets: every
 //! status, header, item, error and all contents must be the same.
 //!
-//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 12). `TIDEGATE_PROOF_AGAINST=direct` sends both sides
+//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 8). `TIDEGATE_PROOF_AGAINST=direct` sends both sides
 //! to the cluster itself (to two of its nodes): what differs then is the test's own fault.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
@@ -20,7 +20,7 @@ use testkit::real::Kind;
 const BULKS: u32 = 40;
 
 fn differential(server: &Server, gateway: &mut Gateway) -> Result<()> {
-    let seeds = real::seeds(12)?;
+    let seeds = real::seeds(8)?;
     let prefixes = Prefixes::fresh();
     let mut http = server.http();
     for prefix in [&prefixes.direct, &prefixes.other] {

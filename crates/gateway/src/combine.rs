@@ -95,7 +95,7 @@ pub(crate) struct Turn {
 const UNDER_WAY_MAX: u32 = 1;
 
 /// A request is at most so many times `flush_threshold_size` when its node falls behind.
-const GROWTH_MAX: u64 = 8;
+const GROWTH_MAX: u64 = 4;
 
 /// Nodes say `errors` among the first words of an answer.
 const ERRORS_WITHIN: usize = 128;

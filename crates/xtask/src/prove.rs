@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// Which rows; several, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [Set::Loads, Set::Shards, Set::Translog, Set::Secure, Set::Elasticsearch])]
     sets: Vec<Set>,
-    /// Only rows whose name holds this
+    /// Only rows whose name holds this; the set's other rows stay as they were measured before
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
     /// Print the rows, and leave the pages as they are
@@ -61,7 +61,7 @@ struct Load {
 const LONE: Load = Load {
     clients: 1,
     batch: 10,
-    docs: 2_000,
+    docs: 8_000,
 };
 const SMALL: Load = Load {
     clients: 64,
@@ -103,9 +103,12 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         if trials.is_empty() {
             bail!("no row of {} holds `{}`", set.name(), options.only);
         }
-        let measured = set.measure(&trials, options.rounds)?;
+        let mut measured = set.measure(&trials, options.rounds)?;
         say(&format!("\n{}", page::table(&measured)));
         if !options.dry {
+            if let Some(before) = Measured::read(&set.file())? {
+                measured.fill_from(before, &set.trials());
+            }
             measured.write(&set.file())?;
             page::write()?;
         }
@@ -163,27 +166,32 @@ impl Set {
             shards,
             lazy,
         };
-        let all = [SMALL, MIDDLE, LARGE];
+        let of = |kinds: &[Documents], shards, lazy| -> Vec<Trial> {
+            let loads = [SMALL, MIDDLE, LARGE].into_iter();
+            loads
+                .flat_map(|load| kinds.iter().map(move |kind| trial(load, *kind, shards, lazy)))
+                .collect()
+        };
+        let of_every_kind = |shards, lazy| of(&Documents::ALL, shards, lazy);
         match self {
             Self::Loads => {
-                let mut trials = vec![trial(LONE, Documents::WithIds, 6, false)];
-                for load in all {
-                    trials.extend(Documents::ALL.map(|documents| trial(load, documents, 6, false)));
+                let mut trials = of_every_kind(6, false);
+                // Last, when Java has long been warm: its runs are short.
+                trials.push(trial(LONE, Documents::WithIds, 6, false));
+                trials
+            }
+            Self::Shards => {
+                let kinds = [Documents::WithIds, Documents::WithoutIds, Documents::Packed];
+                let shards = [3, 30].into_iter();
+                let mut trials: Vec<_> = shards.flat_map(|shards| of(&kinds, shards, false)).collect();
+                // Twice as many rows as the others have, and small bulks for 30 shards take long.
+                for trial in &mut trials {
+                    trial.load.docs /= 2;
                 }
                 trials
             }
-            Self::Shards => [3, 30]
-                .iter()
-                .flat_map(|shards| all.map(|load| trial(load, Documents::WithIds, *shards, false)))
-                .collect(),
-            Self::Translog => all.map(|load| trial(load, Documents::WithIds, 6, true)).into(),
-            Self::Secure | Self::Elasticsearch => all
-                .iter()
-                .flat_map(|load| {
-                    [Documents::WithIds, Documents::WithoutIds]
-                        .map(|documents| trial(*load, documents, 6, false))
-                })
-                .collect(),
+            Self::Translog => of_every_kind(6, true),
+            Self::Secure | Self::Elasticsearch => of_every_kind(6, false),
         }
     }
 
@@ -200,16 +208,18 @@ impl Set {
         let cluster = RealCluster::own(&own)?;
         let mut measured = Measured::new(self.title(), &cluster, rounds);
         // Java is quick once it has compiled what it does.
-        let warm = Trial {
-            load: Load {
-                docs: 60_000,
-                ..SMALL
-            },
-            documents: Documents::WithIds,
-            shards: 6,
-            lazy: false,
-        };
-        warm.measure(&cluster, 1, true)?;
+        for load in [SMALL, MIDDLE] {
+            let warm = Trial {
+                load: Load {
+                    docs: load.docs * 3 / 2,
+                    ..load
+                },
+                documents: Documents::WithIds,
+                shards: 6,
+                lazy: false,
+            };
+            warm.measure(&cluster, 1, true)?;
+        }
         for trial in trials {
             let row = trial.measure(&cluster, rounds, false)?;
             say(&page::line(&row));

@@ -54,13 +54,15 @@ fn key(filter: &[u8], message: Message<'_>, ingests: bool) -> Vec<u8> {
         key.extend_from_slice(text.as_bytes());
         key.push(b'\n');
     }
-    for (name, value) in message.headers {
-        if !APART.contains(name) {
-            key.extend_from_slice(name.as_str().as_bytes());
-            key.push(b':');
-            key.extend_from_slice(value.as_bytes());
-            key.push(b'\n');
-        }
+    let mut headers: Vec<_> = message.headers.iter().collect();
+    headers.retain(|(name, _)| !APART.contains(name));
+    // Programs send the same headers in different orders. Values of one name stay in theirs.
+    headers.sort_by(|one, other| one.0.as_str().cmp(other.0.as_str()));
+    for (name, value) in headers {
+        key.extend_from_slice(name.as_str().as_bytes());
+        key.push(b':');
+        key.extend_from_slice(value.as_bytes());
+        key.push(b'\n');
     }
     key
 }
@@ -218,6 +220,8 @@ mod tests {
         let same = key_of("/_bulk", &[("authorization", "a"), ("user-agent", "x")]);
         let traced = [("authorization", "a"), ("traceparent", "1"), ("user-agent", "y")];
         assert_eq!(same, key_of("/_bulk", &traced));
+        let (one, other) = (("accept", "*/*"), ("authorization", "a"));
+        assert_eq!(key_of("/_bulk", &[one, other]), key_of("/_bulk", &[other, one]));
         for (target, headers) in [
             ("/_bulk", vec![("authorization", "b")]),
             ("/_bulk", vec![]),

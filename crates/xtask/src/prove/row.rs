@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use testkit::real::RealCluster;
 
+use super::Trial;
+
 /// A set of rows, as the file beside the page has it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Measured {
@@ -14,6 +16,7 @@ pub(super) struct Measured {
     /// Engine and version.
     pub(super) server: String,
     pub(super) cores: usize,
+    /// Of the rows measured last.
     pub(super) rounds: u32,
     pub(super) rows: Vec<Row>,
 }
@@ -63,6 +66,21 @@ impl Measured {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Takes the rows that were not measured now from `before`, in the order of `trials`; rows of another server go.
+    pub(super) fn fill_from(&mut self, before: Self, trials: &[Trial]) {
+        let same_server = before.server == self.server;
+        let mut rows: Vec<Row> = self.rows.drain(..).collect();
+        for row in before.rows {
+            if same_server && rows.iter().all(|measured| measured.name != row.name) {
+                rows.push(row);
+            }
+        }
+        let place = |row: &Row| trials.iter().position(|trial| trial.name() == row.name);
+        rows.retain(|row| place(row).is_some());
+        rows.sort_by_key(place);
+        self.rows = rows;
     }
 
     /// `None` if the set was not measured yet.

@@ -101,7 +101,7 @@ impl World {
     }
 
     fn send(&mut self) {
-        let bytes_max = self.settings.flush_bytes * 8;
+        let bytes_max = self.settings.flush_bytes * super::super::GROWTH_MAX;
         let Some(((), members)) = self.slot.take(bytes_max) else {
             return;
         };

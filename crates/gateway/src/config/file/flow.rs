@@ -92,7 +92,7 @@ section! {
         /// Whether they do.
         enabled: bool = true,
         /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
-        flush_threshold_size: super::Bytes = super::Bytes(1 << 20),
+        flush_threshold_size: super::Bytes = super::Bytes(4 << 20),
         /// The longest wait for others. With nobody to wait for there is none.
         interval: Time = Time(Duration::from_millis(50)),
         /// What waits is sent once it is as many documents.
