@@ -5,6 +5,7 @@
 //! turns, so that what else happens on the machine meets both; figures are medians of the rounds with their extremes.
 //! CPU time is the proxy process's own, user and system, as the kernel's scheduler counts it.
 
+mod capacity;
 mod case;
 mod generators;
 mod machine;
@@ -47,6 +48,9 @@ pub(crate) struct Options {
     /// In place of the proxies measure load generators: ours, wrk and hey, against the fake cluster
     #[arg(long)]
     loadgen: bool,
+    /// In place of the proxies: whether delivery finds what a node takes at once, when that changes
+    #[arg(long)]
+    capacity: bool,
     /// Seconds of each turn of a load generator
     #[arg(long, default_value_t = 4)]
     seconds: u64,
@@ -72,6 +76,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     );
     if !options.no_build {
         build()?;
+    }
+    if options.capacity {
+        return capacity::run();
     }
     if options.loadgen {
         return generators::run(options.rounds, options.seconds);

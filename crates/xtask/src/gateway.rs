@@ -115,6 +115,17 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
         Ok(gateway)
     }
 
+    /// With a file, written for the addresses that it is to listen on, the admin port's second.
+    pub(crate) fn with_file(name: &str, text: &dyn Fn(&str, &str) -> String) -> Result<Self> {
+        let (listen, admin) = (free_address()?, free_address()?);
+        let file = crate::root().join("target").join(name);
+        std::fs::write(&file, text(&listen, &admin))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let mut gateway = Self::launch(&["--config", &file.to_string_lossy()], &listen, &admin)?;
+        gateway.wait_until_it_watches()?;
+        Ok(gateway)
+    }
+
     fn launch(arguments: &[&str], listen: &str, admin: &str) -> Result<Self> {
         let mut command = bound_to_us(crate::root().join("target/release/tidegate"));
         command
@@ -158,6 +169,10 @@ elasticsearch: [{{name: c, endpoint: '{}'{account}}}]
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(crate) fn admin(&self) -> &str {
+        &self.admin
     }
 
     /// Why bulks were sent on whole, and how many for each reason; as `/stats` has it.

@@ -1,0 +1,178 @@
+//! `./dev bench --capacity`: whether delivery finds what a node takes at once, and follows it when that changes.
+//!
+//! A fake node works on so many bulks at once, each for the same time, lets twice as many wait and refuses the rest with
+//! 429. A queue before it has more lanes than it ever takes and a backlog. What it takes changes again and again, up
+//! and down; after each change the gateway has some seconds, and then is measured: how much of the node's capacity is
+//! used, how many requests are there on average, and how many were refused since the change.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testkit::client::Client;
+use testkit::fake::{Counts, FakeCluster, Manners, Spec, Workers};
+
+use crate::gateway::Gateway;
+
+/// What the node works on at once, one after the other.
+const CAPACITIES: [usize; 7] = [8, 3, 12, 4, 24, 16, 6];
+/// How long it works on one request.
+const WORKED_FOR: Duration = Duration::from_millis(60);
+/// How long the gateway has after a change.
+const SETTLE: Duration = Duration::from_secs(4);
+const MEASURE: Duration = Duration::from_secs(6);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// How far off what is found may be.
+const OFF_MAX: f64 = 0.2;
+/// Requests that may be refused, as a share.
+const REFUSED_MAX: f64 = 0.02;
+const LANES: usize = 64;
+const DOCS_A_REQUEST: usize = 10;
+
+/// What became of one change.
+struct Found {
+    capacity: usize,
+    /// Work done, as a share of what could have been done.
+    used: f64,
+    /// Requests at the node on average, those that waited there included.
+    there: f64,
+    refused: f64,
+    /// Since the change, until what was done was near enough to what could be for the first time.
+    after: Option<Duration>,
+}
+
+/// Measures and prints the table.
+pub(super) fn run() -> Result<()> {
+    let spec = Spec {
+        nodes: 1,
+        manners: manners(CAPACITIES[0]),
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", LANES as u32))?;
+    let data = std::env::temp_dir().join(format!("tidegate-capacity-{}", std::process::id()));
+    let gateway = Gateway::with_file("capacity.yml", &|listen, admin| {
+        format!(
+            "path.data: {}
+admin: {{binding: '{admin}'}}
+entry: [{{name: e, router: r, network: {{binding: '{listen}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q, lanes: {LANES}, min_free: 1mb, fsync: os}}}}
+      - elasticsearch: {{elasticsearch: c}}
+pipeline:
+  - name: p
+    retry_delay_in_ms: 50
+    processor:
+      - bulk_indexing: {{max_connection_per_node: {LANES}, max_worker_size: {LANES}, bulk.batch_size_in_docs: {DOCS_A_REQUEST}}}
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+            data.display(),
+            cluster.urls()[0]
+        )
+    })?;
+    let measured = measure(&cluster, &gateway);
+    drop(gateway);
+    // What is left of it is small, and in the system's own folder for such things.
+    let _ = std::fs::remove_dir_all(&data);
+    let found = measured?;
+    super::say(&table(&found));
+    for one in &found {
+        let limit = one.capacity as f64 * (1.0 + OFF_MAX) + 1.0;
+        ensure!(
+            one.used >= 1.0 - OFF_MAX && one.there <= limit,
+            "{} at once was not found within 20 %",
+            one.capacity
+        );
+        ensure!(
+            one.refused <= REFUSED_MAX,
+            "{:.1} % of the requests were refused",
+            one.refused * 100.0
+        );
+    }
+    Ok(())
+}
+
+fn measure(cluster: &FakeCluster, gateway: &Gateway) -> Result<Vec<Found>> {
+    let client = Client::new(gateway.url())?;
+    let lasts = (SETTLE + MEASURE).as_secs_f64() * 1.2;
+    let requests: usize = CAPACITIES.iter().sum::<usize>() * (lasts / WORKED_FOR.as_secs_f64()) as usize;
+    let docs_a_bulk = LANES * DOCS_A_REQUEST;
+    for bulk in 0..requests * DOCS_A_REQUEST / docs_a_bulk {
+        let line = |n: usize| {
+            format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{bulk}-{n}\"}}}}\n{{\"n\":{n}}}\n")
+        };
+        let body: String = (0..docs_a_bulk).map(line).collect();
+        client.post_ndjson("/_bulk", body.as_bytes())?.ok()?;
+    }
+    let mut found = Vec::new();
+    for capacity in CAPACITIES {
+        cluster.set_manners(manners(capacity));
+        cluster.reset_counts();
+        let changed = Instant::now();
+        let mut after = None;
+        let mut last = cluster.counts();
+        while changed.elapsed() < SETTLE {
+            thread::sleep(LOOK);
+            let now = cluster.counts();
+            let could = capacity as f64 * LOOK.as_secs_f64() * 1e3;
+            if after.is_none() && (now.worked_ms - last.worked_ms) as f64 >= could * (1.0 - OFF_MAX) {
+                after = Some(changed.elapsed());
+            }
+            last = now;
+        }
+        let turning = cluster.counts();
+        cluster.reset_counts();
+        let began = Instant::now();
+        thread::sleep(MEASURE);
+        let (counts, lasted) = (cluster.counts(), began.elapsed().as_secs_f64() * 1e3);
+        found.push(Found {
+            capacity,
+            used: counts.worked_ms as f64 / (capacity as f64 * lasted),
+            there: (counts.worked_ms + counts.waited_ms) as f64 / lasted,
+            refused: refused(&turning, &counts),
+            after,
+        });
+    }
+    let left = Client::new(gateway.admin())?.get("/queue/stats")?.ok()?.json()?;
+    let pending = left["q"]["groups"]["c"]["pending"].as_u64();
+    ensure!(pending > Some(0), "there was not work all the while");
+    Ok(found)
+}
+
+fn refused(turning: &Counts, counts: &Counts) -> f64 {
+    let refused = turning.bulks_refused + counts.bulks_refused;
+    refused as f64 / (turning.bulks + counts.bulks + refused).max(1) as f64
+}
+
+fn manners(at_once: usize) -> Manners {
+    Manners {
+        latency: WORKED_FOR,
+        workers: Some(Workers {
+            at_once,
+            waiting_max: 2 * at_once,
+        }),
+        ..Manners::default()
+    }
+}
+
+fn table(found: &[Found]) -> String {
+    let mut table = String::from(
+        "| the node works on at once | used of that | requests there, on average | refused since the change | four fifths used after |\n|---|---|---|---|---|\n",
+    );
+    for one in found {
+        let after = one
+            .after
+            .map_or("-".to_owned(), |after| format!("{:.1} s", after.as_secs_f64()));
+        table += &format!(
+            "| {} | {:.0} % | {:.1} | {:.2} % | {after} |\n",
+            one.capacity,
+            one.used * 100.0,
+            one.there,
+            one.refused * 100.0,
+        );
+    }
+    table
+}
