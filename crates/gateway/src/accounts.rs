@@ -212,6 +212,12 @@ impl Queues {
             running(&|group| group.requests.get() as f64),
         );
         family(
+            "queue_parts_total",
+            "counter",
+            "What lanes had for one node, carried by those requests: several lanes travel in one.",
+            running(&|group| group.parts.get() as f64),
+        );
+        family(
             "queue_docs_retried_total",
             "counter",
             "Documents that a consumer group has sent again.",
@@ -253,6 +259,7 @@ impl Queues {
                     value["pipeline"] = json!(group.settings.pipeline);
                     value["state"] = json!(group.phase().as_str());
                     value["requests"] = json!(group.requests.get());
+                    value["parts"] = json!(group.parts.get());
                     value["docs_retried"] = json!(group.retried.get());
                     value["lag_s"] = json!(group.lag().map(|lag| lag.as_secs_f64()));
                     value["paused_lanes"] = json!(group.count(Doing::Paused));

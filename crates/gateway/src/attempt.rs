@@ -1,46 +1,48 @@
-//! One try of a batch's operations: planned by today's topology, sent to the nodes that hold their primaries, each of which
-//! gets no more at once than it has shown to take; and what their answers say.
+//! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that hold their
+//! primaries.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bulk::{Ask, Destination, Op, Verdict};
-use cluster::{Ended, PickReason, Snapshot};
+use cluster::{PickReason, Snapshot};
 use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use wire::{Fate, Outgoing};
+use wire::Outgoing;
 
 use crate::batch::Work;
 use crate::bulk_request::{self, Kind};
+use crate::config::Level;
 use crate::lane::Lane;
 use crate::outbound::{Message, Outbound};
-use crate::outcome::{Again, Outcome, outcomes, unanswered};
-use crate::part::{Load, part_body};
-use crate::request_id::RequestId;
+use crate::outcome::Outcome;
+use crate::outlet::Outlet;
+use crate::parcel::{Parcel, content_type, unreadable};
+use crate::part::Load;
 
 impl Lane {
-    /// One try of some operations: a request to each node that holds their primaries now.
-    pub(crate) async fn attempt(&self, work: &Work<'_>, operations: &[usize]) -> Vec<(usize, Outcome)> {
+    /// One try of some operations: what each node holds primaries of goes there now.
+    pub(crate) async fn attempt(
+        &self,
+        work: &Work<'_>,
+        operations: &[usize],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Outcome)> {
         let (route, pool) = (&self.route, self.route.worker.pool());
-        let all = |outcome: Outcome| operations.iter().map(|at| (*at, outcome.clone())).collect();
-        let outbound = route.outbound();
-        let snapshot = outbound.cluster().snapshot();
-        if !snapshot.learnt() {
-            return all(Outcome::Again(Again {
-                why: "the cluster's topology is not known yet".to_owned(),
-                after: None,
-                doubt: false,
-                busy: false,
-                paused: false,
-            }));
-        }
-        let Some(mut headers) = content_type(&work.params.content_type) else {
-            return all(unreadable());
+        let docs = operations.len() as u32;
+        let each = |outcomes: Vec<Outcome>| -> Vec<(usize, Outcome)> {
+            operations.iter().copied().zip(outcomes).collect()
         };
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &work.params.target, &headers) else {
-            return all(unreadable());
+        let wording = &work.wording;
+        let Some(headers) = content_type(&wording.content_type) else {
+            return each(unreadable(docs));
+        };
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
+            return each(unreadable(docs));
         };
         let bytes = operations.iter().map(|at| work.operations[*at]);
         let mut body = pool.take(bytes.clone().map(|at| at.end - at.start).sum());
@@ -48,25 +50,23 @@ impl Lane {
             body.extend_from_slice(&work.batch.body[at.start..at.end]);
         }
         let body = body.freeze();
-        if let Some(account) = route.account(&outbound) {
-            headers.insert(AUTHORIZATION, account);
-        }
-        let ask = ask_of(&head);
+        let ask = Ask {
+            level: level(route.group.settings.level),
+            ..ask_of(&head)
+        };
         let verdict = {
             let (mut ids, mut scratch) = (route.ids.borrow_mut(), route.scratch.borrow_mut());
             bulk::plan(&body, &ask, &snapshot.table, &mut ids, &mut scratch)
         };
-        let send = |destination, body, docs| {
-            self.send(&outbound, &snapshot, work, &headers, destination, body, docs)
-        };
         match verdict {
             Verdict::Plan(plan) => {
                 let load = Rc::new(Load { body, plan });
-                let parts = &load.plan.parts;
-                let sent = parts
-                    .iter()
-                    .enumerate()
-                    .map(|(part, one)| send(one.destination, part_body(&load, part, pool), one.docs));
+                let parts = load.plan.parts.iter().enumerate();
+                let sent = parts.map(|(part, one)| {
+                    let parcel = Parcel::part(&load, part, wording);
+                    let shard = (one.index.as_deref(), one.shard);
+                    self.send(outbound, snapshot, one.destination, shard, parcel)
+                });
                 let mut sent: Vec<_> = join_all(sent).await.into_iter().map(Vec::into_iter).collect();
                 let outcomes = operations.iter().enumerate().map(|(doc, at)| {
                     let outcome = sent[load.plan.part_of(doc as u32)].next();
@@ -83,76 +83,36 @@ impl Lane {
             }
             Verdict::Pass(_) => {
                 outbound.cluster().hint();
-                let body = Outgoing::Full(wire::Chunk::Shared(body));
-                let sent = send(Destination::Any, body, operations.len() as u32).await;
-                operations.iter().copied().zip(sent).collect()
+                let parcel = Parcel::whole(body, docs, wording);
+                let sent = self.send(outbound, snapshot, Destination::Any, (None, None), parcel);
+                each(sent.await)
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "all of it is one request")]
+    /// Sends what one node is to have.
     async fn send(
         &self,
         outbound: &Outbound,
         snapshot: &Snapshot,
-        work: &Work<'_>,
-        headers: &HeaderMap,
         destination: Destination,
-        body: Outgoing,
-        docs: u32,
+        (index, shard): (Option<&str>, Option<u32>),
+        parcel: Parcel,
     ) -> Vec<Outcome> {
         let home = match destination {
             Destination::Node(node) => snapshot.node(node).filter(|node| node.health.is_up()),
             Destination::Any => None,
         };
+        let outlet = Outlet::new(home, index, shard, &parcel);
         let node = match home {
-            Some(node) => std::sync::Arc::clone(node),
-            None => outbound.pick(snapshot, PickReason::Documents, &[]),
+            Some(node) => Arc::clone(node),
+            None => self
+                .route
+                .outlets
+                .gathering(&outlet)
+                .unwrap_or_else(|| outbound.pick(snapshot, PickReason::Documents, &[])),
         };
-        let request_id = own_id(&self.route.group.settings.queue, self.number);
-        let message = Message {
-            request_id: &request_id,
-            method: &Method::POST,
-            target: &work.params.target,
-            headers,
-        };
-        let adaptive = self.route.group.settings.adaptive;
-        let bytes = body.length().unwrap_or_default();
-        // The node's leave comes first: who waits for a slow one must not keep others from being sent to.
-        let mut leave = match adaptive {
-            true => Some(node.health.limiter().acquire().await),
-            false => None,
-        };
-        // Never closed, so there is always one in the end.
-        let _permit = self.route.permits.acquire().await;
-        if let Some(leave) = &mut leave {
-            leave.sent();
-        }
-        self.route.group.requests.add(1);
-        let answer = outbound.whole(&node, message, body, outbound.deadline()).await;
-        let (outcomes, ended) = match answer {
-            Ok((head, body)) => {
-                let outcomes = outcomes(head.status, &head.headers, &body, docs, &node.name);
-                let worked = (head.status == StatusCode::OK).then_some(Ended::Worked { bytes });
-                let ended = if outcomes.iter().any(Outcome::is_busy) {
-                    Some(Ended::Refused)
-                } else {
-                    worked
-                };
-                (outcomes, ended)
-            }
-            Err(error) => {
-                let lost = (error.fate == Fate::Unknown).then_some(Ended::Lost);
-                (vec![Outcome::Again(unanswered(&error)); docs as usize], lost)
-            }
-        };
-        if let (Some(leave), Some(ended)) = (leave, ended) {
-            leave.end(ended);
-        }
-        if outcomes.iter().any(|outcome| *outcome != Outcome::Done) {
-            outbound.cluster().hint();
-        }
-        outcomes
+        self.route.dispatch(&node, outlet, parcel).await
     }
 
     /// Whether the document that an operation is in conflict with is the one that it was to write: then an earlier try
@@ -165,8 +125,9 @@ impl Lane {
         let unknown = || "the document that is there cannot be looked at".to_owned();
         let outbound = self.route.outbound();
         let snapshot = outbound.cluster().snapshot();
-        let mut headers = content_type(&work.params.content_type).ok_or_else(unknown)?;
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &work.params.target, &headers) else {
+        let wording = &work.wording;
+        let mut headers = content_type(&wording.content_type).ok_or_else(unknown)?;
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
             return Err(unknown());
         };
         let lines = &work.batch.body[at.start..at.end];
@@ -188,9 +149,8 @@ impl Lane {
         if let Some(account) = self.route.account(&outbound) {
             headers.insert(AUTHORIZATION, account);
         }
-        let request_id = own_id(&self.route.group.settings.queue, self.number);
         let message = Message {
-            request_id: &request_id,
+            request_id: &self.route.request_id,
             method: &Method::GET,
             target: &target,
             headers: &headers,
@@ -216,22 +176,6 @@ impl Lane {
     }
 }
 
-fn unreadable() -> Outcome {
-    Outcome::Again(Again {
-        why: "the record is not one that this version knows to send".to_owned(),
-        after: None,
-        doubt: false,
-        busy: false,
-        paused: true,
-    })
-}
-
-pub(crate) fn content_type(value: &str) -> Option<HeaderMap> {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_str(value).ok()?);
-    Some(headers)
-}
-
 pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>) -> Ask<'a> {
     Ask {
         default_index: head.index.as_deref(),
@@ -243,8 +187,10 @@ pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>) -> Ask<'a> {
     }
 }
 
-/// The id that log lines of a delivery carry.
-fn own_id(queue: &str, lane: u32) -> RequestId {
-    let text = format!("delivery-{queue}-{lane}");
-    RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
+fn level(level: Level) -> bulk::Level {
+    match level {
+        Level::Cluster | Level::Node => bulk::Level::Node,
+        Level::Index => bulk::Level::Index,
+        Level::Shard => bulk::Level::Shard,
+    }
 }

@@ -2,6 +2,7 @@
 //! indexed or among the dead letters.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use http::Method;
 use log::Mark;
 
 use crate::accept::Params;
-use crate::attempt::{ask_of, content_type};
+use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
+use crate::config::Delivery;
 use crate::dead_letters::Cause;
 use crate::lane::Lane;
 use crate::outcome::{Again, Error, Outcome};
+use crate::parcel::{Wording, content_type};
 use crate::queue::Doing;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
@@ -44,11 +47,13 @@ pub(crate) struct Origin {
 /// How far a batch is.
 pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
-    pub(crate) params: &'b Params,
+    pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
     /// For each operation: it may have been executed already, and nobody knows.
     doubt: Vec<bool>,
     attempts: Vec<u32>,
+    /// How often a node has refused it by itself.
+    refusals: Vec<u32>,
     dead: u64,
     /// Operations in one request at most; halved when a request is too large.
     limit: usize,
@@ -81,6 +86,11 @@ impl Batch {
         }
     }
 
+    /// Whether more would fit into one request with it.
+    pub(crate) fn has_room(&self, settings: &Delivery) -> bool {
+        self.body.len() < settings.batch_bytes_max && self.documents < settings.batch_docs_max
+    }
+
     pub(crate) fn take_minted(&mut self, raw_params: &[u8]) {
         let params: Option<Params> = serde_json::from_slice(raw_params).ok();
         self.minted.extend(params.as_ref().and_then(minted));
@@ -108,20 +118,24 @@ impl Lane {
     pub(crate) async fn deliver(&mut self, batch: &Batch) -> Option<u64> {
         let group = std::sync::Arc::clone(&self.route.group);
         let mut work = loop {
-            let table = &self.route.outbound().cluster().snapshot().table;
+            let (_, snapshot) = self.topology().await?;
             let work = batch.params.as_ref().and_then(|params| {
                 let headers = content_type(&params.content_type)?;
                 let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
                     return None;
                 };
-                let operations = bulk::operations(&batch.body, &ask_of(&head), table)?;
+                let operations = bulk::operations(&batch.body, &ask_of(&head), &snapshot.table)?;
                 let doubtful_before = group.doubtful_before.load(Ordering::Relaxed);
                 let doubt = (0..operations.len()).map(|at| batch.origin(at).position < doubtful_before);
                 (operations.len() == batch.documents).then(|| Work {
                     batch,
-                    params,
+                    wording: Rc::new(Wording {
+                        target: params.target.clone(),
+                        content_type: params.content_type.clone(),
+                    }),
                     doubt: doubt.collect(),
                     attempts: vec![0; operations.len()],
+                    refusals: vec![0; operations.len()],
                     operations,
                     dead: 0,
                     limit: usize::MAX,
@@ -161,13 +175,14 @@ impl Lane {
             }
             let chunk = left.len().min(work.limit);
             let rest = left.split_off(chunk);
-            let outcomes = self.attempt(work, &left).await;
+            let (outbound, snapshot) = self.topology().await?;
+            let outcomes = self.attempt(work, &left, &outbound, &snapshot).await;
             let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
             let mut split = false;
             for (operation, outcome) in outcomes {
                 work.attempts[operation] += 1;
                 let outcome = self.judge(work, operation, outcome).await;
-                match outcome {
+                match self.by_rules(work, operation, outcome) {
                     Outcome::Done => {}
                     Outcome::Refused(error) => dead.push((operation, error)),
                     Outcome::Split(_) => {
@@ -200,9 +215,10 @@ impl Lane {
                 Doing::Retrying
             };
             group.set(self.number, doing, Some(&worst.why));
-            let delay = backoff(group.settings.retry_delay, failures, fastrand::f64());
-            self.rest(delay.max(worst.after.unwrap_or_default().min(PAUSE * 10)))
-                .await?;
+            let retry = &group.settings.retry;
+            let first = if worst.busy { retry.busy_delay } else { retry.delay };
+            let delay = backoff(first, failures, fastrand::f64());
+            self.rest(delay.max(asked_for(worst.after))).await?;
         }
         group.set(self.number, Doing::Delivering, None);
         Some(())
@@ -213,41 +229,51 @@ impl Lane {
         match outcome {
             // Too large even alone: nothing that sending less would mend.
             Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
-                413 => Outcome::Again(Again {
-                    why: format!(
-                        "one operation alone is too large for the cluster: {}",
-                        error.reason
-                    ),
-                    after: None,
-                    doubt: false,
-                    busy: false,
-                    paused: true,
-                }),
+                413 => Outcome::Again(Again::paused(format!(
+                    "one operation alone is too large for the cluster: {}",
+                    error.reason
+                ))),
                 _ => Outcome::Refused(error),
             },
-            Outcome::Refused(error) if error.status >= 500 && work.attempts[operation] < ATTEMPTS_MAX => {
-                Outcome::Again(Again {
-                    why: format!("{} {}: {}", error.status, error.kind, error.reason),
-                    after: None,
-                    doubt: true,
-                    busy: false,
-                    paused: false,
-                })
-            }
             Outcome::Refused(error) if error.status == 409 && work.doubt[operation] => {
                 match self.is_ours(work, operation).await {
                     Ok(true) => Outcome::Done,
                     Ok(false) => Outcome::Refused(error),
-                    Err(why) => Outcome::Again(Again {
-                        why,
-                        after: None,
-                        doubt: true,
-                        busy: false,
-                        paused: false,
-                    }),
+                    Err(why) => Outcome::Again(Again::in_doubt(why)),
                 }
             }
             outcome => outcome,
+        }
+    }
+
+    /// Whether what a node refused by itself is tried again: as the pipeline says, or as the status does.
+    fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
+        let (error, again) = match &outcome {
+            Outcome::Refused(error) => (error, false),
+            Outcome::Again(Again {
+                error: Some(error), ..
+            }) => (&**error, true),
+            _ => return outcome,
+        };
+        let retry = &self.route.group.settings.retry;
+        let ruled = retry.rules.of(error.status, &error.kind, &error.reason);
+        // What somebody has to put right is no document's fault.
+        if ruled.is_none() && matches!(&outcome, Outcome::Again(again) if again.paused) {
+            return outcome;
+        }
+        work.refusals[operation] += 1;
+        let times_max = match (ruled, again) {
+            (Some(false), _) => 0,
+            (None, false) if error.status < 500 => 0,
+            // By itself this passes.
+            (_, true) => retry.times_max.unwrap_or(u32::MAX),
+            // Nobody knows whether this does.
+            (_, false) => retry.times_max.unwrap_or(TIMES_MAX),
+        };
+        match (again, work.refusals[operation] <= times_max) {
+            (true, true) | (false, false) => outcome,
+            (true, false) => Outcome::Refused(error.clone()),
+            (false, true) => Outcome::Again(Again::refused(error.clone())),
         }
     }
 
@@ -269,8 +295,8 @@ impl Lane {
                     position: origin.position,
                     lane: self.number,
                     place: (operation - origin.first) as u32,
-                    target: work.params.target.clone(),
-                    content_type: work.params.content_type.clone(),
+                    target: work.wording.target.clone(),
+                    content_type: work.wording.content_type.clone(),
                     rewritten: None,
                 };
                 group.queue.dead_letters.put(cause, &batch.body[at.start..at.end])
@@ -307,8 +333,13 @@ fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
     delay.mul_f64(0.5 + random / 2.0)
 }
 
-/// An operation that a node fails with 500 is tried so often before it is given up.
-const ATTEMPTS_MAX: u32 = 10;
+/// What `Retry-After` asks for, as far as it is listened to.
+fn asked_for(after: Option<Duration>) -> Duration {
+    after.unwrap_or_default().min(PAUSE * 10)
+}
+
+/// An operation that a node fails with 500 is tried again so often before it is given up.
+const TIMES_MAX: u32 = 9;
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Between two looks at what somebody has to put right.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -330,5 +361,17 @@ mod tests {
             backoff(Duration::from_secs(600), 60, 1.0),
             Duration::from_secs(600)
         );
+        let waits: std::collections::HashSet<_> =
+            (0..50).map(|_| backoff(first, 3, fastrand::f64())).collect();
+        assert!(waits.len() > 40, "{waits:?}");
+        assert!(waits.iter().all(|wait| (first * 4..=first * 8).contains(wait)));
+    }
+
+    #[test]
+    fn a_node_is_left_alone_for_as_long_as_it_asks_but_not_for_ever() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(asked_for(None), Duration::ZERO);
+        assert_eq!(asked_for(Some(minute)), minute);
+        assert_eq!(asked_for(Some(minute * 1_000)), minute * 5);
     }
 }

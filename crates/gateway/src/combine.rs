@@ -18,7 +18,7 @@
 
 mod batch;
 mod family;
-mod slot;
+pub(crate) mod slot;
 
 pub(crate) use family::{Families, Family};
 

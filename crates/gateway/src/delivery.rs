@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bulk::IdMint;
 use log::{Commit, LaneReader, Mark, Next, ReadError};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use wire::Worker;
 
 use crate::accept::Params;
@@ -19,6 +20,8 @@ use crate::config;
 use crate::dead_letters::REPLAYED;
 use crate::lane::{Lane, Route, stopped};
 use crate::live::Shared;
+use crate::outlet::Outlets;
+use crate::parcel::own_id;
 use crate::queue::{Doing, Group};
 
 /// What a lane holds next.
@@ -40,7 +43,8 @@ pub(crate) async fn deliver(
     let lanes = group.queue.log.lanes();
     let route = Rc::new(Route {
         counters: shared.metrics.core(0),
-        permits: Semaphore::new(group.settings.workers_max),
+        outlets: Outlets::new(&group.settings),
+        request_id: own_id(&group.settings.queue),
         outbound: RefCell::default(),
         ids: RefCell::new(IdMint::new(fastrand::u64(..))),
         scratch: RefCell::default(),
@@ -83,10 +87,15 @@ impl Lane {
                 biased;
                 () = stopped(&mut self.stop) => return,
                 () = ready => {}
+                // Everything is delivered.
+                () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => return,
             }
             let mut dead = 0;
-            let commit = match read(&mut self.reader, &group.settings) {
+            let commit = match read(&mut self.reader, &group.settings, None) {
                 Ok(Some(Read::Batch(batch))) => {
+                    let Some(batch) = self.fill(batch).await else {
+                        return;
+                    };
                     group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
                     group.set(self.number, Doing::Delivering, None);
                     match self.deliver(&batch).await {
@@ -122,6 +131,36 @@ impl Lane {
         }
     }
 
+    /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway stops, and the
+    /// batch is read again after the next start.
+    async fn fill(&mut self, mut batch: Box<Batch>) -> Option<Box<Batch>> {
+        let group = Arc::clone(&self.route.group);
+        let until = Instant::now() + group.settings.linger;
+        if !group.settings.linger.is_zero() {
+            let since = batch.origins.first().map(|origin| origin.time_ms);
+            group.works_on(self.number, since);
+        }
+        while batch.has_room(&group.settings) && Instant::now() < until {
+            let ready = self.reader.ready();
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return None,
+                () = ready => {}
+                () = tokio::time::sleep_until(until) => break,
+            }
+            let known = batch.documents;
+            match read(&mut self.reader, &group.settings, Some(batch)) {
+                Ok(Some(Read::Batch(more))) => batch = more,
+                _ => unreachable!("what was read stays a batch"),
+            }
+            // What comes next does not go along.
+            if batch.documents == known {
+                break;
+            }
+        }
+        Some(batch)
+    }
+
     /// Says that a batch is done. If that fails, somebody has moved the group: the lane goes on from where it is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
         let consumer = &self.route.group.consumer;
@@ -138,21 +177,33 @@ impl Lane {
     }
 }
 
-/// Reads what a lane holds next: groups of requests with the same parameters, up to a batch.
-fn read(reader: &mut LaneReader, settings: &config::Delivery) -> Result<Option<Read>, ReadError> {
-    let mut body = Vec::new();
-    let mut batch: Option<Batch> = None;
-    let mut documents = 0;
+/// Reads what a lane holds next: groups of requests with the same parameters, up to a batch; with `known`, what comes after
+/// that batch, and may go along.
+fn read(
+    reader: &mut LaneReader,
+    settings: &config::Delivery,
+    known: Option<Box<Batch>>,
+) -> Result<Option<Read>, ReadError> {
+    let mut batch = known.map(|batch| *batch);
+    let (mut body, mut documents) = match &mut batch {
+        Some(batch) => (std::mem::take(&mut batch.body), batch.documents),
+        None => (Vec::new(), 0),
+    };
     loop {
         if batch.is_some() {
             let room = settings.batch_bytes_max.saturating_sub(body.len());
-            match reader.peek()? {
-                Some(next) if documents < settings.batch_docs_max && next as usize <= room => {}
+            // What cannot be read now is said when it is the first: what was read already is delivered all the same.
+            match reader.peek() {
+                Ok(Some(next)) if documents < settings.batch_docs_max && next as usize <= room => {}
                 _ => break,
             }
         }
         let (before, start) = (reader.mark(), body.len());
-        match (reader.next(&mut body)?, &mut batch) {
+        let next = match reader.next(&mut body) {
+            Err(_) if batch.is_some() => break,
+            next => next?,
+        };
+        match (next, &mut batch) {
             (None, _) => break,
             (Some(Next::Lost { mark, .. }), None) => return Ok(Some(Read::Lost(mark))),
             (Some(Next::Lost { .. }), Some(_)) => {
@@ -215,3 +266,64 @@ fn is_for(settings: &config::Delivery, group: &log::Group) -> bool {
 
 /// The wait before a log that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use log::{Log, Options, RealDisk, StartAt};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn settings() -> config::Delivery {
+        let text = "
+entry: [{name: e, router: r, network.binding: '127.0.0.1:8000'}]
+router: [{name: r, default_flow: f}]
+flow: [{name: f, filter: [{bulk_reshuffle: {elasticsearch: c, mode: async}}, {elasticsearch: {elasticsearch: c}}]}]
+pipeline: [{name: p, processor: [{bulk_indexing: {}}]}]
+elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
+        Config::parse(text, None, &|_| None).unwrap().config.deliveries[0].clone()
+    }
+
+    fn documents(read: Result<Option<Read>, ReadError>) -> Option<usize> {
+        match read {
+            Ok(Some(Read::Batch(batch))) => Some(batch.documents),
+            Ok(_) => panic!("something else"),
+            Err(_) => None,
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_the_disk_failed_is_delivered_and_nothing_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            segment_bytes: 4 << 10,
+            ..Options::default()
+        };
+        let log = Log::open(folder.path(), options, RealDisk::default()).unwrap();
+        for documents in [1, 2, 4, 8] {
+            let mut record = log.record(0, b"{}");
+            record.group(0, documents, |out| out.resize(3_000, b' '));
+            log.append_blocking(record).unwrap();
+        }
+        let mut reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+        let mut segments: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
+            .collect();
+        segments.sort();
+        assert_eq!(segments.len(), 4, "{segments:?}");
+        let aside = folder.path().join("aside");
+        fs::rename(&segments[1], &aside).unwrap();
+        fs::create_dir(&segments[1]).unwrap();
+        let settings = settings();
+        assert_eq!(documents(read(&mut reader, &settings, None)), Some(1));
+        assert_eq!(documents(read(&mut reader, &settings, None)), None);
+        fs::remove_dir(&segments[1]).unwrap();
+        fs::rename(&aside, &segments[1]).unwrap();
+        assert_eq!(documents(read(&mut reader, &settings, None)), Some(14));
+    }
+}

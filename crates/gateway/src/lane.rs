@@ -6,23 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bulk::{IdMint, Scratch};
-use cluster::{Cluster, NodeChoice};
+use cluster::{Cluster, NodeChoice, Snapshot, WatchState};
 use http::HeaderValue;
 use log::LaneReader;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use wire::Worker;
 
 use crate::live::Shared;
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
-use crate::queue::Group;
+use crate::outlet::Outlets;
+use crate::queue::{Doing, Group};
+use crate::request_id::RequestId;
 
 /// What the lanes of one thread share.
 pub(crate) struct Route {
     pub(crate) shared: Arc<Shared>,
     pub(crate) group: Arc<Group>,
     pub(crate) worker: Worker,
-    pub(crate) permits: Semaphore,
+    /// Where what lanes have for a node goes together.
+    pub(crate) outlets: Outlets,
+    /// The id that its requests carry in the log.
+    pub(crate) request_id: RequestId,
     pub(crate) counters: Arc<Counters>,
     pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
     pub(crate) ids: RefCell<IdMint>,
@@ -78,6 +83,41 @@ impl Route {
 // === impl Lane ===
 
 impl Lane {
+    /// Waits until the cluster's topology is known: before that nobody can say which operations are on one document, or where
+    /// they go. `None` if the gateway stops meanwhile.
+    pub(crate) async fn topology(&mut self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
+        let group = Arc::clone(&self.route.group);
+        let mut waited = false;
+        loop {
+            let outbound = self.route.outbound();
+            let snapshot = outbound.cluster().snapshot();
+            if snapshot.learnt() || !outbound.cluster().config().discovery {
+                if waited {
+                    group.set(self.number, Doing::Delivering, None);
+                }
+                return Some((outbound, snapshot));
+            }
+            waited = true;
+            let status = outbound.cluster().status();
+            let doing = match status.state {
+                WatchState::Unauthorized => Doing::Paused,
+                _ => Doing::Retrying,
+            };
+            let known = status.warnings.last().map(|why| format!(": {why}"));
+            let why = format!(
+                "the cluster's topology is not known yet{}",
+                known.unwrap_or_default()
+            );
+            group.set(self.number, doing, Some(&why));
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return None,
+                // A reload may have put another cluster in its place.
+                _ = outbound.cluster().learnt(LOOK_AGAIN) => {}
+            }
+        }
+    }
+
     /// Waits; `None` if the gateway stops meanwhile.
     pub(crate) async fn rest(&mut self, time: Duration) -> Option<()> {
         tokio::select! {
@@ -96,3 +136,6 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     // Without a sender the gateway is gone, which is as good as being told.
     let _ = stop.wait_for(|stop| *stop).await;
 }
+
+/// How long a cluster is waited for before its configuration is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@
 //! `bulk_reshuffle` (`sync.rs`) takes bulk requests: head (`bulk_request.rs`), body into one buffer, plan
 //! (`bulk::plan`), one part for each node (`part.rs`, over `outbound.rs`), and the answers merged. In asynchronous mode
 //! (`accept.rs`) the request goes into a queue (`queue.rs`) instead and is answered once it is durable there; a thread for
-//! each queue and target cluster (`delivery.rs`) sends it (`batch.rs`), and what the cluster will not take is kept with the
+//! each queue and target cluster (`delivery.rs`) sends it (`batch.rs`), what lanes have for one node together (`outlet.rs`), and what the cluster will not take is kept with the
 //! reason (`dead_letters.rs`). With `rewrite_to_bulk` a write of one document (`single.rs`) goes the same way as a bulk of one.
 //! Whatever it isn't sure of goes on whole to `elasticsearch` (`proxy.rs`), which streams any API through to a node that is well. What goes wrong becomes
 //! HTTP in one place (`error.rs`). What can be switched without a reload is in `switches.rs`.
@@ -46,6 +46,7 @@ mod delivery;
 mod directed;
 mod error;
 mod flow;
+mod gate;
 mod gateway;
 mod lane;
 mod listening;
@@ -53,6 +54,8 @@ mod live;
 mod metrics;
 mod outbound;
 mod outcome;
+mod outlet;
+mod parcel;
 mod part;
 mod proxy;
 mod queue;

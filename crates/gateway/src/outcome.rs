@@ -32,6 +32,8 @@ pub(crate) struct Again {
     pub(crate) busy: bool,
     /// Somebody has to put something right.
     pub(crate) paused: bool,
+    /// What a node said of this operation by itself; none: the whole request failed.
+    pub(crate) error: Option<Box<Error>>,
 }
 
 /// As the cluster words it.
@@ -40,6 +42,48 @@ pub(crate) struct Error {
     pub(crate) status: u16,
     pub(crate) kind: String,
     pub(crate) reason: String,
+}
+
+// === impl Again ===
+
+impl Again {
+    /// What passes by itself, and may have been executed.
+    pub(crate) fn in_doubt(why: String) -> Self {
+        Self {
+            why,
+            after: None,
+            doubt: true,
+            busy: false,
+            paused: false,
+            error: None,
+        }
+    }
+
+    /// What somebody has to put right.
+    pub(crate) fn paused(why: String) -> Self {
+        Self {
+            doubt: false,
+            paused: true,
+            ..Self::in_doubt(why)
+        }
+    }
+
+    /// What a node refused by itself, and may take later.
+    pub(crate) fn refused(error: Error) -> Self {
+        Self {
+            doubt: error.status >= 500,
+            busy: error.status == 429,
+            why: error.to_string(),
+            error: Some(Box::new(error)),
+            ..Self::in_doubt(String::new())
+        }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}: {}", self.status, self.kind, self.reason)
+    }
 }
 
 // === impl Outcome ===
@@ -59,6 +103,7 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
         doubt: error.fate == Fate::Unknown,
         busy: false,
         paused: matches!(error.kind, SendErrorKind::Tls(_)),
+        error: None,
     }
 }
 
@@ -80,6 +125,7 @@ pub(crate) fn outcomes(
             doubt,
             busy: status == StatusCode::TOO_MANY_REQUESTS,
             paused,
+            error: None,
         })
     };
     let of_error = || error_of(status.as_u16(), serde_json::from_slice(body).ok()?);
@@ -125,12 +171,11 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         _ => return Outcome::Refused(error),
     };
     Outcome::Again(Again {
-        why: format!("{status} {}: {}", error.kind, error.reason),
-        after: None,
         doubt: matches!(status, 502..=504),
         // An index whose disk is full says 429 as well, whatever its node has to do.
         busy: status == 429 && error.kind != "cluster_block_exception",
         paused,
+        ..Again::refused(error)
     })
 }
 
@@ -229,6 +274,20 @@ mod tests {
                 matches!(outcome, Outcome::Again(again) if !again.paused),
                 "{status}: {outcome:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_node_that_says_when_to_come_back_is_heard() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, "7".parse().unwrap());
+        for status in [429, 503] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let outcome = &outcomes(status, &headers, b"", 1, "n")[0];
+            let Outcome::Again(again) = outcome else {
+                panic!("{outcome:?}")
+            };
+            assert_eq!(again.after, Some(Duration::from_secs(7)));
         }
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Group {
     phase: Mutex<Phase>,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
+    /// What lanes had for a node, sent in those requests.
+    pub(crate) parts: Count,
     /// Documents sent again after a failure.
     pub(crate) retried: Count,
 }
@@ -112,6 +114,7 @@ impl Queues {
                 lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
                 phase: Mutex::default(),
                 requests: Count::default(),
+                parts: Count::default(),
                 retried: Count::default(),
                 queue,
             }));

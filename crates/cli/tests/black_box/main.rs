@@ -10,6 +10,7 @@ mod combine;
 mod command_line;
 mod compare;
 mod dead_letters;
+mod delivery;
 mod directed;
 mod explain;
 mod failures;

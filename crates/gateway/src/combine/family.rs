@@ -9,9 +9,11 @@ use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 
 use super::batch::Member;
-use super::slot::{Asking, Slot, Step, Target};
+use super::slot::{self, Asking, Step, Target};
 use crate::config::Combine;
 use crate::outbound::Message;
+
+type Slot = slot::Slot<Member, Arc<Node>>;
 
 /// Requests with the same method, path, parameters and headers, credentials among them.
 pub(crate) struct Family {
@@ -154,7 +156,7 @@ impl Family {
 
     /// What waits, up to `bytes_max`, as under way from now on; `None` if nothing does.
     pub(super) fn take(&self, target: &Target, bytes_max: u64) -> Option<(Arc<Node>, Vec<Member>)> {
-        self.slots().get_mut(target)?.take(bytes_max)
+        self.slots().get_mut(target)?.take(bytes_max, u64::MAX)
     }
 
     pub(super) fn returned(&self, target: &Target, parts: usize, lasted: Duration) {

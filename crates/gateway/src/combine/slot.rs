@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use cluster::Node;
 
-use super::batch::Member;
 use super::{UNDER_WAY_MAX, linger};
 use crate::config::Combine;
 
 /// Whom parts are for: a node, and where parts are made for an index or a shard, that too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// The address of the node's health, which outlives changes of the topology; the slot keeps the node. None: any node
     /// may take them, and passes them on to all shards, so the fewer requests the better, whichever node gets them.
     node: Option<usize>,
@@ -23,13 +22,15 @@ pub(super) struct Target {
 }
 
 /// What a slot has to know of what waits in it.
-pub(super) trait Weight {
+pub(crate) trait Weight {
+    /// Bytes of its operations.
     fn bytes(&self) -> u64;
+    /// Its operations.
     fn docs(&self) -> u32;
 }
 
 /// The parts `M` for one target at node `N`.
-pub(super) struct Slot<M = Member, N = Arc<Node>> {
+pub(crate) struct Slot<M, N> {
     node: N,
     waiting: Vec<M>,
     bytes: u64,
@@ -52,7 +53,7 @@ pub(super) struct Slot<M = Member, N = Arc<Node>> {
 
 /// What is to be done for a slot.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Nothing waits, or somebody will come for it.
     Nothing,
     /// Send what waits.
@@ -68,7 +69,7 @@ pub(super) enum Step {
 
 /// Whether what should be sent has to wait for the node's leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
+pub(crate) enum Asking {
     /// Nothing is under way, so it may go without.
     Needless,
     /// It has, and whoever is told so waits for it.
@@ -81,7 +82,7 @@ pub(super) enum Asking {
 
 impl Target {
     /// `node`: none where any may take them.
-    pub(super) fn new(node: Option<&Arc<Node>>, index: Option<&str>, shard: Option<u32>) -> Self {
+    pub(crate) fn new(node: Option<&Arc<Node>>, index: Option<&str>, shard: Option<u32>) -> Self {
         Self {
             node: node.map(|node| Arc::as_ptr(&node.health).addr()),
             index: index.map(Into::into),
@@ -93,7 +94,7 @@ impl Target {
 // === impl Slot ===
 
 impl<M: Weight, N: Clone> Slot<M, N> {
-    pub(super) fn new(node: &N, now: Instant) -> Self {
+    pub(crate) fn new(node: &N, now: Instant) -> Self {
         Self {
             node: node.clone(),
             waiting: Vec::new(),
@@ -109,20 +110,20 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.under_way == 0 && !self.asked
     }
 
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    pub(super) fn round(&self) -> u64 {
+    pub(crate) fn round(&self) -> u64 {
         self.round
     }
 
     /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
-    pub(super) fn alone(&mut self, now: Instant) -> bool {
+    pub(crate) fn alone(&mut self, now: Instant) -> bool {
         let alone = self.waiting.is_empty()
             && self.under_way < UNDER_WAY_MAX
             && (self.expected <= 1 || self.patience(now).is_zero());
@@ -135,7 +136,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         linger(self.lasts).saturating_sub(now.saturating_duration_since(self.returned))
     }
 
-    pub(super) fn push(&mut self, node: &N, member: M) {
+    pub(crate) fn push(&mut self, node: &N, member: M) {
         // The same node, perhaps with an address that has been looked up anew.
         self.node = node.clone();
         self.bytes += member.bytes();
@@ -143,12 +144,12 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         self.waiting.push(member);
     }
 
-    pub(super) fn node(&self) -> &N {
+    pub(crate) fn node(&self) -> &N {
         &self.node
     }
 
     /// What is to be done when what waits should be sent and the node gives no leave.
-    pub(super) fn ask(&mut self) -> Asking {
+    pub(crate) fn ask(&mut self) -> Asking {
         match (self.under_way, self.asked) {
             (0, _) => Asking::Needless,
             (_, true) => Asking::Done,
@@ -159,12 +160,17 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
+    /// Somebody is to wait for the node's leave, whatever is under way; whether nobody does yet.
+    pub(crate) fn ask_always(&mut self) -> bool {
+        !std::mem::replace(&mut self.asked, true)
+    }
+
     /// Who waited for leave has got it.
-    pub(super) fn got_leave(&mut self) {
+    pub(crate) fn got_leave(&mut self) {
         self.asked = false;
     }
 
-    pub(super) fn next_step(&mut self, settings: &Combine, now: Instant) -> Step {
+    pub(crate) fn next_step(&mut self, settings: &Combine, now: Instant) -> Step {
         // With nothing under way it need not wait for whoever waits for leave.
         if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
             return Step::Nothing;
@@ -194,8 +200,9 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    /// What waits, in the order in which it came, up to `bytes_max`, but at least one; it is under way from now on.
-    pub(super) fn take(&mut self, bytes_max: u64) -> Option<(N, Vec<M>)> {
+    /// What waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one; it is under way from
+    /// now on.
+    pub(crate) fn take(&mut self, bytes_max: u64, docs_max: u64) -> Option<(N, Vec<M>)> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -203,7 +210,8 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         self.under_way += 1;
         let (mut bytes, mut docs, mut members) = (0, 0, 0);
         for member in &self.waiting {
-            if members > 0 && bytes + member.bytes() > bytes_max {
+            let fits = bytes + member.bytes() <= bytes_max && docs + u64::from(member.docs()) <= docs_max;
+            if members > 0 && !fits {
                 break;
             }
             bytes += member.bytes();
@@ -216,7 +224,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         Some((self.node.clone(), std::mem::replace(&mut self.waiting, rest)))
     }
 
-    pub(super) fn returned(&mut self, parts: usize, lasted: Duration, now: Instant) {
+    pub(crate) fn returned(&mut self, parts: usize, lasted: Duration, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         self.expected = parts + self.waiting.len();
         self.lasts = match self.lasts {

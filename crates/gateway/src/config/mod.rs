@@ -28,6 +28,7 @@ pub mod diff;
 pub mod file;
 pub mod reload;
 mod resolve;
+mod retry;
 mod runtime;
 mod schema;
 mod secret;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use super::retry::{Matching, Retry, RetryRules};
 use super::secret::Secret;
 use crate::router::Router;
 use crate::when::When;
@@ -242,6 +243,18 @@ pub enum Level {
     Shard,
 }
 
+impl Level {
+    /// As the file has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Level::Cluster => "cluster",
+            Level::Node => "node",
+            Level::Index => "index",
+            Level::Shard => "shard",
+        }
+    }
+}
+
 /// What is done with documents that have neither id nor routing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -263,6 +276,8 @@ pub struct Queue {
     pub name: Arc<str>,
     /// The cluster whose topology decides about lanes: a key of [`Config::clusters`].
     pub cluster: Arc<str>,
+    /// What a request is made for that delivers from it.
+    pub level: Level,
     /// Lanes of a queue that is made now.
     pub lanes: u32,
     /// When an appended request counts as safe.
@@ -301,16 +316,26 @@ pub struct Delivery {
     pub start: Start,
     /// Whether it runs from the start.
     pub enabled: bool,
-    /// Bytes of a lane delivered at once.
+    /// Whether it goes on when everything is delivered.
+    pub keep_running: bool,
+    /// What a request is made for.
+    pub level: Level,
+    /// Bytes of a request, and of what a lane reads at once.
     pub batch_bytes_max: usize,
-    /// Documents of a lane delivered at once.
+    /// Documents of a request, and of what a lane reads at once.
     pub batch_docs_max: usize,
-    /// Requests that are at the cluster at once.
+    /// How long a lane waits for more than it has, if that would not fill a request.
+    pub linger: Duration,
+    /// Whether requests are compressed.
+    pub compress: bool,
+    /// Requests that are at the cluster at once; a node may be sent one in any case.
     pub workers_max: usize,
+    /// Requests that are at one node at once, if that is bounded.
+    pub slices_max: Option<usize>,
     /// Whether how many of them are at one node is found from its answers.
     pub adaptive: bool,
-    /// Wait before the first retry of a batch; doubled for each further one.
-    pub retry_delay: Duration,
+    /// How it tries again.
+    pub retry: Retry,
     /// How requests are sent.
     pub sending: Sending,
 }

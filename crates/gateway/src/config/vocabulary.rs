@@ -18,6 +18,13 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
         ("ConfigFile", "http_client" | "keystore" | "web" | "redis" | "queue" | "kafka_queue" | "s3") => {
             "this section is not there"
         }
+        ("BulkIndexingFile", "waiting_after") => {
+            "queues are delivered independently of one another here, and ignoring this would deliver what is to wait"
+        }
+        ("QueueSelectorFile", "ids") => {
+            "queues have no ids here, and ignoring this would deliver others too: write `keys`"
+        }
+        ("BulkFile", "retry_rules") => "write `response_handle.retry_rules`",
         ("ElasticsearchFile", "credential_id") => "accounts are written as `basic_auth` or `api_key`",
         ("ElasticsearchFile", "http_proxy") => "clusters are reached directly, without a proxy",
         ("ConditionFile", "network" | "cluster_available" | "consumer_has_lag" | "queue_has_lag") => {

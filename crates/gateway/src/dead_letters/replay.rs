@@ -18,7 +18,7 @@ use super::books::Books;
 use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::accept::{self, Params, Replay};
-use crate::attempt::content_type;
+use crate::parcel::content_type;
 use crate::bulk_request::{self, Kind};
 
 /// What a replay came to.

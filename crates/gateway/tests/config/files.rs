@@ -92,9 +92,123 @@ fn the_published_guides_file_runs_once_it_says_mode_sync() {
         (10 << 20, 10_000)
     );
     assert_eq!(
-        (delivery.workers_max, delivery.retry_delay.as_millis()),
+        (delivery.workers_max, delivery.retry.delay.as_millis()),
         (30, 1000)
     );
+    assert_eq!(
+        (delivery.slices_max, delivery.linger.as_secs(), delivery.compress),
+        (Some(3), 10, false)
+    );
+}
+
+/// A file with two queues, `a` by nodes of `c` and `b` by shards of `d`, and this pipeline.
+fn with_pipeline(pipeline: &str) -> Result<Vec<Delivery>, String> {
+    let text = format!(
+        "entry: [{{name: e, router: r, network.binding: '127.0.0.1:8000'}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: a}}}}
+      - bulk_reshuffle: {{elasticsearch: d, mode: async, level: shard, queue: {{name: b}}}}
+      - elasticsearch: {{elasticsearch: c}}
+pipeline:
+  - {{name: all, processor: [{{bulk_indexing: {{consumer: {{group: others}}}}}}]}}
+  - {{name: p, {pipeline}}}
+elasticsearch: [{{name: c, endpoint: 'http://127.0.0.1:1'}}, {{name: d, endpoint: 'http://127.0.0.1:2'}}]
+"
+    );
+    let config = parse(&text).map_err(|rejected| rejected.to_string())?.config;
+    let deliveries = config.deliveries.into_iter();
+    Ok(deliveries.filter(|one| *one.pipeline == *"p").collect())
+}
+
+#[test]
+fn a_pipeline_delivers_from_the_queues_that_its_selector_means() {
+    let queues = |indexing: &str| -> Vec<String> {
+        let pipeline = format!("processor: [{{bulk_indexing: {{{indexing}}}}}]");
+        let deliveries = with_pipeline(&pipeline).unwrap();
+        deliveries.iter().map(|one| one.queue.to_string()).collect()
+    };
+    assert_eq!(queues(""), ["a", "b"]);
+    assert_eq!(
+        queues("queue_selector.labels: {type: bulk_reshuffle}"),
+        ["a", "b"]
+    );
+    assert_eq!(queues("queue_selector.labels: {queue: a}"), ["a"]);
+    assert_eq!(queues("queue_selector.labels: {elasticsearch: d}"), ["b"]);
+    assert_eq!(queues("queue_selector.labels: {level: shard}"), ["b"]);
+    assert_eq!(queues("queues: {type: bulk_reshuffle, queue: b}"), ["b"]);
+    assert_eq!(queues("queue_selector.keys: [b]"), ["b"]);
+    assert_eq!(
+        queues("queue_selector: {keys: [a, b], labels: {level: node}}"),
+        ["a"]
+    );
+    for wrong in [
+        "queue_selector.labels: {level: index}",
+        "queue_selector.labels: {colour: red}",
+        "queue_selector.keys: [c]",
+    ] {
+        let pipeline = format!("processor: [{{bulk_indexing: {{{wrong}}}}}]");
+        assert!(with_pipeline(&pipeline).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_a_pipeline_says_of_requests_and_retries_is_taken_and_what_cannot_mean_anything_is_refused() {
+    let one = |bulk: &str| {
+        let pipeline = format!(
+            "retry_delay_in_ms: 70, processor: [{{bulk_indexing: {{queue_selector.keys: a, bulk: {{{bulk}}}}}}}]"
+        );
+        with_pipeline(&pipeline)
+    };
+    let ms = |delivery: &Delivery| {
+        (
+            delivery.retry.delay.as_millis(),
+            delivery.retry.busy_delay.as_millis(),
+        )
+    };
+    let plain = &one("").unwrap()[0];
+    assert_eq!(ms(plain), (70, 70));
+    assert_eq!(
+        (&plain.retry.times_max, &plain.retry.rules),
+        (&None, &RetryRules::default())
+    );
+    assert_eq!(plain.batch_bytes_max, 5 << 20);
+    let said = &one("batch_size_in_kb: 300, retry_delay_in_seconds: 2, reject_retry_delay_in_seconds: 3, max_retry_times: 4, response_handle.retry_rules: {retry_429: false, denied: {status: [400, 404], keyword: mapper_parsing}}").unwrap()[0];
+    assert_eq!(ms(said), (2_000, 3_000));
+    assert_eq!((said.retry.times_max, said.batch_bytes_max), (Some(4), 300 << 10));
+    let rules = RetryRules {
+        busy: false,
+        denied: Matching {
+            statuses: vec![400, 404],
+            keywords: vec!["mapper_parsing".to_owned()],
+        },
+        ..RetryRules::default()
+    };
+    assert_eq!(said.retry.rules, rules);
+    for (wrong, says) in [
+        (
+            "batch_size_in_kb: 300, batch_size_in_mb: 1",
+            "write one of the two",
+        ),
+        ("retry_rules: {retry_429: false}", "response_handle.retry_rules"),
+        ("batch_size_in_docs: 0", "less than 1"),
+    ] {
+        let error = one(wrong).unwrap_err();
+        assert!(error.contains(says), "{wrong}: {error}");
+    }
+    for (wrong, says) in [
+        ("waiting_after: [a]", "deliver what is to wait"),
+        ("queue_selector.ids: [x]", "write `keys`"),
+        ("num_of_slices: -1", "less than 0"),
+    ] {
+        let pipeline = format!("processor: [{{bulk_indexing: {{{wrong}}}}}]");
+        let error = with_pipeline(&pipeline).unwrap_err();
+        assert!(error.contains(says), "{wrong}: {error}");
+    }
+    let none = with_pipeline("enabled: false, processor: [{bulk_indexing: {}}]").unwrap();
+    assert_eq!(none, [], "as if it were not there");
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl World {
 
     fn send(&mut self) {
         let bytes_max = self.settings.flush_bytes * super::super::GROWTH_MAX;
-        let Some(((), members)) = self.slot.take(bytes_max) else {
+        let Some(((), members)) = self.slot.take(bytes_max, u64::MAX) else {
             return;
         };
         let bytes: u64 = members.iter().map(|member| member.bytes).sum();

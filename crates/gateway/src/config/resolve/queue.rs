@@ -73,6 +73,7 @@ impl Resolver<'_> {
         Queue {
             cluster: bulk.elasticsearch.as_str().into(),
             name,
+            level: bulk.level,
             lanes: file.lanes,
             fsync: match file.fsync {
                 FsyncFile::Always => Fsync::Always,
@@ -108,6 +109,9 @@ impl Resolver<'_> {
         let mut deliveries: Vec<Delivery> = Vec::new();
         for (at, pipeline) in file.pipeline.iter().enumerate() {
             let path = format!("pipeline[{at}]");
+            if !pipeline.enabled {
+                continue;
+            }
             if queues.is_empty() {
                 let why = "has no effect: no filter has `mode: async`, so there is nothing to deliver";
                 self.warning(&path, why);
@@ -154,34 +158,56 @@ impl Resolver<'_> {
         indexing: &BulkIndexingFile,
         queues: &'q BTreeMap<Arc<str>, Queue>,
     ) -> Vec<&'q Queue> {
-        let path = format!("{path}.queue_selector");
-        let mut names: Vec<&str> = indexing
-            .queue_selector
-            .keys
-            .0
-            .iter()
-            .map(String::as_str)
-            .collect();
-        for (label, value) in &indexing.queue_selector.labels {
-            match (label.as_str(), value.as_str()) {
-                ("type", "bulk_reshuffle") => {}
-                ("queue", name) => names.push(name),
-                _ => {
-                    let message = format!(
-                        "no queue has the label `{label}: {value}`; there are `type: bulk_reshuffle` and `queue: NAME`"
-                    );
-                    self.error(&format!("{path}.labels"), message);
+        let selector = &indexing.queue_selector;
+        let mut chosen: Vec<&Queue> = queues.values().collect();
+        if !selector.keys.0.is_empty() {
+            let keys = &selector.keys.0;
+            for name in keys {
+                let known = queues.keys().map(|name| (&**name, true));
+                self.refers(&format!("{path}.queue_selector.keys"), name, "queue", known);
+            }
+            chosen.retain(|queue| keys.iter().any(|key| **key == *queue.name));
+        }
+        for (key, labels) in [
+            ("queue_selector.labels", &selector.labels),
+            ("queues", &indexing.queues),
+        ] {
+            for (label, value) in labels {
+                let path = format!("{path}.{key}");
+                match (label.as_str(), value.as_str()) {
+                    ("type", "bulk_reshuffle") => {}
+                    ("queue", name) => {
+                        let known = queues.keys().map(|name| (&**name, true));
+                        self.refers(&path, name, "queue", known);
+                        chosen.retain(|queue| *queue.name == *name);
+                    }
+                    ("elasticsearch", name) if queues.values().any(|queue| *queue.cluster == *name) => {
+                        chosen.retain(|queue| *queue.cluster == *name);
+                    }
+                    ("level", level) if queues.values().any(|queue| queue.level.as_str() == level) => {
+                        chosen.retain(|queue| queue.level.as_str() == level);
+                    }
+                    _ => {
+                        let message = format!(
+                            "no queue has the label `{label}: {value}`; there are `type: bulk_reshuffle`, `queue: NAME`, `elasticsearch: NAME` and `level: LEVEL`"
+                        );
+                        self.error(&path, message);
+                    }
                 }
             }
         }
-        for name in &names {
-            let known = queues.keys().map(|name| (&**name, true));
-            self.refers(&path, name, "queue", known);
-        }
-        let chosen = queues.values();
         chosen
-            .filter(|queue| names.is_empty() || names.contains(&&*queue.name))
-            .collect()
+    }
+
+    /// A request's size in kilobytes.
+    fn kilobytes(&mut self, path: &str, bulk: &BulkFile) -> usize {
+        let in_mb = format!("{path}.batch_size_in_mb");
+        if bulk.batch_size_in_kb.is_some() && self.places.is_some_and(|places| places.has(&in_mb)) {
+            let message = "`batch_size_in_kb` says the same; write one of the two";
+            self.error(&in_mb, message);
+        }
+        let kilobytes = bulk.batch_size_in_kb.unwrap_or(bulk.batch_size_in_mb << 10);
+        kilobytes as usize
     }
 
     fn delivery(
@@ -238,6 +264,15 @@ impl Resolver<'_> {
             );
             self.warning(path, message);
         }
+        if !pipeline.keep_running {
+            let message = format!(
+                "what is accepted into the queue `{}` once the pipeline has delivered all waits until somebody starts it: `keep_running: false`",
+                queue.name
+            );
+            self.warning(path, message);
+        }
+        let bulk = &indexing.bulk;
+        let kilobytes = self.kilobytes(&format!("{path}.bulk"), bulk);
         Delivery {
             pipeline: pipeline.name.as_str().into(),
             queue: Arc::clone(&queue.name),
@@ -245,11 +280,16 @@ impl Resolver<'_> {
             group,
             start,
             enabled: pipeline.auto_start,
-            batch_bytes_max: (indexing.bulk.batch_size_in_mb as usize) << 20,
-            batch_docs_max: indexing.bulk.batch_size_in_docs as usize,
+            keep_running: pipeline.keep_running,
+            level: queue.level,
+            batch_bytes_max: kilobytes << 10,
+            batch_docs_max: bulk.batch_size_in_docs as usize,
+            linger: Duration::from_secs(indexing.idle_timeout_in_seconds.into()),
+            compress: bulk.compress,
             workers_max: indexing.max_worker_size as usize,
+            slices_max: Some(indexing.num_of_slices as usize).filter(|slices| *slices > 0),
             adaptive: indexing.adaptive_concurrency,
-            retry_delay: Duration::from_millis(pipeline.retry_delay_in_ms.into()),
+            retry: retry(pipeline, bulk),
             sending: Sending {
                 connections_per_node_max: indexing.max_connection_per_node as usize,
                 // A lane tries again by itself.
@@ -261,6 +301,28 @@ impl Resolver<'_> {
                 idle_timeout: Duration::from_secs(60),
             },
         }
+    }
+}
+
+fn retry(pipeline: &PipelineFile, bulk: &BulkFile) -> Retry {
+    let usual = Duration::from_millis(pipeline.retry_delay_in_ms.into());
+    let delay = |seconds: Option<u32>| seconds.map_or(usual, |s| Duration::from_secs(s.into()));
+    let matching = |file: &RetryMatchFile| Matching {
+        statuses: file.status.clone(),
+        keywords: file.keyword.0.clone(),
+    };
+    let rules = &bulk.response_handle.retry_rules;
+    Retry {
+        delay: delay(bulk.retry_delay_in_seconds),
+        busy_delay: delay(bulk.reject_retry_delay_in_seconds),
+        times_max: Some(bulk.max_retry_times).filter(|times| *times > 0),
+        rules: RetryRules {
+            busy: rules.retry_429,
+            client_errors: rules.retry_4xx,
+            others: rules.default,
+            permitted: matching(&rules.permitted),
+            denied: matching(&rules.denied),
+        },
     }
 }
 

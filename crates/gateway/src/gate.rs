@@ -1,0 +1,189 @@
+//! How many requests of one queue and consumer group are at a node and at the cluster at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// `max_worker_size`: requests at the cluster at once, but one at each node in any case, so that a node that does not answer
+/// holds up no other.
+pub(crate) struct Workers {
+    free: Cell<usize>,
+    waiting: RefCell<VecDeque<Waiting>>,
+}
+
+struct Waiting {
+    gate: Rc<Gate>,
+    tell: oneshot::Sender<Pass>,
+}
+
+/// What is at one node.
+pub(crate) struct Gate {
+    requests: Cell<usize>,
+    /// `num_of_slices`: requests that may be there at once.
+    slices: Option<Arc<Semaphore>>,
+    /// Bytes that several parcels may have together: fewer once that was too much.
+    pub(crate) bytes_max: Cell<u64>,
+}
+
+/// A request at a node, for as long as it is there.
+pub(crate) struct Pass {
+    gate: Rc<Gate>,
+    workers: Rc<Workers>,
+    /// Whether it is one of `max_worker_size`.
+    counts: bool,
+    slice: Option<OwnedSemaphorePermit>,
+}
+
+// === impl Workers ===
+
+impl Workers {
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            free: Cell::new(max),
+            waiting: RefCell::default(),
+        }
+    }
+
+    /// Waits, in the order of asking, until one more request may be at a node.
+    pub(crate) async fn pass(self: &Rc<Self>, gate: &Rc<Gate>) -> Pass {
+        let slice = match &gate.slices {
+            Some(slices) => Arc::clone(slices).acquire_owned().await.ok(),
+            None => None,
+        };
+        let (tell, told) = oneshot::channel();
+        let gate = Rc::clone(gate);
+        self.waiting.borrow_mut().push_back(Waiting { gate, tell });
+        self.serve();
+        let mut pass = told.await.expect("who waits is told");
+        pass.slice = slice;
+        pass
+    }
+
+    /// Lets in whoever may.
+    fn serve(self: &Rc<Self>) {
+        loop {
+            let counts = self.free.get() > 0;
+            let next = {
+                let mut waiting = self.waiting.borrow_mut();
+                let at = match counts {
+                    true => Some(0),
+                    false => waiting.iter().position(|one| one.gate.is_idle()),
+                };
+                at.and_then(|at| waiting.remove(at))
+            };
+            let Some(Waiting { gate, tell }) = next else {
+                return;
+            };
+            gate.requests.set(gate.requests.get() + 1);
+            self.free.set(self.free.get() - usize::from(counts));
+            let workers = Rc::clone(self);
+            // Who no longer waits gives it back.
+            drop(tell.send(Pass {
+                gate,
+                workers,
+                counts,
+                slice: None,
+            }));
+        }
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    pub(crate) fn new(slices_max: Option<usize>, bytes_max: u64) -> Self {
+        Self {
+            requests: Cell::new(0),
+            slices: slices_max.map(|slices| Arc::new(Semaphore::new(slices))),
+            bytes_max: Cell::new(bytes_max),
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.get() == 0
+    }
+}
+
+// === impl Pass ===
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.gate.requests.set(self.gate.requests.get() - 1);
+        self.workers
+            .free
+            .set(self.workers.free.get() + usize::from(self.counts));
+        self.slice.take();
+        self.workers.serve();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn run(test: impl AsyncFnOnce()) {
+        wire::run_local(1 << 20, |_| test()).unwrap();
+    }
+
+    async fn waits<T>(one: impl Future<Output = T>) -> bool {
+        let wait = Duration::from_millis(5);
+        tokio::time::timeout(wait, one).await.is_err()
+    }
+
+    #[test]
+    fn a_node_that_keeps_all_workers_busy_leaves_one_request_to_each_other() {
+        run(async || {
+            let workers = Rc::new(Workers::new(2));
+            let (dead, well) = (Rc::new(Gate::new(None, 0)), Rc::new(Gate::new(None, 0)));
+            let _held = [workers.pass(&dead).await, workers.pass(&dead).await];
+            assert!(waits(workers.pass(&dead)).await);
+            let first = workers.pass(&well).await;
+            let mut second = std::pin::pin!(workers.pass(&well));
+            assert!(waits(&mut second).await);
+            drop(first);
+            assert!(
+                !waits(&mut second).await,
+                "its turn, as soon as the node has nothing"
+            );
+        });
+    }
+
+    #[test]
+    fn as_many_as_may_be_at_the_cluster_are_there_and_no_more() {
+        run(async || {
+            let workers = Rc::new(Workers::new(3));
+            let gate = Rc::new(Gate::new(None, 0));
+            let most = Rc::new(Cell::new(0));
+            let requests = (0..50).map(|n| {
+                let (workers, gate, most) = (Rc::clone(&workers), Rc::clone(&gate), Rc::clone(&most));
+                tokio::task::spawn_local(async move {
+                    let _pass = workers.pass(&gate).await;
+                    most.set(most.get().max(gate.requests.get()));
+                    tokio::time::sleep(Duration::from_micros(500 * (n % 3))).await;
+                })
+            });
+            for request in requests.collect::<Vec<_>>() {
+                request.await.unwrap();
+            }
+            assert_eq!((most.get(), workers.free.get(), gate.is_idle()), (3, 3, true));
+        });
+    }
+
+    #[test]
+    fn slices_bound_what_is_at_one_node() {
+        run(async || {
+            let workers = Rc::new(Workers::new(9));
+            let (one, other) = (Rc::new(Gate::new(Some(1), 0)), Rc::new(Gate::new(Some(1), 0)));
+            let held = workers.pass(&one).await;
+            assert!(waits(workers.pass(&one)).await);
+            assert!(!waits(workers.pass(&other)).await);
+            drop(held);
+            assert!(!waits(workers.pass(&one)).await);
+        });
+    }
+}

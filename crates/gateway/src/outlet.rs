@@ -1,0 +1,287 @@
+//! Where lanes meet on their way to a node. What several of them have for one node travels as one request: a node pays for
+//! each request once for each shard that it touches, its sync to the disk included, however few documents come with it.
+//!
+//! What has half of a request's size or more goes by itself. Anything smaller waits while a request for the same node is
+//! under way, for as long as [`INTERVAL`], and goes with what has come meanwhile; it leaves at once if there is nobody to
+//! wait for.
+//! When to go is the same [`Slot`]'s to say that combines clients' bulks in synchronous mode.
+//!
+//! Order is kept because all operations on a document are in one lane, of which there is one batch under way, with no
+//! document twice; and because each lane tries again by itself.
+//!
+//! What is at a node at once is bounded by its limiter (adaptive concurrency), by `num_of_slices`, and by
+//! `max_worker_size` over all nodes; but a node that has nothing may always be sent one, so that one that does not
+//! answer, and holds everything that `max_worker_size` allows, holds up nobody but its own lanes.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::{Node, Permit};
+use tokio::sync::oneshot;
+
+use crate::combine::slot::{Slot, Step, Weight};
+use crate::config::{Combine, Delivery};
+use crate::gate::{Gate, Pass, Workers};
+use crate::lane::Route;
+use crate::outcome::{Again, Outcome};
+use crate::parcel::{Parcel, Told, Wording};
+
+/// Outlets to all nodes, of one queue and consumer group.
+pub(crate) struct Outlets {
+    slots: RefCell<HashMap<Outlet, Slot<Waiting, Arc<Node>>>>,
+    gates: RefCell<HashMap<usize, Rc<Gate>>>,
+    workers: Rc<Workers>,
+    slices_max: Option<usize>,
+    settings: Combine,
+}
+
+/// What travels together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Outlet {
+    /// The address of the node's health, which outlives changes of the topology. None: any node may take it.
+    node: Option<usize>,
+    index: Option<Box<str>>,
+    shard: Option<u32>,
+    wording: Rc<Wording>,
+}
+
+/// A parcel that waits for others.
+struct Waiting {
+    parcel: Parcel,
+    tell: oneshot::Sender<Told>,
+}
+
+/// The longest wait behind a request under way.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+// === impl Route ===
+
+impl Route {
+    /// Has a parcel delivered to a node, alone or with those of other lanes; the outcome of each operation.
+    pub(crate) async fn dispatch(
+        self: &Rc<Self>,
+        node: &Arc<Node>,
+        outlet: Outlet,
+        parcel: Parcel,
+    ) -> Vec<Outcome> {
+        if self.outlets.is_large(&parcel) {
+            return self.alone(node, parcel).await;
+        }
+        let (tell, told) = oneshot::channel();
+        let again = parcel.clone();
+        self.outlets.put(&outlet, node, Waiting { parcel, tell });
+        self.consider(&outlet);
+        match told.await {
+            Ok(Told::Outcomes(outcomes)) => outcomes,
+            Ok(Told::Alone) => self.alone(node, again).await,
+            Err(_) => {
+                let why = "sending broke off".to_owned();
+                vec![Outcome::Again(Again::in_doubt(why)); again.docs as usize]
+            }
+        }
+    }
+
+    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> Vec<Outcome> {
+        let (leave, _pass) = self.admit(node).await;
+        match self.transmit(node, vec![parcel], leave).await.pop() {
+            Some(Told::Outcomes(outcomes)) => outcomes,
+            Some(Told::Alone) | None => unreachable!("a parcel by itself is told its own outcomes"),
+        }
+    }
+
+    /// Waits until a node may be sent one more request. Its leave comes first: who waits for a slow one must not keep others
+    /// from being sent to.
+    async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, Pass) {
+        let leave = match self.group.settings.adaptive {
+            true => Some(node.health.limiter().acquire().await),
+            false => None,
+        };
+        let pass = self.outlets.workers.pass(&self.outlets.gate(node)).await;
+        (leave, pass)
+    }
+
+    /// Sends what waits at an outlet, or sees to it that somebody will.
+    fn consider(self: &Rc<Self>, outlet: &Outlet) {
+        match self.outlets.next_step(outlet) {
+            Step::Nothing => {}
+            Step::Send => self.depart(outlet),
+            Step::Wait { longest, round } => {
+                let (route, outlet) = (Rc::clone(self), outlet.clone());
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(longest).await;
+                    if route.outlets.round(&outlet) == Some(round) {
+                        route.depart(&outlet);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Sends what waits at an outlet, as soon as its node may be sent one more.
+    fn depart(self: &Rc<Self>, outlet: &Outlet) {
+        let Some(node) = self.outlets.ask(outlet) else {
+            return;
+        };
+        let (route, outlet) = (Rc::clone(self), outlet.clone());
+        tokio::task::spawn_local(async move {
+            let (leave, pass) = route.admit(&node).await;
+            let Some((node, waiting)) = route.outlets.take(&outlet, &node) else {
+                return;
+            };
+            // More than one request takes may have waited.
+            route.consider(&outlet);
+            let (parcels, lanes): (Vec<_>, Vec<_>) =
+                waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
+            let began = Instant::now();
+            let told = route.transmit(&node, parcels, leave).await;
+            drop(pass);
+            route.outlets.returned(&outlet, lanes.len(), began.elapsed());
+            for (lane, told) in lanes.into_iter().zip(told) {
+                // A lane that has ended needs no answer.
+                drop(lane.send(told));
+            }
+            route.consider(&outlet);
+        });
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    /// `node`: none where any may take them.
+    pub(crate) fn new(
+        node: Option<&Arc<Node>>,
+        index: Option<&str>,
+        shard: Option<u32>,
+        parcel: &Parcel,
+    ) -> Self {
+        Self {
+            node: node.map(|node| address(node)),
+            index: index.map(Into::into),
+            shard,
+            wording: Rc::clone(&parcel.wording),
+        }
+    }
+}
+
+fn address(node: &Node) -> usize {
+    Arc::as_ptr(&node.health).addr()
+}
+
+// === impl Outlets ===
+
+impl Outlets {
+    pub(crate) fn new(settings: &Delivery) -> Self {
+        Self {
+            slots: RefCell::default(),
+            gates: RefCell::default(),
+            workers: Rc::new(Workers::new(settings.workers_max)),
+            slices_max: settings.slices_max,
+            settings: Combine {
+                enabled: true,
+                flush_bytes: settings.batch_bytes_max as u64,
+                docs_max: u32::try_from(settings.batch_docs_max).unwrap_or(u32::MAX),
+                requests_max: u32::MAX,
+                interval: INTERVAL,
+                adaptive: settings.adaptive,
+            },
+        }
+    }
+
+    /// Whether a parcel goes by itself.
+    fn is_large(&self, parcel: &Parcel) -> bool {
+        let Combine {
+            flush_bytes,
+            docs_max,
+            ..
+        } = self.settings;
+        parcel.bytes > flush_bytes / 2 || u64::from(parcel.docs) * 2 > u64::from(docs_max)
+    }
+
+    /// The node for a parcel that any may take, if such parcels gather for one.
+    pub(crate) fn gathering(&self, outlet: &Outlet) -> Option<Arc<Node>> {
+        let slots = self.slots.borrow();
+        let slot = slots.get(outlet).filter(|slot| slot.waits())?;
+        Some(Arc::clone(slot.node())).filter(|node| node.health.is_up())
+    }
+
+    fn put(&self, outlet: &Outlet, node: &Arc<Node>, waiting: Waiting) {
+        let mut slots = self.slots.borrow_mut();
+        if slots.len() >= OUTLETS_KEPT && !slots.contains_key(outlet) {
+            slots.retain(|_, slot| !slot.is_idle());
+        }
+        let slot = slots
+            .entry(outlet.clone())
+            .or_insert_with(|| Slot::new(node, Instant::now()));
+        slot.push(node, waiting);
+    }
+
+    fn next_step(&self, outlet: &Outlet) -> Step {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(outlet);
+        slot.map_or(Step::Nothing, |slot| {
+            slot.next_step(&self.settings, Instant::now())
+        })
+    }
+
+    /// The node to ask for leave to send what waits; none if nothing does, or somebody asks already.
+    fn ask(&self, outlet: &Outlet) -> Option<Arc<Node>> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(outlet).filter(|slot| slot.waits())?;
+        slot.ask_always().then(|| Arc::clone(slot.node()))
+    }
+
+    fn round(&self, outlet: &Outlet) -> Option<u64> {
+        self.slots.borrow().get(outlet).map(Slot::round)
+    }
+
+    /// What goes with one request now that a node has given leave.
+    fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
+        let bytes_max = self.gate(node).bytes_max.get();
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(outlet)?;
+        slot.got_leave();
+        slot.take(bytes_max, self.settings.docs_max.into())
+    }
+
+    fn returned(&self, outlet: &Outlet, parcels: usize, lasted: Duration) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
+            slot.returned(parcels, lasted, Instant::now());
+        }
+    }
+
+    /// So many bytes of several parcels were more than something on the way takes.
+    pub(crate) fn too_large(&self, node: &Node, bytes: u64) {
+        let gate = self.gate(node);
+        gate.bytes_max.set((bytes / 2).max(1));
+    }
+
+    fn gate(&self, node: &Node) -> Rc<Gate> {
+        let mut gates = self.gates.borrow_mut();
+        if gates.len() >= OUTLETS_KEPT {
+            gates.retain(|_, gate| !gate.is_idle());
+        }
+        let gate = gates
+            .entry(address(node))
+            .or_insert_with(|| Rc::new(Gate::new(self.slices_max, self.settings.flush_bytes)));
+        Rc::clone(gate)
+    }
+}
+
+// === impl Waiting ===
+
+impl Weight for Waiting {
+    fn bytes(&self) -> u64 {
+        self.parcel.bytes
+    }
+
+    fn docs(&self) -> u32 {
+        self.parcel.docs
+    }
+}
+
+/// Outlets and gates beyond which idle ones are cleared out.
+const OUTLETS_KEPT: usize = 1024;
