@@ -90,6 +90,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
                 waiting_max: 2 * usize::from(workers),
             }),
             failing: arguments.fail.clone(),
+            ..Manners::default()
         },
         ..Spec::default()
     })?;

@@ -243,6 +243,18 @@ impl Bulk<'_> {
             );
             return;
         }
+        if let Some(unfit) = &self.manners.unfit
+            && memchr::memmem::find(source, unfit.holds.as_bytes()).is_some()
+        {
+            self.fail(
+                action,
+                &index.name,
+                action.id.as_deref(),
+                unfit.status,
+                &unfit.error,
+            );
+            return;
+        }
         let minted;
         let id = match action.id.as_deref() {
             Some(id) => id,

@@ -34,7 +34,7 @@ mod tls;
 pub use fault::{Cue, Fault, On};
 pub use flavour::Flavour;
 pub use index::Stored;
-pub use manners::{Manners, Refusal, Workers};
+pub use manners::{Manners, Refusal, Unfit, Workers};
 pub use route::{Formula, routing_num_shards, shard_of};
 
 use std::collections::BTreeMap;
@@ -241,8 +241,8 @@ impl FakeCluster {
         self.shared.cues.clear();
     }
 
-    /// Ends a node as `kill -9` does: its connections break, its port refuses. The cluster state is left as it was;
-    /// [`FakeCluster::leave`] changes it too.
+    /// Ends a node as `kill -9` does: its connections break, its port refuses, and it executes nothing once this returns.
+    /// The cluster state is left as it was; [`FakeCluster::leave`] changes it too.
     pub fn kill(&self, node: usize) {
         self.nodes[node].kill();
     }
@@ -255,6 +255,17 @@ impl FakeCluster {
         self.nodes[node].restart()?;
         self.shared.change(|state| state.nodes[node].gone = false);
         Ok(())
+    }
+
+    /// Pauses a node as SIGSTOP does: connections are taken, and nothing is answered or executed until
+    /// [`FakeCluster::resume`].
+    pub fn pause(&self, node: usize) {
+        self.shared.paused[node].store(true, Ordering::Release);
+    }
+
+    /// Lets a paused node go on with what it was sent meanwhile.
+    pub fn resume(&self, node: usize) {
+        self.shared.paused[node].store(false, Ordering::Release);
     }
 
     /// Kills a node and lets the cluster notice: it is no longer listed, and its primaries move to the others in turn.

@@ -18,6 +18,19 @@ pub struct Manners {
     /// The mix of errors inside every bulk; of several that a document is due for, the first.
     /// The second kind begins to count one document earlier than the first one, and so on.
     pub failing: Vec<Refusal>,
+    /// The documents of bulks that the cluster will never take, as those that do not fit a mapping.
+    pub unfit: Option<Unfit>,
+}
+
+/// Documents that are refused for what is in them.
+#[derive(Debug, Clone)]
+pub struct Unfit {
+    /// The text that they hold, in their source.
+    pub holds: String,
+    /// The status of their items.
+    pub status: u16,
+    /// Their `error`, a JSON object.
+    pub error: String,
 }
 
 /// What a node does with bulks that come at once, as a server's thread pool for writes does: [`Manners::latency`] is then

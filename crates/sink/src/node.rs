@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ struct Life {
 #[derive(Debug, Default)]
 struct Open {
     dead: AtomicBool,
+    /// Held by requests that are being executed: what kills the node waits for them, so that nothing of it is executed
+    /// once it is dead.
+    executing: RwLock<()>,
     next: AtomicU64,
     streams: Mutex<HashMap<u64, TcpStream>>,
 }
@@ -70,6 +73,7 @@ impl Node {
         let _ = rustix::net::shutdown(&life.listener, rustix::net::Shutdown::Both);
         drop(life.listener);
         let _ = life.acceptor.join();
+        drop(life.open.executing.write());
         life.open
             .streams
             .lock()
@@ -187,6 +191,7 @@ impl Connection<'_> {
             .tally(self.at)
             .requests
             .fetch_add(1, Ordering::Relaxed);
+        self.wait_while_paused();
         let fault = self.shared.cues.take(self.at, &head.path);
         let mut rate = None;
         match &fault {
@@ -203,6 +208,7 @@ impl Connection<'_> {
             return self.send(&head, socket, true, None).map(|()| false);
         }
         let body = self.reader.read_body(&head, socket, rate)?;
+        self.wait_while_paused();
         match fault {
             Some(Fault::Status { status, body }) => self.reply.text(status, &body),
             Some(Fault::StatusIfHolds {
@@ -250,6 +256,10 @@ impl Connection<'_> {
 
     fn answer(&mut self, head: &Head, body: &Body, fault: Option<&Fault>) {
         self.reply.clear();
+        let _executing = self.open.executing.read();
+        if self.open.dead.load(Ordering::Acquire) {
+            return;
+        }
         if !api::authorized(self.shared, head) {
             return api::refuse_stranger(&mut self.reply);
         }
@@ -280,6 +290,9 @@ impl Connection<'_> {
         close: bool,
         bytes_a_s: Option<u64>,
     ) -> io::Result<()> {
+        if self.open.dead.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         let reply = self
             .reply
             .finish(&head.method, !self.shared.spec.flavour.is_opensearch(), close);
@@ -294,6 +307,13 @@ impl Connection<'_> {
             }
         }
         socket.flush()
+    }
+
+    /// Does nothing while the node is paused, unless it dies.
+    fn wait_while_paused(&self) {
+        while self.shared.paused[self.at].load(Ordering::Acquire) && !self.open.dead.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Says nothing until the node dies.

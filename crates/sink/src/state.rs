@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use super::fault::Cues;
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) capacity: Capacity,
     /// By node.
     pub(super) pools: Vec<Pool>,
+    /// By node: whether it takes connections and does nothing else.
+    pub(super) paused: Vec<AtomicBool>,
     manners: RwLock<Arc<Manners>>,
     pub(super) version: AtomicU64,
     /// Sequence numbers of documents that are only counted.
@@ -92,6 +94,7 @@ impl Shared {
         }
         let tallies = addresses.iter().map(|_| Tally::default()).collect();
         let pools = (0..spec.nodes).map(|_| Pool::default()).collect();
+        let paused = (0..spec.nodes).map(|_| AtomicBool::new(false)).collect();
         let manners = RwLock::new(Arc::new(spec.manners.clone()));
         Shared {
             spec,
@@ -99,6 +102,7 @@ impl Shared {
             cues: Cues::default(),
             capacity: Capacity::default(),
             pools,
+            paused,
             manners,
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),

@@ -316,6 +316,21 @@ impl RealCluster {
         self.disturb("start-node", node, &[])
     }
 
+    /// Starts nodes that do not run, all at once, and waits until each sees a cluster that is yellow at least: as when all
+    /// of them, or the majority, were down.
+    ///
+    /// # Errors
+    /// As [`RealCluster::start_node`].
+    pub fn start_nodes(&self, nodes: &[u16]) -> Result<()> {
+        std::thread::scope(|scope| {
+            let start =
+                |&node: &u16| scope.spawn(move || self.disturb("start-node", node, &["--wait", "yellow"]));
+            let starting: Vec<_> = nodes.iter().map(start).collect();
+            let mut ends = starting.into_iter().map(std::thread::ScopedJoinHandle::join);
+            ends.try_for_each(|end| end.unwrap_or_else(|_| bail!("starting a node panicked")))
+        })
+    }
+
     /// SIGSTOP: the node accepts connections (its kernel does) and never answers.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Spec, shard_of};
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit, shard_of};
 use testkit::nginx::{Bulk, Ids};
 
 fn client(cluster: &FakeCluster, node: usize) -> Client {
@@ -289,4 +289,51 @@ fn ids_that_the_nodes_make_are_never_the_same_twice_in_bulks_at_the_same_time() 
         }
     });
     assert_eq!(cluster.docs("logs").len(), 6_000);
+}
+
+#[test]
+fn a_paused_node_takes_requests_and_executes_them_when_it_is_resumed_unless_it_dies_first() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
+    let body = |id: &str| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":1}}\n");
+    std::thread::scope(|scope| {
+        for (node, id) in [(0, "resumed"), (1, "killed")] {
+            cluster.pause(node);
+            let client = client(&cluster, node);
+            scope.spawn(move || {
+                let answered = client.post_ndjson("/_bulk", body(id).as_bytes()).is_ok();
+                assert_eq!(answered, id == "resumed");
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(cluster.docs("logs").is_empty());
+        cluster.kill(1);
+        cluster.resume(1);
+        cluster.resume(0);
+    });
+    let docs = cluster.docs("logs");
+    assert_eq!(docs.keys().collect::<Vec<_>>(), ["resumed"]);
+}
+
+#[test]
+fn documents_that_do_not_fit_are_refused_every_time() {
+    let unfit = Unfit {
+        holds: "\"n\":\"".to_owned(),
+        status: 400,
+        error: r#"{"type":"mapper_parsing_exception","reason":"no number"}"#.to_owned(),
+    };
+    let manners = Manners {
+        unfit: Some(unfit),
+        ..Manners::default()
+    };
+    let spec = Spec {
+        manners,
+        ..Spec::default()
+    };
+    let cluster = FakeCluster::start(spec.index("logs", 3).storing()).unwrap();
+    let body = b"{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{\"n\":\"x\"}\n{\"index\":{\"_index\":\"logs\",\"_id\":\"2\"}}\n{\"n\":2}\n";
+    for _ in 0..2 {
+        let answer = bulk(&client(&cluster, 0), "/_bulk", body);
+        assert_eq!(answer["items"][0]["index"]["error"]["reason"], "no number");
+    }
+    assert_eq!(cluster.docs("logs").keys().collect::<Vec<_>>(), ["2"]);
 }
