@@ -49,6 +49,9 @@ pub(crate) struct Entry {
     pub(crate) target: Target,
     /// A dense number of the concrete index behind the name: alias and index share it.
     pub(crate) ordinal: u32,
+    /// The same, where only the proof is missing that the shards are those that the server would choose. Lanes need none:
+    /// they want the same number for the same document, whatever it is.
+    pub(crate) unproven: Option<Box<Entry>>,
 }
 
 // === impl Target ===
@@ -59,6 +62,18 @@ impl Target {
         match self {
             Target::Index(write) | Target::Alias { write, .. } | Target::DataStream { write } => Ok(write),
             Target::Opaque(why) => Err(*why),
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn opaque(why: Why, unproven: Option<Box<Entry>>) -> Self {
+        Self {
+            target: Target::Opaque(why),
+            ordinal: u32::MAX,
+            unproven,
         }
     }
 }
@@ -125,24 +140,32 @@ impl RouteTable {
 impl RouteTableBuilder {
     /// Says what a name stands for. A name that is given twice keeps the last meaning.
     pub fn name(&mut self, name: &str, target: Target) -> &mut Self {
-        let next = self.table.indices;
-        let (target, ordinal) = match target.write() {
+        let entry = match target.write() {
             Ok(write) => match write.why_opaque() {
-                Some(why) => (Target::Opaque(why), u32::MAX),
-                None => (
-                    target.clone(),
-                    *self.ordinals.entry(write.name.clone()).or_insert(next),
-                ),
+                Some(why @ (Why::UnverifiedIndex | Why::PredictionFailed)) => {
+                    let unproven = self.entry(target.clone(), &write.name);
+                    Entry::opaque(why, Some(Box::new(unproven)))
+                }
+                Some(why) => Entry::opaque(why, None),
+                None => self.entry(target.clone(), &write.name),
             },
-            Err(why) => (Target::Opaque(why), u32::MAX),
+            Err(why) => Entry::opaque(why, None),
         };
+        self.table.names.insert(name.as_bytes().into(), entry);
+        self
+    }
+
+    fn entry(&mut self, target: Target, index: &str) -> Entry {
+        let next = self.table.indices;
+        let ordinal = *self.ordinals.entry(index.into()).or_insert(next);
         if ordinal == next {
             self.table.indices += 1;
         }
-        self.table
-            .names
-            .insert(name.as_bytes().into(), Entry { target, ordinal });
-        self
+        Entry {
+            target,
+            ordinal,
+            unproven: None,
+        }
     }
 
     /// A concrete index under its own name.

@@ -7,7 +7,9 @@ use crate::action::{Action, Op};
 use crate::packed::mints_in_order;
 use crate::slow::SlowAction;
 use crate::table::Entry;
-use crate::{Ask, Direct, IndexRoute, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update};
+use crate::{
+    Ask, Direct, IndexRoute, Level, NullId, Pass, RouteTable, Target, Why, murmur, scan, slow, update,
+};
 
 /// One operation and where it goes.
 pub(crate) struct Doc<'s, 't> {
@@ -313,6 +315,10 @@ impl<'b, 't> Resolver<'b, 't> {
             return Err(Why::DateMath);
         }
         let entry = self.table.entry(name).ok_or(Why::UnknownIndex)?;
+        let entry = match (&entry.unproven, self.ask.level) {
+            (Some(unproven), Level::Lane(_)) => unproven,
+            _ => entry,
+        };
         let found = (entry, &**entry.target.write()?);
         self.ingests |= found.1.ingests;
         self.neither = self.neither(found.0, found.1);

@@ -207,7 +207,8 @@ pub(crate) fn written(minted: Minted) -> (String, String) {
 const ACCEPTED: u8 = 0;
 
 /// What the cluster knows a client by.
-static IDENTITY: [HeaderName; 2] = [AUTHORIZATION, HeaderName::from_static("es-security-runas-user")];
+pub(crate) static IDENTITY: [HeaderName; 2] =
+    [AUTHORIZATION, HeaderName::from_static("es-security-runas-user")];
 
 /// Says of a 200 what it means: durable, and not yet executed.
 static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");

@@ -131,7 +131,11 @@ impl Lane {
             return Err(unknown());
         };
         let lines = &work.batch.body[at.start..at.end];
-        let ask = ask_of(&head);
+        // Who it is is asked here, not where it is: that may not be proven yet.
+        let ask = Ask {
+            level: bulk::Level::Lane(1),
+            ..ask_of(&head)
+        };
         let explained = bulk::explain(lines, &ask, &snapshot.table).next();
         let Some(Ok(document)) = explained else {
             return Err(unknown());

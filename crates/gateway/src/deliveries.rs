@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::delivery::deliver;
 use crate::live::Shared;
-use crate::queue::{Group, Phase};
+use crate::queue::{Doing, Group, Phase};
 
 /// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
 #[derive(Debug)]
@@ -51,10 +51,6 @@ impl Deliveries {
         if group.phase() != Phase::Stopped {
             return Ok(());
         }
-        let dead_letters = &group.queue.dead_letters;
-        dead_letters
-            .drop_unsettled(&group.settings.group, &group.queue.committed())
-            .map_err(|error| io::Error::other(error.to_string()))?;
         let end = group.queue.log.status().end;
         group.doubtful_before.store(end, Ordering::Relaxed);
         let (stop, stopped) = watch::channel(false);
@@ -64,10 +60,13 @@ impl Deliveries {
         let spawned = std::thread::Builder::new()
             .name("delivery".to_owned())
             .spawn(move || {
-                let group = Arc::clone(&running);
-                let ran = wire::run_local(BUFFER_BYTES_MAX, |worker| deliver(shared, group, worker, stopped));
-                if let Err(error) = ran {
-                    tracing::error!(%error, "delivery could not start");
+                if has_dropped_unsettled(&running, &stopped) {
+                    let group = Arc::clone(&running);
+                    let ran =
+                        wire::run_local(BUFFER_BYTES_MAX, |worker| deliver(shared, group, worker, stopped));
+                    if let Err(error) = ran {
+                        tracing::error!(%error, "delivery could not start");
+                    }
                 }
                 running.rest();
                 // Nobody waits for it unless it is stopped.
@@ -127,6 +126,26 @@ impl Deliveries {
     }
 }
 
+/// Drops the letters of batches that are delivered again, as soon as the disk has room for the books that say so; `false`
+/// if delivery is to stop before.
+fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
+    let dead_letters = &group.queue.dead_letters;
+    while let Err(error) = dead_letters.drop_unsettled(&group.settings.group, &group.queue.committed()) {
+        let why = format!("delivery waits: {error}");
+        for lane in 0..group.queue.log.lanes() {
+            group.set(lane, Doing::Paused, Some(&why));
+        }
+        let again = Instant::now() + TRY_AGAIN;
+        while Instant::now() < again {
+            if *stopped.borrow() {
+                return false;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+    true
+}
+
 fn key(group: &Group) -> (Arc<str>, Arc<str>) {
     (
         Arc::clone(&group.settings.queue),
@@ -136,5 +155,7 @@ fn key(group: &Group) -> (Arc<str>, Arc<str>) {
 
 /// Between two looks at whether deliveries have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Between two tries to write the books of the dead letters.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// Memory in buffers of one delivery; what is read ahead is bounded by lanes and batches.
 const BUFFER_BYTES_MAX: usize = 1 << 30;

@@ -82,7 +82,13 @@ impl Lane {
         loop {
             group.works_on(self.number, None);
             group.set(self.number, Doing::Idle, None);
-            let ready = self.reader.ready();
+            let reader = &mut self.reader;
+            let ready = async {
+                if tokio::time::timeout(IDLE_AFTER, reader.ready()).await.is_err() {
+                    reader.rest();
+                    reader.ready().await;
+                }
+            };
             tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return,
@@ -263,6 +269,9 @@ fn is_for(settings: &config::Delivery, group: &log::Group) -> bool {
             .and_then(|params| params.replay)
             .is_none_or(|replay| replay.group == *settings.group)
 }
+
+/// A lane that had nothing to do for so long lets go of what it holds.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// The wait before a log that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(5);

@@ -164,6 +164,32 @@ impl Fault {
         }
     }
 
+    /// A bulk for a queue before anything is known of the cluster.
+    pub(crate) fn nothing_learnt() -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable_shards_exception",
+                "nothing was accepted: the cluster's topology has not been read yet; `/elasticsearch` of the admin port says why",
+            )
+        }
+    }
+
+    /// A bulk for a queue, for an index that the cluster has not made yet.
+    pub(crate) fn not_introduced(index: &str) -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable_shards_exception",
+                format!(
+                    "nothing was accepted: the index [{index}] is new, and the cluster could not be asked to make it"
+                ),
+            )
+        }
+    }
+
     /// No node could say whether the cluster lets the client in.
     pub(crate) fn unchecked(why: &str) -> Self {
         Self {

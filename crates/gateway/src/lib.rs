@@ -48,6 +48,7 @@ mod error;
 mod flow;
 mod gate;
 mod gateway;
+mod introduce;
 mod lane;
 mod listening;
 mod live;

@@ -194,7 +194,8 @@ impl Queue {
             lanes: 1,
             segment_bytes,
             quota_bytes: settings.dead_letters_bytes_max,
-            free_bytes_min: settings.free_bytes_min,
+            // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold what fills it.
+            free_bytes_min: settings.free_bytes_min / 2,
             on_event: teller(&settings.name, "dead letters"),
             ..Options::default()
         };

@@ -22,6 +22,7 @@ use crate::config::{BulkReshuffle, Level};
 use crate::credentials::Fallback;
 use crate::directed::{Book, Course};
 use crate::error::Fault;
+use crate::introduce::{self, Introduced};
 use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
 use crate::part::{Answer, ItemError, Load, Sender, Split};
@@ -98,12 +99,17 @@ impl Reshuffle {
             }
             Kind::Bulk(bulk_head) => bulk_head,
         };
-        let snapshot = self.outbound.cluster().snapshot();
+        let cluster = self.outbound.cluster();
+        // What would pass now would come before what is queued, and to this cluster only.
+        if self.accept.is_some() && !cluster.snapshot().learnt() && !cluster.learnt(LEARNT_WITHIN).await {
+            return Step::Done(Fault::nothing_learnt().response());
+        }
+        let snapshot = cluster.snapshot();
         if !snapshot.learnt() {
             self.counters.pass_by_head(HeadWhy::NoTopology);
             return Step::Next(head, Body::Streamed(incoming));
         }
-        let Held { body, original } = match self.collect(incoming, &snapshot).await {
+        let mut held = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_by_head(HeadWhy::ContentEncoding);
@@ -111,13 +117,34 @@ impl Reshuffle {
             }
             Err(Unread::Answered(answer)) => return Step::Done(answer),
         };
-        self.counters.bulk_bytes.add(body.len() as u64);
+        self.counters.bulk_bytes.add(held.body.len() as u64);
+        let mut introduced = Vec::new();
+        loop {
+            let decided = self.decide(head, &target, &bulk_head, held, arrived, &mut introduced);
+            match decided.await {
+                Ok(step) => return step,
+                Err(again) => (head, held) = *again,
+            }
+        }
+    }
+
+    /// Takes a bulk whose body is here; gives it back, to be taken again, when an index has been made for it.
+    async fn decide(
+        &self,
+        mut head: Parts,
+        target: &str,
+        bulk_head: &BulkHead<'_>,
+        Held { body, original }: Held,
+        arrived: Instant,
+        introduced: &mut Vec<String>,
+    ) -> Result<Step, Box<(Parts, Held)>> {
+        let snapshot = self.outbound.cluster().snapshot();
         let switched = self.panel.now();
         let course = self
             .book
             .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
         drop(switched);
-        let ask = self.ask(&bulk_head, Some(&course));
+        let ask = self.ask(bulk_head, Some(&course));
         let verdict = self.plan(&body, &ask, &snapshot.table);
         match &verdict {
             Verdict::Plan(_) => self.counters.docs_directed.add(course.docs()),
@@ -125,19 +152,36 @@ impl Reshuffle {
         }
         match verdict {
             Verdict::Pass(pass) => {
+                if pass.why == bulk::Why::UnknownIndex
+                    && self.accept.is_some()
+                    && introduced.len() < INTRODUCED_MAX
+                    && let Some(index) = introduce::named(&body, pass.line, bulk_head.index.as_deref())
+                    && !introduced.contains(&index)
+                {
+                    match Box::pin(self.introduce(&index, &head, &snapshot)).await {
+                        Introduced::Known => {
+                            introduced.push(index);
+                            return Err(Box::new((head, Held { body, original })));
+                        }
+                        Introduced::NotYet => {
+                            return Ok(Step::Done(Fault::not_introduced(&index).response()));
+                        }
+                        Introduced::Refused => {}
+                    }
+                }
                 self.counters.pass(pass.why);
                 let request_id = RequestId::of(&head.extensions);
                 tracing::debug!(%request_id, why = %pass.why, line = pass.line, "bulk passes whole");
                 if pass.why == bulk::Why::UnknownIndex {
                     self.outbound.cluster().hint();
                 }
-                Step::Next(head, Body::Held(original.unwrap_or(body)))
+                Ok(Step::Next(head, Body::Held(original.unwrap_or(body))))
             }
             Verdict::Plan(plan) if let Some(accept) = &self.accept => {
                 self.fallback.fill(&mut head.headers);
                 let queued = Queued {
                     head: &head,
-                    target: &target,
+                    target,
                     body: &body,
                     plan: &plan,
                     ask: &ask,
@@ -154,7 +198,7 @@ impl Reshuffle {
                 self.sample(&body, &ask, &snapshot.table);
                 self.scratch.borrow_mut().recycle(plan);
                 self.counters.bulk_latency.observe(arrived.elapsed());
-                Step::Done(answer)
+                Ok(Step::Done(answer))
             }
             Verdict::Plan(plan) => {
                 let load = Rc::new(Load { body, plan });
@@ -168,7 +212,7 @@ impl Reshuffle {
                     message: Message {
                         request_id: &request_id,
                         method: &head.method,
-                        target: &target,
+                        target,
                         headers: &head.headers,
                     },
                     deadline: self.outbound.deadline(),
@@ -179,7 +223,7 @@ impl Reshuffle {
                     self.scratch.borrow_mut().recycle(load.plan);
                 }
                 self.counters.bulk_latency.observe(arrived.elapsed());
-                Step::Done(answer)
+                Ok(Step::Done(answer))
             }
         }
     }
@@ -421,6 +465,11 @@ pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
     // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
 }
+
+/// How long a bulk for a queue waits for a topology that was never read.
+const LEARNT_WITHIN: Duration = Duration::from_secs(2);
+/// Indices that one bulk may make at most before it is queued.
+const INTRODUCED_MAX: usize = 16;
 
 /// Samples are taken from a bulk's first documents: reading on costs time.
 const SAMPLED_FROM: usize = 16;

@@ -107,6 +107,12 @@ impl LaneReader {
         self.view = None;
     }
 
+    /// Lets go of the segment that it is in, which is looked up again when there is more to read: a file that somebody has
+    /// open takes room on the disk though it was deleted long ago.
+    pub fn rest(&mut self) {
+        self.view = None;
+    }
+
     /// Appends the next group's bytes to `out` and tells what it is; none if all that is durable was read.
     ///
     /// # Errors

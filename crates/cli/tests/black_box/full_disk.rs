@@ -1,0 +1,160 @@
+//! A disk that is full: of the queue alone, and of somebody else's files. Mounting a small one takes root; without, these
+//! tests say so and prove nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
+
+use crate::gateway::{Gateway, body};
+use crate::place::{Place, account, drained, queue};
+
+/// A disk of a few megabytes, let go of in the end.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(folder: &Path, megabytes: u32) -> Option<Self> {
+        std::fs::create_dir_all(folder).unwrap();
+        let size = format!("size={megabytes}m");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder)
+            .output();
+        if mount.is_ok_and(|done| done.status.success()) {
+            return Some(Self(folder.to_owned()));
+        }
+        #[allow(clippy::print_stderr, reason = "what is not proven is said")]
+        {
+            eprintln!("not proven: a small disk cannot be mounted here");
+        }
+        None
+    }
+
+    fn fill(&self) {
+        use std::io::Write as _;
+        let mut file = std::fs::File::create(self.0.join("ballast")).unwrap();
+        for size in [64 << 10, 4 << 10, 1] {
+            while file.write_all(&vec![b'b'; size]).is_ok() {}
+        }
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.0.join("ballast")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn picky() -> FakeCluster {
+    let manners = Manners {
+        unfit: Some(Unfit {
+            holds: "\"n\":\"".to_owned(),
+            status: 400,
+            error: r#"{"type":"mapper_parsing_exception","reason":"no number"}"#.to_owned(),
+        }),
+        ..Manners::default()
+    };
+    let spec = Spec {
+        manners,
+        ..Spec::default()
+    };
+    FakeCluster::start(spec.index("logs", 6).storing()).unwrap()
+}
+
+fn away(cluster: &FakeCluster) {
+    let fault = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(fault).always());
+}
+
+/// Documents of which the first does not fit.
+fn partly_unfit(number: usize) -> String {
+    fit(number).replacen("\"n\":0}", "\"n\":\"x\"}", 1)
+}
+
+/// A hundred documents, of 50 kB.
+fn fit(number: usize) -> String {
+    let padding = "x".repeat(500);
+    let text = body(100).replace("\"_id\":\"", &format!("\"_id\":\"{number}-"));
+    text.replace("{\"n\":", &format!("{{\"p\":\"{padding}\",\"n\":"))
+}
+
+#[test]
+fn dead_letters_find_room_on_a_disk_that_the_queue_has_filled() {
+    let cluster = picky();
+    away(&cluster);
+    let place = Place::before(&[&cluster], "");
+    let Some(_disk) = SmallDisk::mount(&place.data(), 4) else {
+        return;
+    };
+    let gateway = place.start();
+    let mut bulks = 0;
+    while gateway.bulk(&partly_unfit(bulks)).status == 200 {
+        bulks += 1;
+        assert!(bulks < 100, "3 MB hold no more");
+    }
+    assert!(bulks > 20, "{bulks}");
+    assert_eq!(gateway.bulk(&partly_unfit(bulks)).status, 429);
+    cluster.behave();
+    let one = drained(&gateway, "c0");
+    assert_eq!(
+        (&one["indexed"], &one["dead"]),
+        (&json!(bulks * 99), &json!(bulks))
+    );
+    // Somebody is served again, with what was given back.
+    let began = Instant::now();
+    while gateway.bulk(&body(10)).status != 200 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:#}", queue(&gateway));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_starting() {
+    let cluster = picky();
+    let place = Place::before(&[&cluster], "");
+    let Some(disk) = SmallDisk::mount(&place.data(), 4) else {
+        return;
+    };
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 0kb")).unwrap();
+    let gateway = place.start();
+    away(&cluster);
+    for number in 0..9 {
+        gateway.bulk(&fit(number)).ok().unwrap();
+    }
+    gateway.bulk(&partly_unfit(9)).ok().unwrap();
+    disk.fill();
+    let refused = gateway.bulk(&partly_unfit(10));
+    assert!(matches!(refused.status, 429 | 503), "{}", refused.text());
+    assert!(refused.header("retry-after").is_some());
+    // What is there is delivered meanwhile; what does not fit waits for room.
+    cluster.behave();
+    let began = Instant::now();
+    while cluster.docs("logs").len() < 900 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:#}", queue(&gateway));
+        account(&queue(&gateway), "c0");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    gateway.signal("KILL");
+    drop(gateway);
+    let gateway: Gateway = place.start();
+    account(&queue(&gateway), "c0");
+    disk.free();
+    let one = drained(&gateway, "c0");
+    assert_eq!(
+        (&one["indexed"], &one["dead"], &one["lost"]),
+        (&json!(999), &json!(1), &json!(0))
+    );
+    assert_eq!(cluster.docs("logs").len(), 999);
+    gateway.bulk(&partly_unfit(11)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["dead"], 2);
+}
