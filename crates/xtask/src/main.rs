@@ -1,8 +1,9 @@
-//! Dev tasks: `./dev demo | test | bench | prove | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | drill | bench | prove | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
 
 mod bench;
 mod ci;
 mod demo;
+mod drill;
 mod fuzz;
 mod gateway;
 mod interrupt;
@@ -31,6 +32,8 @@ enum Verb {
     Demo(demo::Options),
     /// All tests, on real clusters too
     Test(suite::Options),
+    /// No document lost, doubled or out of date, whatever is killed, paused, full or damaged: seeds that replay
+    Drill(drill::Options),
     /// What a document costs, on the released binary, with HAProxy beside it
     Bench(bench::Options),
     /// What combining small bulks is worth on a real cluster, written into docs/combine.md
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Demo(options) => demo::run_verb(&options),
         Verb::Test(options) => suite::run_verb(&options),
+        Verb::Drill(options) => drill::run_verb(&options),
         Verb::Bench(options) => bench::run(&options),
         Verb::Prove(options) => prove::run_verb(&options),
         Verb::Ci(options) => ci::run_verb(&options),

@@ -1,7 +1,7 @@
 //! `./dev test`: every test of the workspace, those on real clusters last.
 //!
-//! Test targets named `real_*` want real clusters. All kinds are started one after the other while the
-//! tests compile, held for the whole run, and stopped at its end, whatever that end is.
+//! The drill follows, on fake clusters. Test targets named `real_*` want real clusters. All kinds are started one after
+//! the other while the tests compile, held for the whole run, and stopped at its end, whatever that end is.
 
 use std::process::Command;
 use std::thread;
@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::Value;
 use testkit::real::{Kind, RealCluster};
 
+use crate::drill;
 use crate::steps::{Steps, cargo, run, run_watched};
 use crate::terminal::{Look, paint, say};
 
@@ -49,6 +50,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
             let tests = tally.run(&args, options);
             tests.and(tally.run(&["--doc"], options))
         });
+        if options.filter.is_none() {
+            steps.step("drill", || drill::run_verb(&drill::Options::fake(DRILL_SEEDS)));
+        }
         if let Some(started) = started {
             steps.step("tests on real clusters", || {
                 started??;
@@ -95,6 +99,9 @@ fn start_clusters() -> Result<()> {
     }
     Ok(())
 }
+
+/// Seeds of the drill on fake clusters: less than a minute on two cores.
+const DRILL_SEEDS: u64 = 30;
 
 /// The workspace's integration test targets.
 struct Targets {

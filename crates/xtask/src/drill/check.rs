@@ -1,0 +1,440 @@
+//! The checker: from what clients were told and what is in a cluster and among its dead letters, everything that is not as
+//! it was promised. Pure, so that tests can plant what it has to find.
+//!
+//! The order of writes to one document is that of their positions in the queue, which clients are told. Where a client
+//! got no answer nobody knows the position; then what is known is that a write that was answered before another was
+//! sent comes before it, and that a dead gateway accepts nothing.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::ledger::{Kind, Request, Told, Write};
+
+/// What a cluster has, and what it would not take.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holding {
+    pub(crate) name: String,
+    /// Ids and the tokens in their documents; an id is there twice if the cluster has it twice.
+    pub(crate) docs: Vec<(String, u64)>,
+    pub(crate) letters: Vec<Letter>,
+    pub(crate) account: Account,
+}
+
+/// A dead letter.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    /// Of its request in the queue.
+    pub(crate) position: u64,
+    pub(crate) id: String,
+    /// None for a delete.
+    pub(crate) token: Option<u64>,
+    pub(crate) reason: String,
+}
+
+/// A consumer group's account at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) accepted: u64,
+    pub(crate) indexed: u64,
+    pub(crate) dead: u64,
+    pub(crate) lost: u64,
+    pub(crate) pending: u64,
+    /// Replayed, purged, skipped, rewound: nobody did that.
+    pub(crate) other: u64,
+}
+
+/// Something that is not as it was promised.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub(crate) struct Flaw {
+    pub(crate) kind: FlawKind,
+    pub(crate) what: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FlawKind {
+    /// Accepted, and neither in the cluster nor dead.
+    Missing,
+    /// In the cluster in two documents, or dead twice, or both.
+    Twice,
+    /// Another version than the last one that was acknowledged.
+    Stale,
+    /// There, and nobody was told that it would be.
+    Unexpected,
+    /// A part of a request was accepted.
+    Torn,
+    /// A dead letter that has no reason to be dead.
+    DeadForNothing,
+    /// A 200 for what was not queued.
+    NotQueued,
+    /// The numbers do not add up.
+    Accounts,
+    /// Something did not work that has to: a start, an answer, an end.
+    Broken,
+}
+
+impl Flaw {
+    pub(crate) fn new(kind: FlawKind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            what: what.into(),
+        }
+    }
+}
+
+/// What was found in a run that has no flaw, in numbers.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub(crate) struct Tally {
+    /// Requests whose clients were told 200.
+    pub(crate) queued: u64,
+    /// Refused with 429 or 503.
+    pub(crate) refused: u64,
+    /// Without an answer.
+    pub(crate) unanswered: u64,
+    /// Those of them that had been accepted.
+    pub(crate) unanswered_accepted: u64,
+    /// Documents accepted, all in all.
+    pub(crate) documents: u64,
+    /// Dead letters of all clusters.
+    pub(crate) dead: u64,
+    /// Documents that the damage cost, of all clusters.
+    pub(crate) lost: u64,
+}
+
+/// Compares. `damaged` are the positions of records that were damaged on purpose.
+pub(crate) fn check(
+    requests: &[Request],
+    holdings: &[Holding],
+    damaged: &HashSet<u64>,
+) -> (Vec<Flaw>, Tally) {
+    let mut flaws = Vec::new();
+    let known = Known::of(requests, holdings);
+    for request in requests.iter().filter(|request| request.told == Told::Passed) {
+        let documents = request.writes.len();
+        let what = format!("200 without the queue, for {documents} documents");
+        flaws.push(Flaw::new(FlawKind::NotQueued, what));
+    }
+    for holding in holdings {
+        let mut one = OfCluster {
+            holding,
+            requests,
+            known: &known,
+            damaged,
+            flaws: &mut flaws,
+        };
+        let places = one.places();
+        one.requests_are_whole(&places);
+        one.versions_are_the_last(&places);
+        one.accounts(&places);
+    }
+    let accepted = |request: &&Request| matches!(request.told, Told::Queued(_));
+    let tally = Tally {
+        queued: requests.iter().filter(accepted).count() as u64,
+        refused: requests
+            .iter()
+            .filter(|request| matches!(request.told, Told::Refused(_)))
+            .count() as u64,
+        unanswered: requests
+            .iter()
+            .filter(|request| request.told == Told::Nothing)
+            .count() as u64,
+        unanswered_accepted: known.accepted.len() as u64 - requests.iter().filter(accepted).count() as u64,
+        documents: known.documents(requests),
+        dead: holdings.iter().map(|holding| holding.account.dead).sum(),
+        lost: holdings.iter().map(|holding| holding.account.lost).sum(),
+    };
+    (flaws, tally)
+}
+
+/// A write, by its request's number and its own in that.
+type Name = (usize, usize);
+
+/// What follows from all clusters together.
+struct Known {
+    by_token: HashMap<u64, Name>,
+    by_position: HashMap<u64, usize>,
+    /// Requests that are in the queue: those whose clients were told so, and those of which anything is anywhere.
+    accepted: HashSet<usize>,
+}
+
+/// Where each write was found in one cluster.
+#[derive(Default)]
+struct Places {
+    docs: HashMap<Name, u32>,
+    letters: HashMap<Name, u32>,
+    /// The token of each id.
+    now: BTreeMap<String, u64>,
+}
+
+impl Known {
+    fn of(requests: &[Request], holdings: &[Holding]) -> Self {
+        let mut known = Self {
+            by_token: HashMap::new(),
+            by_position: HashMap::new(),
+            accepted: HashSet::new(),
+        };
+        for (number, request) in requests.iter().enumerate() {
+            for (place, write) in request.writes.iter().enumerate() {
+                known.by_token.insert(write.token, (number, place));
+            }
+            if let Told::Queued(position) = request.told {
+                known.by_position.insert(position, number);
+                known.accepted.insert(number);
+            }
+        }
+        for holding in holdings {
+            let tokens = holding.docs.iter().map(|(_, token)| *token);
+            let dead = holding.letters.iter().filter_map(|letter| letter.token);
+            for token in tokens.chain(dead) {
+                if let Some((number, _)) = known.by_token.get(&token)
+                    && requests[*number].told == Told::Nothing
+                {
+                    known.accepted.insert(*number);
+                }
+            }
+        }
+        known
+    }
+
+    fn documents(&self, requests: &[Request]) -> u64 {
+        self.accepted
+            .iter()
+            .map(|number| requests[*number].writes.len() as u64)
+            .sum()
+    }
+}
+
+struct OfCluster<'a> {
+    holding: &'a Holding,
+    requests: &'a [Request],
+    known: &'a Known,
+    damaged: &'a HashSet<u64>,
+    flaws: &'a mut Vec<Flaw>,
+}
+
+impl<'a> OfCluster<'a> {
+    fn flaw(&mut self, kind: FlawKind, what: String) {
+        let name = &self.holding.name;
+        self.flaws.push(Flaw::new(kind, format!("{name}: {what}")));
+    }
+
+    fn write(&self, (number, place): Name) -> &'a Write {
+        &self.requests[number].writes[place]
+    }
+
+    /// For people: which write, of which request.
+    fn shown(&self, name: Name) -> String {
+        let (write, request) = (self.write(name), &self.requests[name.0]);
+        let told = match request.told {
+            Told::Queued(position) => format!("queued at {position}"),
+            Told::Refused(status) => format!("refused with {status}"),
+            Told::Passed => "passed".to_owned(),
+            Told::Nothing => format!("sent to process {}, not answered", request.processes.0),
+        };
+        let id = write.id.as_deref().unwrap_or("(to be made)");
+        format!("{:?} {} of {id} ({told})", write.kind, write.token)
+    }
+
+    fn is_damaged(&self, number: usize) -> bool {
+        matches!(self.requests[number].told, Told::Queued(position) if self.damaged.contains(&position))
+    }
+
+    /// Finds each write that is there, and tells what should not be.
+    fn places(&mut self) -> Places {
+        let mut places = Places::default();
+        for (id, token) in &self.holding.docs {
+            let Some(&name) = self.known.by_token.get(token) else {
+                self.flaw(
+                    FlawKind::Unexpected,
+                    format!("document {id} with {token}, which nobody sent"),
+                );
+                continue;
+            };
+            if places.now.insert(id.clone(), *token).is_some() {
+                self.flaw(FlawKind::Twice, format!("the id {id} is there twice"));
+            }
+            let seen = places.docs.entry(name).or_default();
+            *seen += 1;
+            if *seen == 2 {
+                let what = format!("{} is in two documents", self.shown(name));
+                self.flaw(FlawKind::Twice, what);
+            }
+            let write = self.write(name);
+            if matches!(self.requests[name.0].told, Told::Refused(_)) || write.unfit {
+                let what = format!("{} is there", self.shown(name));
+                self.flaw(FlawKind::Unexpected, what);
+            } else if write.id.as_ref().is_some_and(|wanted| wanted != id) {
+                let what = format!("{} is in document {id}", self.shown(name));
+                self.flaw(FlawKind::Unexpected, what);
+            }
+        }
+        for letter in &self.holding.letters {
+            let name = match letter.token {
+                Some(token) => self.known.by_token.get(&token).copied(),
+                None => self.known.by_position.get(&letter.position).and_then(|&number| {
+                    let of_id =
+                        |write: &Write| write.kind == Kind::Delete && write.id.as_ref() == Some(&letter.id);
+                    Some((number, self.requests[number].writes.iter().position(of_id)?))
+                }),
+            };
+            let Some(name) = name else {
+                self.flaw(
+                    FlawKind::Unexpected,
+                    format!("a dead letter for {}, which nobody sent", letter.id),
+                );
+                continue;
+            };
+            let seen = places.letters.entry(name).or_default();
+            *seen += 1;
+            if *seen == 2 {
+                let what = format!("{} is dead twice", self.shown(name));
+                self.flaw(FlawKind::Twice, what);
+            }
+            if matches!(self.requests[name.0].told, Told::Refused(_)) {
+                let what = format!("{} is dead", self.shown(name));
+                self.flaw(FlawKind::Unexpected, what);
+            } else if !self.write(name).unfit || letter.reason.is_empty() {
+                let what = format!("{} is dead: {:?}", self.shown(name), letter.reason);
+                self.flaw(FlawKind::DeadForNothing, what);
+            }
+        }
+        places
+    }
+
+    /// Of each accepted request every operation is there whose effect lasts; of the others none is (`places` has seen to
+    /// that).
+    fn requests_are_whole(&mut self, places: &Places) {
+        for number in 0..self.requests.len() {
+            if !self.known.accepted.contains(&number) || self.is_damaged(number) {
+                continue;
+            }
+            for place in 0..self.requests[number].writes.len() {
+                let name = (number, place);
+                let write = self.write(name);
+                let is_there = match write.unfit {
+                    true => places.letters.contains_key(&name),
+                    false if write.only => places.docs.contains_key(&name),
+                    false => continue,
+                };
+                if !is_there {
+                    let kind = match self.requests[number].told {
+                        Told::Nothing => FlawKind::Torn,
+                        _ => FlawKind::Missing,
+                    };
+                    let what = format!("{} is neither indexed nor dead", self.shown(name));
+                    self.flaw(kind, what);
+                }
+            }
+        }
+    }
+
+    /// The documents that are written many times are what the last write to them made.
+    fn versions_are_the_last(&mut self, places: &Places) {
+        let mut by_id: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
+        let requests = self.requests;
+        for (number, request) in requests.iter().enumerate() {
+            if !self.known.accepted.contains(&number) {
+                continue;
+            }
+            for (place, write) in request.writes.iter().enumerate() {
+                if let (false, false, Some(id)) = (write.only, write.unfit, &write.id) {
+                    by_id.entry(id).or_default().push((number, place));
+                }
+            }
+        }
+        for (id, writes) in by_id {
+            let last: Vec<Name> = writes
+                .iter()
+                .copied()
+                .filter(|one| self.may_be_last(*one, &writes))
+                .collect();
+            let certain = writes.iter().any(|one| !self.is_damaged(one.0));
+            let mut allowed: Vec<Option<u64>> = last
+                .iter()
+                .map(|&one| Some(self.write(one).token).filter(|_| self.write(one).kind != Kind::Delete))
+                .collect();
+            if !certain {
+                allowed.push(None);
+            }
+            let found = places.now.get(id).copied();
+            if allowed.contains(&found) {
+                continue;
+            }
+            let wanted: Vec<String> = last.iter().map(|one| self.shown(*one)).collect();
+            let there = match found.and_then(|token| self.known.by_token.get(&token)) {
+                Some(name) => self.shown(*name),
+                None => "nothing".to_owned(),
+            };
+            let kind = match found {
+                Some(_) => FlawKind::Stale,
+                None => FlawKind::Missing,
+            };
+            let what = format!("{id} is {there}, and should be {}", wanted.join(" or "));
+            self.flaw(kind, what);
+        }
+    }
+
+    /// Whether no write that is certainly there comes certainly later.
+    fn may_be_last(&self, one: Name, all: &[Name]) -> bool {
+        let later = |other: &&Name| !self.is_damaged(other.0) && self.is_before(one, **other);
+        !all.iter().any(|other| later(&other))
+    }
+
+    /// Whether the one write certainly comes before the other.
+    fn is_before(&self, one: Name, other: Name) -> bool {
+        let (first, second) = (&self.requests[one.0], &self.requests[other.0]);
+        if one.0 == other.0 {
+            return one.1 < other.1;
+        }
+        match (&first.told, &second.told) {
+            (Told::Queued(first), Told::Queued(second)) => first < second,
+            (Told::Queued(_), _) if first.ended < second.sent => true,
+            _ => first.processes.1 < second.processes.0,
+        }
+    }
+
+    fn accounts(&mut self, places: &Places) {
+        let Holding { account, letters, .. } = self.holding;
+        let Account {
+            accepted,
+            indexed,
+            dead,
+            lost,
+            pending,
+            other,
+        } = *account;
+        let sent = self.known.documents(self.requests);
+        if accepted != sent {
+            let what = format!("{accepted} documents are accounted for, {sent} were accepted");
+            self.flaw(FlawKind::Accounts, what);
+        }
+        if (pending, other) != (0, 0) || accepted != indexed + dead + lost {
+            self.flaw(FlawKind::Accounts, format!("{account:?} does not add up"));
+        }
+        if dead != letters.len() as u64 {
+            let what = format!("{dead} dead letters are counted, {} are listed", letters.len());
+            self.flaw(FlawKind::Accounts, what);
+        }
+        let damaged = (0..self.requests.len()).filter(|number| self.is_damaged(*number));
+        let (mut most, mut least) = (0, 0);
+        for number in damaged {
+            let writes = &self.requests[number].writes;
+            most += writes.len() as u64;
+            let is_gone = |place: &usize| {
+                let (name, write) = ((number, *place), &writes[*place]);
+                let found = places.docs.contains_key(&name) || places.letters.contains_key(&name);
+                (write.only || write.unfit) && !found
+            };
+            least += (0..writes.len()).filter(is_gone).count() as u64;
+        }
+        if !(least..=most).contains(&lost) {
+            let what = format!(
+                "{lost} documents are counted as lost; the damage cost {least} at least and {most} at most"
+            );
+            self.flaw(FlawKind::Accounts, what);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,291 @@
+use super::*;
+
+/// A run that went well: two clusters, requests with and without answers, writes to the same documents.
+struct Run {
+    requests: Vec<Request>,
+    holdings: Vec<Holding>,
+    damaged: HashSet<u64>,
+}
+
+fn write(kind: Kind, id: &str, token: u64) -> Write {
+    Write {
+        id: Some(id.to_owned()),
+        kind,
+        token,
+        unfit: false,
+        only: kind == Kind::Create,
+        index: None,
+    }
+}
+
+fn request(moment: u64, process: u32, told: Told, writes: Vec<Write>) -> Request {
+    Request {
+        sent: moment,
+        ended: moment + 1,
+        processes: (process, process),
+        told,
+        writes,
+    }
+}
+
+impl Run {
+    fn good() -> Self {
+        let unfit = Write {
+            unfit: true,
+            ..write(Kind::Index, "s1", 14)
+        };
+        let made = Write {
+            id: Some("made".to_owned()),
+            ..write(Kind::Create, "", 21)
+        };
+        let requests = vec![
+            request(
+                0,
+                1,
+                Told::Queued(100),
+                vec![
+                    write(Kind::Create, "u1", 11),
+                    write(Kind::Index, "s1", 12),
+                    write(Kind::Index, "s2", 13),
+                    unfit,
+                ],
+            ),
+            request(
+                2,
+                1,
+                Told::Queued(200),
+                vec![
+                    made,
+                    write(Kind::Update, "s1", 22),
+                    write(Kind::Index, "s3", 23),
+                    write(Kind::Delete, "s3", 24),
+                ],
+            ),
+            request(4, 1, Told::Refused(429), vec![write(Kind::Create, "u3", 31)]),
+            request(
+                6,
+                1,
+                Told::Nothing,
+                vec![write(Kind::Create, "u4", 41), write(Kind::Index, "s2", 42)],
+            ),
+            request(
+                8,
+                1,
+                Told::Nothing,
+                vec![write(Kind::Create, "u5", 51), write(Kind::Index, "s1", 52)],
+            ),
+            request(
+                10,
+                2,
+                Told::Queued(300),
+                vec![write(Kind::Create, "u6", 61), write(Kind::Index, "s4", 62)],
+            ),
+        ];
+        let docs = [
+            ("u1", 11),
+            ("made", 21),
+            ("u4", 41),
+            ("u6", 61),
+            ("s1", 22),
+            ("s2", 42),
+            ("s4", 62),
+        ];
+        let holding = |name: &str| Holding {
+            name: name.to_owned(),
+            docs: docs
+                .iter()
+                .map(|(id, token)| ((*id).to_owned(), *token))
+                .collect(),
+            letters: vec![Letter {
+                position: 100,
+                id: "s1".to_owned(),
+                token: Some(14),
+                reason: "no number".to_owned(),
+            }],
+            account: Account {
+                accepted: 12,
+                indexed: 11,
+                dead: 1,
+                ..Account::default()
+            },
+        };
+        Self {
+            requests,
+            holdings: vec![holding("c0"), holding("c1")],
+            damaged: HashSet::new(),
+        }
+    }
+
+    fn kinds(&self) -> Vec<FlawKind> {
+        let (flaws, _) = check(&self.requests, &self.holdings, &self.damaged);
+        flaws.into_iter().map(|flaw| flaw.kind).collect()
+    }
+
+    /// What is found once something is wrong in the second cluster.
+    fn with(spoil: impl FnOnce(&mut Holding)) -> Vec<FlawKind> {
+        let mut run = Self::good();
+        spoil(&mut run.holdings[1]);
+        run.kinds()
+    }
+}
+
+fn set(holding: &mut Holding, id: &str, token: Option<u64>) {
+    holding.docs.retain(|(there, _)| there != id);
+    holding.docs.extend(token.map(|token| (id.to_owned(), token)));
+}
+
+#[test]
+fn a_good_run_has_no_flaw_and_is_counted() {
+    let run = Run::good();
+    let (flaws, tally) = check(&run.requests, &run.holdings, &run.damaged);
+    assert_eq!(flaws, []);
+    assert_eq!((tally.queued, tally.refused, tally.unanswered), (3, 1, 2));
+    assert_eq!(
+        (tally.unanswered_accepted, tally.documents, tally.dead),
+        (1, 12, 2)
+    );
+}
+
+#[test]
+fn a_document_that_is_gone_is_missed_whoever_made_its_id() {
+    for id in ["u1", "made", "u6", "s4"] {
+        assert_eq!(Run::with(|one| set(one, id, None)), [FlawKind::Missing], "{id}");
+    }
+}
+
+#[test]
+fn a_document_that_is_there_twice_is_found() {
+    let twice = Run::with(|one| one.docs.push(("made again".to_owned(), 21)));
+    assert!(twice.contains(&FlawKind::Twice), "{twice:?}");
+    let twice = Run::with(|one| one.docs.push(("u1".to_owned(), 11)));
+    assert!(twice.contains(&FlawKind::Twice), "{twice:?}");
+    let twice = Run::with(|one| one.letters.push(one.letters[0].clone()));
+    assert!(twice.contains(&FlawKind::Twice), "{twice:?}");
+}
+
+#[test]
+fn an_older_version_is_stale_and_so_is_a_document_that_was_deleted_last() {
+    assert_eq!(Run::with(|one| set(one, "s1", Some(12))), [FlawKind::Stale]);
+    assert_eq!(Run::with(|one| set(one, "s3", Some(23))), [FlawKind::Stale]);
+    assert_eq!(Run::with(|one| set(one, "s1", None)), [FlawKind::Missing]);
+}
+
+#[test]
+fn without_an_answer_all_of_a_request_may_be_there_or_nothing_but_no_part() {
+    let torn = Run::with(|one| set(one, "u4", None));
+    assert_eq!(torn, [FlawKind::Torn]);
+    // Its other write came after the one that was answered before it was sent.
+    assert_eq!(Run::with(|one| set(one, "s2", Some(13))), [FlawKind::Stale]);
+    let mut run = Run::good();
+    for holding in &mut run.holdings {
+        set(holding, "u4", None);
+        set(holding, "s2", Some(13));
+        holding.account.accepted -= 2;
+        holding.account.indexed -= 2;
+    }
+    assert_eq!(run.kinds(), []);
+}
+
+#[test]
+fn what_a_dead_process_accepted_comes_before_what_the_next_one_did() {
+    let mut run = Run::good();
+    run.requests.push(request(
+        12,
+        2,
+        Told::Queued(400),
+        vec![write(Kind::Create, "u7", 71), write(Kind::Index, "s2", 72)],
+    ));
+    for holding in &mut run.holdings {
+        set(holding, "u7", Some(71));
+        set(holding, "s2", Some(72));
+        holding.account.accepted += 2;
+        holding.account.indexed += 2;
+    }
+    assert_eq!(run.kinds(), []);
+    set(&mut run.holdings[0], "s2", Some(42));
+    assert_eq!(run.kinds(), [FlawKind::Stale]);
+    // Sent to the same process, it could be either.
+    run.requests[6].processes = (1, 1);
+    assert_eq!(run.kinds(), []);
+}
+
+#[test]
+fn what_was_refused_or_sent_by_nobody_may_not_be_there() {
+    assert_eq!(Run::with(|one| set(one, "u3", Some(31))), [FlawKind::Unexpected]);
+    assert_eq!(Run::with(|one| set(one, "x", Some(999))), [FlawKind::Unexpected]);
+    let unfit = Run::with(|one| set(one, "s1", Some(14)));
+    assert!(unfit.contains(&FlawKind::Unexpected), "{unfit:?}");
+    let elsewhere = Run::with(|one| {
+        set(one, "u1", None);
+        set(one, "y", Some(11));
+    });
+    assert!(elsewhere.contains(&FlawKind::Unexpected), "{elsewhere:?}");
+}
+
+#[test]
+fn what_would_not_fit_must_be_dead_with_a_reason_and_nothing_else() {
+    assert!(Run::with(|one| one.letters.clear()).contains(&FlawKind::Missing));
+    assert_eq!(
+        Run::with(|one| one.letters[0].reason.clear()),
+        [FlawKind::DeadForNothing]
+    );
+    let more = Run::with(|one| {
+        one.letters.push(Letter {
+            position: 200,
+            id: "s3".to_owned(),
+            token: None,
+            reason: "why not".to_owned(),
+        });
+        one.account.dead += 1;
+        one.account.indexed -= 1;
+    });
+    assert_eq!(more, [FlawKind::DeadForNothing]);
+}
+
+#[test]
+fn accounts_that_do_not_add_up_are_found() {
+    let spoils: [fn(&mut Account); 6] = [
+        |one| one.accepted += 1,
+        |one| one.indexed -= 1,
+        |one| one.dead += 1,
+        |one| one.pending += 1,
+        |one| one.other += 1,
+        |one| {
+            one.lost += 1;
+            one.indexed -= 1;
+        },
+    ];
+    for (number, spoil) in spoils.into_iter().enumerate() {
+        let found = Run::with(|one| spoil(&mut one.account));
+        assert!(!found.is_empty(), "{number}");
+        assert!(
+            found.iter().all(|kind| *kind == FlawKind::Accounts),
+            "{number}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn what_damage_cost_is_excepted_and_must_be_counted_as_lost() {
+    let mut run = Run::good();
+    run.damaged.insert(300);
+    let second = &mut run.holdings[1];
+    set(second, "u6", None);
+    set(second, "s4", None);
+    assert_eq!(run.kinds(), [FlawKind::Accounts], "not counted");
+    let account = &mut run.holdings[1].account;
+    account.lost = 2;
+    account.indexed -= 2;
+    assert_eq!(run.kinds(), []);
+    // Damage elsewhere excuses nothing.
+    run.damaged = HashSet::from([100]);
+    assert!(run.kinds().contains(&FlawKind::Missing));
+}
+
+#[test]
+fn a_200_that_is_not_of_the_queue_is_found() {
+    let mut run = Run::good();
+    run.requests
+        .push(request(20, 2, Told::Passed, vec![write(Kind::Create, "u9", 91)]));
+    assert_eq!(run.kinds(), [FlawKind::NotQueued]);
+}

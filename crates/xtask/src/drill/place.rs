@@ -1,0 +1,241 @@
+//! Where a gateway of a run lives: a folder that outlives each of its processes, its configuration, and the process.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::client::Client;
+
+use super::schedule::Setup;
+use super::world::Cluster;
+use crate::interrupt;
+use crate::steps::bound_to_us;
+
+/// The folder, the configuration, and the process if one runs.
+pub(crate) struct Place {
+    folder: PathBuf,
+    program: PathBuf,
+    listen: String,
+    admin: String,
+    process: Mutex<Option<Child>>,
+}
+
+impl Place {
+    /// A gateway before these clusters; `folder` is empty.
+    pub(crate) fn make(folder: &Path, program: &Path, setup: &Setup, clusters: &[Cluster]) -> Result<Self> {
+        let place = Self {
+            folder: folder.to_owned(),
+            program: program.to_owned(),
+            listen: free_address()?,
+            admin: free_address()?,
+            process: Mutex::new(None),
+        };
+        fs::create_dir_all(place.disk())?;
+        fs::write(place.file(), place.configuration(setup, clusters))?;
+        Ok(place)
+    }
+
+    /// Where the gateway keeps everything that must last; may be a disk of its own.
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.folder.join("disk")
+    }
+
+    /// The queue's own folder.
+    pub(crate) fn queue(&self) -> PathBuf {
+        self.disk().join("data/queue/q")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("tidegate.yml")
+    }
+
+    fn configuration(&self, setup: &Setup, clusters: &[Cluster]) -> String {
+        let quota = setup
+            .quota_kb
+            .map(|kb| format!(", max_size: {kb}kb"))
+            .unwrap_or_default();
+        // Where the disk is to be full, nothing is kept free.
+        let min_free = if setup.disk_mb.is_some() { "0kb" } else { "1mb" };
+        let mut text = format!(
+            "path.data: '{}'
+worker: {{drain_timeout: 2s}}
+admin: {{binding: '{}'}}
+entry: [{{name: e, router: r, network: {{binding: '{}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle:
+          elasticsearch: c0
+          mode: async
+          queue: {{name: q, lanes: {}, fsync: {}, fsync_interval: 50ms, min_free: {min_free}{quota}}}
+      - elasticsearch: {{elasticsearch: c0}}
+pipeline:
+",
+            self.disk().join("data").display(),
+            self.admin,
+            self.listen,
+            setup.lanes,
+            setup.fsync,
+        );
+        for number in 0..clusters.len() {
+            text.push_str(&format!(
+                "  - {{name: p{number}, retry_delay_in_ms: 20, processor: [{{bulk_indexing: {{elasticsearch: c{number}, \
+                 bulk: {{batch_size_in_docs: {}}}}}}}]}}\n",
+                setup.batch_docs
+            ));
+        }
+        text.push_str("elasticsearch:\n");
+        for (number, cluster) in clusters.iter().enumerate() {
+            let urls = cluster.urls().join("', '");
+            text.push_str(&format!("  - {{name: c{number}, endpoints: ['{urls}']}}\n"));
+        }
+        text
+    }
+
+    // === the process
+
+    /// Starts the gateway; it answers at its admin port when this returns.
+    pub(crate) fn start(&self) -> Result<()> {
+        let until = Instant::now() + START_MAX;
+        while !self.try_start(until)? {
+            // Somebody's connection had one of our ports.
+            if Instant::now() > until {
+                bail!("the gateway did not start: {}", self.last_words());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn try_start(&self, until: Instant) -> Result<bool> {
+        let log = OpenOptions::new().create(true).append(true).open(self.log())?;
+        let child = bound_to_us(&self.program)
+            .args(["gateway", "--config"])
+            .arg(self.file())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .context("cannot start tidegate")?;
+        interrupt::watch(&child);
+        *self.process() = Some(child);
+        let admin = self.admin_client()?;
+        loop {
+            if admin.get("/health").is_ok() {
+                return Ok(true);
+            }
+            if let Some(child) = &mut *self.process()
+                && child.try_wait()?.is_some()
+            {
+                interrupt::unwatch(child);
+                return Ok(false);
+            }
+            if Instant::now() > until {
+                bail!("the gateway does not answer: {}", self.last_words());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// `kill -9`; it is gone when this returns.
+    pub(crate) fn kill(&self) -> Result<()> {
+        self.end(Signal::KILL, Duration::from_secs(10))
+    }
+
+    /// SIGTERM; it must end by itself.
+    pub(crate) fn stop(&self) -> Result<()> {
+        self.end(Signal::TERM, STOP_MAX)
+    }
+
+    fn end(&self, signal: Signal, within: Duration) -> Result<()> {
+        let Some(mut child) = self.process().take() else {
+            return Ok(());
+        };
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("a process has an id")?, signal)?;
+        let until = Instant::now() + within;
+        while child.try_wait()?.is_none() {
+            if Instant::now() > until {
+                let _ = child.kill();
+                let _ = child.wait();
+                interrupt::unwatch(&child);
+                bail!("the gateway did not end within {within:?} of signal {signal:?}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        interrupt::unwatch(&child);
+        Ok(())
+    }
+
+    /// Whether it has ended without being told to.
+    pub(crate) fn has_crashed(&self) -> Option<String> {
+        let mut process = self.process();
+        let status = process.as_mut()?.try_wait().ok()??;
+        drop(process);
+        Some(format!(
+            "the gateway ended by itself: {status}: {}",
+            self.last_words()
+        ))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // === talking to it
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
+    pub(crate) fn admin_client(&self) -> Result<Client> {
+        Client::build(&format!("http://{}", self.admin), None, Duration::from_secs(10))
+    }
+
+    /// The queue's accounts.
+    pub(crate) fn stats(&self, admin: &Client) -> Result<Value> {
+        let mut all = admin.get("/queue/stats")?.ok()?.json()?;
+        Ok(all["q"].take())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("gateway.log")
+    }
+
+    /// The last lines that it logged.
+    pub(crate) fn last_words(&self) -> String {
+        let text = fs::read(self.log()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    /// Writes something beside the log, for whoever looks into a flaw.
+    pub(crate) fn keep(&self, name: &str, text: &str) -> Result<()> {
+        use std::io::Write as _;
+        File::create(self.folder.join(name))?.write_all(text.as_bytes())?;
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Told by whoever waits for it; here it is only to be gone.
+        let _ = self.kill();
+    }
+}
+
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+const START_MAX: Duration = Duration::from_secs(60);
+/// Batches under way are given up after `worker.drain_timeout`.
+const STOP_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,386 @@
+//! What a run is made of and what happens in it, and when. All of it follows from the seed.
+
+use std::ops::RangeInclusive;
+
+use fastrand::Rng;
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) setup: Setup,
+    /// Each with its moment, in ms since the load began, in that order.
+    pub(crate) acts: Vec<(u64, Act)>,
+    /// How long there is load, in ms; longer if the acts take longer.
+    pub(crate) load_ms: u64,
+}
+
+/// The gateway's configuration, the clusters and the load.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) lanes: u32,
+    pub(crate) fsync: &'static str,
+    pub(crate) quota_kb: Option<u32>,
+    /// Documents of a lane in one batch at most.
+    pub(crate) batch_docs: u32,
+    /// The queue lies on a small disk of its own, in MB.
+    pub(crate) disk_mb: Option<u32>,
+    pub(crate) nodes: [usize; 2],
+    pub(crate) shards: [u32; 2],
+    /// Of the first cluster.
+    pub(crate) replicas: u32,
+    pub(crate) writers: usize,
+    /// Documents that all writers write to.
+    pub(crate) shared_ids: u64,
+    /// Operations of a request at most.
+    pub(crate) docs_max: usize,
+    /// So often there is a new index, which the clusters do not have yet when it is written to first.
+    pub(crate) index_ms: u64,
+    /// The pause of a writer between two requests at most, in ms.
+    pub(crate) pause_ms: u64,
+}
+
+/// Something that happens. Clusters and nodes are numbers, from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    KillGateway,
+    /// SIGTERM, and it must end by itself.
+    StopGateway,
+    StartGateway,
+    /// Flips bits in so many records of the queue, while the gateway is down.
+    FlipBits(usize),
+    KillNodes(usize, Vec<usize>),
+    /// Killed, and the cluster notices: its primaries move to the others.
+    LoseNode(usize, usize),
+    StartNodes(usize, Vec<usize>),
+    PauseNode(usize, usize),
+    ResumeNode(usize, usize),
+    /// Shards move to other nodes.
+    MoveShards(usize),
+    /// Everything is answered with 429.
+    Busy(usize),
+    /// Some items are answered with 429.
+    BusyItems(usize),
+    Calm(usize),
+    /// Answers to so many requests are lost after they were executed.
+    LoseAnswers(usize, u32),
+    FillDisk,
+    FreeDisk,
+}
+
+/// How long things last, in ms.
+struct Lengths {
+    gateway_down: RangeInclusive<u64>,
+    node_down: RangeInclusive<u64>,
+    cluster_down: RangeInclusive<u64>,
+    paused: RangeInclusive<u64>,
+    busy: RangeInclusive<u64>,
+    disk_full: RangeInclusive<u64>,
+}
+
+const FAKE: Lengths = Lengths {
+    gateway_down: 1..=100,
+    node_down: 30..=250,
+    cluster_down: 80..=350,
+    paused: 30..=200,
+    busy: 40..=250,
+    disk_full: 80..=300,
+};
+
+const REAL: Lengths = Lengths {
+    gateway_down: 10..=3_000,
+    node_down: 1_000..=4_000,
+    cluster_down: 1_000..=5_000,
+    paused: 1_000..=4_000,
+    busy: 1_000..=4_000,
+    disk_full: 1_000..=4_000,
+};
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    KillGateway,
+    StopGateway,
+    FlipBits,
+    KillNode(usize),
+    LoseNode(usize),
+    PauseNode(usize),
+    MoveShards(usize),
+    Busy(usize),
+    BusyItems(usize),
+    LoseAnswers(usize),
+    Down(usize),
+    FullDisk,
+}
+
+/// What is troubled: two troubles of one of these do not overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Gateway,
+    Cluster(usize),
+    Disk,
+}
+
+impl Schedule {
+    /// A short run on fake clusters: the gateway is killed once at least, three to seven troubles more overlap with that
+    /// and with one another. `disk`: whether there can be a small one.
+    pub(crate) fn fake(seed: u64, disk: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let load_ms = rng.u64(450..=800);
+        let mut troubles = vec![Trouble::KillGateway];
+        let disk = disk && rng.u32(..4) == 0;
+        if disk {
+            troubles.push(Trouble::FullDisk);
+        }
+        for _ in 0..rng.usize(3..=7) {
+            let cluster = rng.usize(..2);
+            troubles.push(match rng.u32(..12) {
+                0 | 1 => Trouble::KillGateway,
+                2 => Trouble::StopGateway,
+                3 => Trouble::FlipBits,
+                4 => Trouble::KillNode(cluster),
+                5 => Trouble::LoseNode(cluster),
+                6 => Trouble::PauseNode(cluster),
+                7 => Trouble::MoveShards(cluster),
+                8 => Trouble::Busy(cluster),
+                9 => Trouble::BusyItems(cluster),
+                10 => Trouble::LoseAnswers(cluster),
+                _ => Trouble::Down(cluster),
+            });
+        }
+        let setup = Setup {
+            lanes: rng.u32(1..=8),
+            // Without syncs nobody could tell damage at the log's end from a write that a crash tore.
+            fsync: match troubles.contains(&Trouble::FlipBits) {
+                true => "always",
+                false => ["always", "always", "interval", "os"][rng.usize(..4)],
+            },
+            quota_kb: (!disk && rng.u32(..4) == 0).then(|| rng.u32(256..=1_024)),
+            batch_docs: [10_000, 200, 20][rng.usize(..3)],
+            disk_mb: disk.then(|| rng.u32(3..=6)),
+            nodes: [3, rng.usize(1..=3)],
+            shards: [rng.u32(1..=6), rng.u32(1..=4)],
+            replicas: 0,
+            writers: rng.usize(2..=4),
+            shared_ids: rng.u64(3..=60),
+            docs_max: rng.usize(3..=60),
+            index_ms: rng.u64(150..=1_000),
+            pause_ms: rng.u64(2..=15),
+        };
+        let mut slots: Vec<(Part, u64, u64)> = Vec::new();
+        let mut acts = Vec::new();
+        for trouble in troubles {
+            let length = trouble.length(&FAKE, &mut rng);
+            let fitting = (0..12).find_map(|_| {
+                let from = rng.u64(20..load_ms);
+                let to = from + length;
+                let free = trouble.parts().iter().all(|part| {
+                    slots
+                        .iter()
+                        .all(|(taken, begins, ends)| taken != part || to < *begins || from > *ends)
+                });
+                free.then_some((from, to))
+            });
+            // No room left for it in this run.
+            let Some((from, to)) = fitting else { continue };
+            slots.extend(trouble.parts().iter().map(|part| (*part, from, to)));
+            trouble.act(from, to, &setup, &mut rng, &mut acts);
+        }
+        acts.sort_by_key(|(at, _)| *at);
+        Self { setup, acts, load_ms }
+    }
+
+    /// A long run on real clusters: every kind of trouble, one after the other, in an order that differs with each round;
+    /// the gateway is killed in the middle of some of them too.
+    pub(crate) fn real(seed: u64, minutes: f64, nodes: [usize; 2], disk: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let load_ms = (minutes * 60_000.0) as u64;
+        let setup = Setup {
+            lanes: rng.u32(2..=8),
+            fsync: "always",
+            quota_kb: None,
+            batch_docs: [10_000, 200][rng.usize(..2)],
+            disk_mb: disk.then_some(64),
+            nodes,
+            shards: [3, 2],
+            replicas: rng.u32(..2),
+            writers: 3,
+            shared_ids: 200,
+            docs_max: 100,
+            index_ms: 20_000,
+            pause_ms: 60,
+        };
+        let mut acts = Vec::new();
+        let mut at = 2_000;
+        while at < load_ms {
+            let mut round = vec![
+                Trouble::KillGateway,
+                Trouble::KillGateway,
+                Trouble::StopGateway,
+                Trouble::FlipBits,
+                Trouble::KillNode(0),
+                Trouble::PauseNode(rng.usize(..2)),
+                Trouble::MoveShards(0),
+                Trouble::Busy(0),
+                Trouble::Busy(1),
+                Trouble::Down(1),
+                Trouble::Down(0),
+            ];
+            if disk {
+                round.push(Trouble::FullDisk);
+            }
+            rng.shuffle(&mut round);
+            for trouble in round {
+                if at >= load_ms {
+                    break;
+                }
+                let ends = at + trouble.length(&REAL, &mut rng);
+                let mut some = Vec::new();
+                trouble.act(at, ends, &setup, &mut rng, &mut some);
+                if !trouble.parts().contains(&Part::Gateway) && rng.bool() {
+                    let killed = rng.u64(at..=ends);
+                    some.push((killed, Act::KillGateway));
+                    some.push((killed + rng.u64(REAL.gateway_down.clone()), Act::StartGateway));
+                }
+                some.sort_by_key(|(at, _)| *at);
+                at = some.last().map_or(ends, |(at, _)| *at) + rng.u64(300..=2_000);
+                acts.extend(some);
+            }
+        }
+        Self { setup, acts, load_ms }
+    }
+}
+
+// === impl Setup ===
+
+impl Setup {
+    /// Whether clients send what the clusters will not take. Replicas of an OpenSearch miss documents that were acknowledged
+    /// beside broken ones (docs/correctness.md), which shows when one becomes the primary.
+    pub(crate) fn with_unfit(&self) -> bool {
+        self.replicas == 0
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    fn length(self, lengths: &Lengths, rng: &mut Rng) -> u64 {
+        let range = match self {
+            Trouble::KillGateway | Trouble::StopGateway | Trouble::FlipBits => &lengths.gateway_down,
+            Trouble::KillNode(_) | Trouble::LoseNode(_) => &lengths.node_down,
+            Trouble::PauseNode(_) => &lengths.paused,
+            Trouble::Busy(_) | Trouble::BusyItems(_) => &lengths.busy,
+            Trouble::Down(_) => &lengths.cluster_down,
+            Trouble::FullDisk => &lengths.disk_full,
+            Trouble::MoveShards(_) | Trouble::LoseAnswers(_) => return 0,
+        };
+        rng.u64(range.clone())
+    }
+
+    fn parts(self) -> Vec<Part> {
+        match self {
+            Trouble::KillGateway | Trouble::StopGateway | Trouble::FlipBits => vec![Part::Gateway],
+            // What a paused node was sent by a gateway that has died since, it executes when it is resumed, perhaps after
+            // what was sent later: no client of these servers can prevent that (docs/drill.md).
+            Trouble::PauseNode(cluster) => vec![Part::Gateway, Part::Cluster(cluster)],
+            Trouble::KillNode(cluster)
+            | Trouble::LoseNode(cluster)
+            | Trouble::Busy(cluster)
+            | Trouble::BusyItems(cluster)
+            | Trouble::Down(cluster) => vec![Part::Cluster(cluster)],
+            Trouble::MoveShards(_) | Trouble::LoseAnswers(_) => Vec::new(),
+            Trouble::FullDisk => vec![Part::Disk],
+        }
+    }
+
+    fn act(self, from: u64, to: u64, setup: &Setup, rng: &mut Rng, acts: &mut Vec<(u64, Act)>) {
+        let mut from_to = |begin: Act, end: Act| acts.extend([(from, begin), (to, end)]);
+        match self {
+            Trouble::KillGateway => from_to(Act::KillGateway, Act::StartGateway),
+            Trouble::StopGateway => from_to(Act::StopGateway, Act::StartGateway),
+            Trouble::FlipBits => {
+                let flips = Act::FlipBits(rng.usize(1..=3));
+                acts.extend([(from, Act::KillGateway), (from, flips), (to, Act::StartGateway)]);
+            }
+            Trouble::KillNode(cluster) => {
+                let node = vec![rng.usize(..setup.nodes[cluster])];
+                from_to(
+                    Act::KillNodes(cluster, node.clone()),
+                    Act::StartNodes(cluster, node),
+                );
+            }
+            Trouble::LoseNode(cluster) => {
+                let node = rng.usize(..setup.nodes[cluster]);
+                let start = Act::StartNodes(cluster, vec![node]);
+                match setup.nodes[cluster] {
+                    1 => from_to(Act::KillNodes(cluster, vec![node]), start),
+                    _ => from_to(Act::LoseNode(cluster, node), start),
+                }
+            }
+            Trouble::PauseNode(cluster) => {
+                let node = rng.usize(..setup.nodes[cluster]);
+                from_to(Act::PauseNode(cluster, node), Act::ResumeNode(cluster, node));
+            }
+            Trouble::MoveShards(cluster) => acts.push((from, Act::MoveShards(cluster))),
+            Trouble::Busy(cluster) => from_to(Act::Busy(cluster), Act::Calm(cluster)),
+            Trouble::BusyItems(cluster) => from_to(Act::BusyItems(cluster), Act::Calm(cluster)),
+            Trouble::LoseAnswers(cluster) => acts.push((from, Act::LoseAnswers(cluster, rng.u32(1..=4)))),
+            Trouble::Down(cluster) => {
+                let all: Vec<usize> = (0..setup.nodes[cluster]).collect();
+                from_to(
+                    Act::KillNodes(cluster, all.clone()),
+                    Act::StartNodes(cluster, all),
+                );
+            }
+            Trouble::FullDisk => from_to(Act::FillDisk, Act::FreeDisk),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_run_again_and_another_seed_another() {
+        let shown = |seed| format!("{:?}", Schedule::fake(seed, true));
+        assert_eq!(shown(7), shown(7));
+        assert_ne!(shown(7), shown(8));
+        let shown = |seed| format!("{:?}", Schedule::real(seed, 2.0, [3, 3], true));
+        assert_eq!(shown(7), shown(7));
+        assert_ne!(shown(7), shown(8));
+    }
+
+    #[test]
+    fn all_that_is_broken_is_mended_and_all_kinds_of_trouble_come() {
+        let mut kinds = std::collections::BTreeSet::new();
+        let schedules = (0..300).map(|seed| Schedule::fake(seed, true));
+        let real = (0..20).map(|seed| Schedule::real(seed, 3.0, [3, 3], true));
+        for schedule in schedules.chain(real) {
+            let (mut gateway_is_up, mut down) = (true, vec![]);
+            for (_, act) in &schedule.acts {
+                kinds.insert(
+                    format!("{act:?}")
+                        .split('(')
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned(),
+                );
+                match act {
+                    Act::KillGateway | Act::StopGateway => assert!(std::mem::take(&mut gateway_is_up)),
+                    Act::StartGateway => assert!(!std::mem::replace(&mut gateway_is_up, true)),
+                    Act::FlipBits(_) => assert!(!gateway_is_up),
+                    Act::KillNodes(cluster, nodes) => down.push((*cluster, nodes.clone())),
+                    Act::LoseNode(cluster, node) => down.push((*cluster, vec![*node])),
+                    Act::StartNodes(cluster, nodes) => {
+                        let before = down.len();
+                        down.retain(|one| *one != (*cluster, nodes.clone()));
+                        assert_eq!(before, down.len() + 1);
+                    }
+                    _ => {}
+                }
+            }
+            assert!(gateway_is_up && down.is_empty(), "{schedule:?}");
+        }
+        assert_eq!(kinds.len(), 16, "{kinds:?}");
+    }
+}

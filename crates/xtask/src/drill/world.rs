@@ -1,0 +1,365 @@
+//! The clusters of a run: fake ones, or real ones, troubled and mended in the same words.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use testkit::client::Client;
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit};
+use testkit::real::{Kind, RealCluster};
+
+use super::schedule::Setup;
+
+/// What documents hold that the clusters will not take.
+pub(crate) const UNFIT: &str = "unfit";
+
+/// A cluster.
+pub(crate) struct Cluster {
+    engine: Engine,
+    pub(crate) index: String,
+    shards: u32,
+    /// Nodes that are down at the moment.
+    down: Mutex<BTreeSet<usize>>,
+}
+
+enum Engine {
+    Fake(FakeCluster),
+    Real(RealCluster),
+}
+
+impl Cluster {
+    /// The fake clusters of a setup: an OpenSearch and an Elasticsearch, of different numbers of shards.
+    pub(crate) fn fakes(setup: &Setup) -> Result<Vec<Self>> {
+        let flavours = [Flavour::OpenSearch3, Flavour::Elasticsearch9];
+        let clusters = (0..2).map(|number| {
+            let manners = Manners {
+                unfit: Some(Unfit {
+                    holds: format!("\"n\":\"{UNFIT}"),
+                    status: 400,
+                    error: r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#
+                        .to_owned(),
+                }),
+                ..Manners::default()
+            };
+            let spec = Spec {
+                nodes: setup.nodes[number],
+                manners,
+                ..Spec::default()
+            };
+            let spec = spec.flavour(flavours[number]).index(INDEX, setup.shards[number]);
+            Ok(Self {
+                engine: Engine::Fake(FakeCluster::start(spec.storing())?),
+                index: INDEX.to_owned(),
+                shards: setup.shards[number],
+                down: Mutex::default(),
+            })
+        });
+        clusters.collect()
+    }
+
+    /// Real ones, alone: an OpenSearch, and the lightest Elasticsearch.
+    pub(crate) fn reals(setup: &Setup) -> Result<Vec<Self>> {
+        let kinds = [Kind::OpenSearch, Kind::Elasticsearch7];
+        let mut index = String::new();
+        let mut clusters = Vec::new();
+        for (number, kind) in kinds.into_iter().enumerate() {
+            let real = RealCluster::alone(kind).with_context(|| format!("the cluster {}", kind.name()))?;
+            if number == 0 {
+                index = real.fresh_name("drill");
+            }
+            let settings = json!({
+                "settings": {
+                    "number_of_shards": setup.shards[number],
+                    "number_of_replicas": if number == 0 { setup.replicas } else { 0 },
+                    "index.unassigned.node_left.delayed_timeout": "0s",
+                },
+                "mappings": {"properties": {
+                    "w": {"type": "long"}, "n": {"type": "long"}, "p": {"type": "keyword", "index": false},
+                }},
+            });
+            let client = real.client()?;
+            // A run that was broken off may have left one.
+            client.delete(&format!("/{index}"))?;
+            client.put(&format!("/{index}"), &settings)?.ok()?;
+            real.wait_green()?;
+            clusters.push(Self {
+                engine: Engine::Real(real),
+                index: index.clone(),
+                shards: setup.shards[number],
+                down: Mutex::default(),
+            });
+        }
+        Ok(clusters)
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        match &self.engine {
+            Engine::Fake(cluster) => format!("fake, {} nodes", cluster.urls().len()),
+            Engine::Real(cluster) => {
+                let nodes = cluster.nodes().len();
+                format!("{} {}, {nodes} nodes", cluster.engine(), cluster.version())
+            }
+        }
+    }
+
+    /// All nodes, so that any one of them is enough for a start.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        match &self.engine {
+            Engine::Fake(cluster) => cluster.urls(),
+            Engine::Real(cluster) => cluster.urls(),
+        }
+    }
+
+    fn down(&self) -> std::sync::MutexGuard<'_, BTreeSet<usize>> {
+        self.down
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    // === breaking and mending
+
+    pub(crate) fn kill(&self, nodes: &[usize]) -> Result<()> {
+        for &node in nodes {
+            match &self.engine {
+                Engine::Fake(cluster) => cluster.kill(node),
+                Engine::Real(cluster) => cluster.kill_node(number(node))?,
+            }
+            self.down().insert(node);
+        }
+        Ok(())
+    }
+
+    /// Kills a node; a real cluster notices that by itself.
+    pub(crate) fn lose(&self, node: usize) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => {
+                cluster.leave(node);
+                self.down().insert(node);
+                Ok(())
+            }
+            Engine::Real(_) => self.kill(&[node]),
+        }
+    }
+
+    pub(crate) fn start(&self, nodes: &[usize]) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => nodes.iter().try_for_each(|&node| restart(cluster, node))?,
+            Engine::Real(cluster) => {
+                let numbers: Vec<u16> = nodes.iter().map(|&node| number(node)).collect();
+                cluster.start_nodes(&numbers)?;
+            }
+        }
+        self.down().retain(|node| !nodes.contains(node));
+        Ok(())
+    }
+
+    pub(crate) fn pause(&self, node: usize) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => cluster.pause(node),
+            Engine::Real(cluster) => cluster.pause_node(number(node))?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resume(&self, node: usize) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => cluster.resume(node),
+            Engine::Real(cluster) => cluster.resume_node(number(node))?,
+        }
+        Ok(())
+    }
+
+    /// Moves some shards; `random` says which and where to.
+    pub(crate) fn move_shards(&self, random: &mut fastrand::Rng) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => {
+                let up: Vec<usize> = (0..cluster.urls().len())
+                    .filter(|node| !self.down().contains(node))
+                    .collect();
+                for shard in 0..self.shards {
+                    if let (true, Some(&node)) = (random.bool(), random.choice(&up)) {
+                        cluster.move_shard(&self.index, shard, node);
+                    }
+                }
+                Ok(())
+            }
+            Engine::Real(cluster) => {
+                let node = 1 + random.usize(..cluster.nodes().len());
+                let exclude = |name: Value| {
+                    let setting = json!({"index.routing.allocation.exclude._name": name});
+                    let client = cluster.client()?;
+                    client
+                        .put(&format!("/{}/_settings", self.index), &setting)?
+                        .ok()?;
+                    anyhow::Ok(())
+                };
+                exclude(json!(format!("node-{node}")))?;
+                let until = Instant::now() + Duration::from_secs(20);
+                let path = format!(
+                    "/_cluster/health/{}?wait_for_no_relocating_shards=true&timeout=20s",
+                    self.index
+                );
+                // What counts is that shards moved under load; whether all did is not asked.
+                while cluster.client()?.get(&path)?.json()?["relocating_shards"] != 0
+                    && Instant::now() < until
+                {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                exclude(Value::Null)
+            }
+        }
+    }
+
+    /// From now on, until [`Cluster::calm`], writes are answered with 429: all of them, or some items.
+    pub(crate) fn busy(&self, items: bool) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => {
+                let error = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
+                let fault = match items {
+                    true => Fault::Items {
+                        every: 3,
+                        status: 429,
+                        error: error.to_owned(),
+                    },
+                    false => Fault::Status {
+                        status: 429,
+                        body: format!("{{\"error\":{error},\"status\":429}}"),
+                    },
+                };
+                cluster.cue(Cue::bulk(fault).always());
+            }
+            Engine::Real(cluster) => {
+                // As when the disk is full to the flood stage: each item says 429.
+                let block = json!({"index.blocks.read_only_allow_delete": true});
+                cluster
+                    .client()?
+                    .put(&format!("/{}/_settings", self.index), &block)?
+                    .ok()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn calm(&self) -> Result<()> {
+        match &self.engine {
+            Engine::Fake(cluster) => cluster.behave(),
+            Engine::Real(cluster) => {
+                let block = json!({"index.blocks.read_only_allow_delete": null});
+                cluster
+                    .client()?
+                    .put(&format!("/{}/_settings", self.index), &block)?
+                    .ok()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// So many requests are executed, and their answers lost.
+    pub(crate) fn lose_answers(&self, times: u32) {
+        if let Engine::Fake(cluster) = &self.engine {
+            cluster.cue(Cue::bulk(Fault::CloseWritten).times(times));
+        }
+    }
+
+    /// Waits until nothing that a gateway, dead now, had sent is still being executed.
+    pub(crate) fn settle(&self) {
+        if let Engine::Fake(cluster) = &self.engine {
+            let until = Instant::now() + Duration::from_secs(5);
+            while cluster.connections().iter().any(|open| *open > 0) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    // === what it has
+
+    /// Every document of the shared index and of these, with its token. The cluster must be whole.
+    pub(crate) fn documents(&self, others: &BTreeSet<String>) -> Result<Vec<(String, u64)>> {
+        let mut docs = Vec::new();
+        if let Engine::Real(cluster) = &self.engine {
+            cluster.wait_green()?;
+        }
+        for index in others.iter().chain([&self.index]) {
+            match &self.engine {
+                Engine::Fake(cluster) => {
+                    let token = |source: &str| token_of(&serde_json::from_str(source).unwrap_or_default());
+                    let all = cluster.docs(index).into_iter();
+                    docs.extend(all.map(|(id, doc)| (id, token(&doc.source))));
+                }
+                Engine::Real(cluster) => docs.extend(scroll(&cluster.client()?, index)?),
+            }
+        }
+        Ok(docs)
+    }
+
+    /// Takes away what the run left.
+    pub(crate) fn clear(&self, others: &BTreeSet<String>) -> Result<()> {
+        if let Engine::Real(cluster) = &self.engine {
+            for index in others.iter().chain([&self.index]) {
+                cluster.client()?.delete(&format!("/{index}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The token of a document; 0, which nobody sends, if it has none.
+pub(crate) fn token_of(source: &Value) -> u64 {
+    source["w"].as_u64().unwrap_or(0)
+}
+
+/// All documents of a real index, from each shard once, and as many as it counts.
+fn scroll(client: &Client, index: &str) -> Result<Vec<(String, u64)>> {
+    client.post(&format!("/{index}/_refresh"), &Value::Null)?.ok()?;
+    let query = json!({"size": 5_000, "sort": ["_doc"], "_source": ["w"], "track_total_hits": true});
+    let mut page = client
+        .post(&format!("/{index}/_search?scroll=1m"), &query)?
+        .ok()?
+        .json()?;
+    let total = page["hits"]["total"]["value"].as_u64().context("a total")?;
+    let mut docs = Vec::new();
+    loop {
+        ensure!(
+            page["_shards"]["failed"] == 0,
+            "{index}: a shard could not be read: {:.300}",
+            page["_shards"]
+        );
+        let hits = page["hits"]["hits"].as_array().context("hits")?;
+        if hits.is_empty() {
+            break;
+        }
+        for hit in hits {
+            let id = hit["_id"].as_str().context("a hit has an id")?;
+            docs.push((id.to_owned(), token_of(&hit["_source"])));
+        }
+        let next = json!({"scroll": "1m", "scroll_id": page["_scroll_id"]});
+        page = client.post("/_search/scroll", &next)?.ok()?.json()?;
+    }
+    ensure!(
+        docs.len() as u64 == total,
+        "{index}: {} of {total} documents could be read",
+        docs.len()
+    );
+    Ok(docs)
+}
+
+/// A killed node's port may be taken by somebody's connection for a moment.
+fn restart(cluster: &FakeCluster, node: usize) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match cluster.restart(node) {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() > until => return Err(error).context("a fake node's port is taken"),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Real nodes are numbered from 1.
+fn number(node: usize) -> u16 {
+    u16::try_from(node + 1).expect("clusters are small")
+}
+
+const INDEX: &str = "drill";
