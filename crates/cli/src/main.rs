@@ -6,6 +6,7 @@ mod check;
 mod compare;
 mod config;
 mod dead_letters;
+mod diff;
 mod explain;
 mod gateway;
 mod interrupt;
@@ -41,6 +42,7 @@ enum Command {
     Config(config::Arguments),
     Loadgen(Box<loadgen::Arguments>),
     Compare(Box<compare::Arguments>),
+    Diff(Box<diff::Arguments>),
     Sink(sink::Arguments),
     Log(log::Arguments),
     Switch(switch::Arguments),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Config(arguments) => config::run(&arguments),
         Command::Loadgen(arguments) => loadgen::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Sink(arguments) => sink::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
         Command::Switch(arguments) => switch::run(&arguments),

@@ -6,6 +6,8 @@
     reason = "helpers that meet something unexpected end the test"
 )]
 
+#[path = "real_async/by_hand.rs"]
+mod by_hand;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;

@@ -1,5 +1,7 @@
 //! The filter `bulk_reshuffle`, asynchronous mode: a bulk is answered once it is in the queue.
 
+mod keyed;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,15 +13,19 @@ use cluster::{PickReason, Snapshot};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use log::{Log, Record};
+use log::{AppendError, Log, Record};
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 use wire::{Chunk, Outgoing};
 
 use crate::answer::{json_response, with_head};
 use crate::error::Fault;
+use crate::idempotency::Keyed;
 use crate::outbound::{Message, Outbound};
 use crate::queue::Queue;
 use crate::request_id::RequestId;
+
+pub(crate) use keyed::{Asked, Turn};
 
 /// Puts bulks into a queue, one instance a core.
 pub(crate) struct Accept {
@@ -42,6 +48,9 @@ pub(crate) struct Params {
     /// If these are dead letters that were put back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replay: Option<Replay>,
+    /// If its client gave it an `Idempotency-Key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idempotency: Option<Keyed>,
 }
 
 /// What a record says of the dead letters that it puts back.
@@ -73,15 +82,33 @@ impl Accept {
         }
     }
 
-    /// Appends a request and answers it; the answer says 200 only if it is durable.
-    pub(crate) async fn take(&self, outbound: &Outbound, queued: Queued<'_>) -> Response<Outgoing> {
-        if let Some(refusal) = self.turn_away(outbound, &queued).await {
-            return refusal;
-        }
-        let Queued { plan, body, .. } = queued;
-        let mut items = Vec::with_capacity(plan.docs() as usize * ITEM_BYTES_TYPICAL);
-        let minted = bulk::acknowledge(plan, body, queued.ask, &queued.snapshot.table, &mut items);
+    /// Appends a request and answers it; the answer says 200 only if it is durable. `turn` is for one that has a key: it
+    /// was let in when that was claimed.
+    pub(crate) async fn take(
+        &self,
+        outbound: &Outbound,
+        queued: Queued<'_>,
+        turn: Option<Turn>,
+    ) -> Response<Outgoing> {
+        let request_id = RequestId::of(&queued.head.extensions);
+        let claim = match turn {
+            Some(Turn::Again(accepted)) => return self.again(&queued, &accepted),
+            Some(Turn::First(claim)) => Some(claim),
+            None => {
+                let headers = &queued.head.headers;
+                let refusal = self.turn_away(outbound, headers, &request_id, queued.snapshot);
+                if let Some(refusal) = refusal.await {
+                    return refusal;
+                }
+                None
+            }
+        };
+        let (items, minted) = items(&queued);
         let content_type = queued.head.headers.get(CONTENT_TYPE);
+        let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let keyed = claim
+            .as_ref()
+            .map(|claim| keyed::kept(claim, millis(queued.arrived)));
         let params = Params {
             target: queued.target.to_owned(),
             content_type: content_type
@@ -90,24 +117,35 @@ impl Accept {
                 .to_owned(),
             minted: minted.map(written),
             replay: None,
+            idempotency: keyed,
         };
-        let record = record(&self.queue.log, ACCEPTED, &params, plan, body);
-        match self.queue.log.append_async(record).await {
+        let record = record(&self.queue.log, ACCEPTED, &params, queued.plan, queued.body);
+        let appended = match (claim, keyed) {
+            (Some(claim), Some(keyed)) => {
+                // Whoever asked may be gone by then, and ask again.
+                let (settle, settled) = oneshot::channel();
+                self.queue.log.append(record, move |result| {
+                    claim.settle(keyed, &result);
+                    let _ = settle.send(result);
+                });
+                settled.await.unwrap_or(Err(AppendError::Closed))
+            }
+            _ => self.queue.log.append_async(record).await,
+        };
+        match appended {
             Err(error) => {
                 let queue = &*self.queue.name;
-                let request_id = RequestId::of(&queued.head.extensions);
                 wire::rationed!(tracing::warn, %request_id, queue, %error, "a bulk was not accepted");
                 Fault::not_queued(&error).response()
             }
             Ok(receipt) => {
-                let took = queued.arrived.elapsed().as_millis();
-                let head = format!("{{\"took\":{took},\"errors\":false,\"items\":[");
-                let chunks = [head.into_bytes(), items, b"]}".to_vec()];
-                let chunks = chunks.map(|chunk| Chunk::Bytes(chunk.into()));
-                let mut response = json_response(chunks.into_iter().collect());
-                let ack = format!("queued; position={}", receipt.position);
-                if let Ok(ack) = HeaderValue::from_str(&ack) {
-                    response.headers_mut().insert(&ACK, ack);
+                let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
+                let mut response = answer(took, items, receipt.position);
+                if keyed.is_some() {
+                    let kept = HeaderValue::from_static("kept");
+                    response.headers_mut().insert(&keyed::SAYS, kept);
+                } else if let Some(keys) = &self.queue.keys {
+                    keys.passed(receipt.position + receipt.bytes);
                 }
                 response
             }
@@ -115,10 +153,16 @@ impl Accept {
     }
 
     /// Asks the cluster whether it knows the client, unless it was asked a moment ago. `None`: it does.
-    async fn turn_away(&self, outbound: &Outbound, queued: &Queued<'_>) -> Option<Response<Outgoing>> {
+    async fn turn_away(
+        &self,
+        outbound: &Outbound,
+        headers: &HeaderMap,
+        request_id: &RequestId,
+        snapshot: &Snapshot,
+    ) -> Option<Response<Outgoing>> {
         let shown: HeaderMap = IDENTITY
             .iter()
-            .filter_map(|name| Some((name.clone(), queued.head.headers.get(name)?.clone())))
+            .filter_map(|name| Some((name.clone(), headers.get(name)?.clone())))
             .collect();
         let values: Vec<_> = IDENTITY.iter().map(|name| shown.get(name)).collect();
         let key = self.hasher.hash_one(&values);
@@ -126,13 +170,12 @@ impl Accept {
         if last.is_some_and(|last| last < ADMITTED_FOR) {
             return None;
         }
-        let path = match queued.snapshot.table.dialect().flavour {
+        let path = match snapshot.table.dialect().flavour {
             Flavour::Elasticsearch => "/_security/_authenticate",
             Flavour::OpenSearch => "/_plugins/_security/authinfo",
         };
-        let request_id = RequestId::of(&queued.head.extensions);
         let message = Message {
-            request_id: &request_id,
+            request_id,
             method: &Method::GET,
             target: path,
             headers: &shown,
@@ -140,7 +183,7 @@ impl Accept {
         let deadline = tokio::time::Instant::now() + CHECK_TIMEOUT;
         let mut tried = Vec::new();
         loop {
-            let node = outbound.pick(queued.snapshot, PickReason::Request, &tried);
+            let node = outbound.pick(snapshot, PickReason::Request, &tried);
             let sent = outbound.exchange(&node, message, Outgoing::Empty, deadline).await;
             let failure = match sent {
                 Ok(reply) => {
@@ -172,7 +215,7 @@ impl Accept {
                 Err(error) => error.to_string(),
             };
             tried.push(node);
-            if tried.len() < queued.snapshot.nodes.len().min(CHECK_NODES_MAX) {
+            if tried.len() < snapshot.nodes.len().min(CHECK_NODES_MAX) {
                 continue;
             }
             // A cluster that is away is what queues are for: whom it let in not long ago may go on.
@@ -182,6 +225,33 @@ impl Accept {
             };
         }
     }
+}
+
+/// The items of a request's answer, and which ids were minted for it.
+fn items(queued: &Queued<'_>) -> (Vec<u8>, Option<Minted>) {
+    let Queued {
+        plan,
+        body,
+        ask,
+        snapshot,
+        ..
+    } = queued;
+    let mut items = Vec::with_capacity(plan.docs() as usize * ITEM_BYTES_TYPICAL);
+    let minted = bulk::acknowledge(plan, body, ask, &snapshot.table, &mut items);
+    (items, minted)
+}
+
+/// What a client is told whose request is durable at this position.
+fn answer(took_ms: u64, items: Vec<u8>, position: u64) -> Response<Outgoing> {
+    let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
+    let chunks = [head.into_bytes(), items, b"]}".to_vec()];
+    let chunks = chunks.map(|chunk| Chunk::Bytes(chunk.into()));
+    let mut response = json_response(chunks.into_iter().collect());
+    let ack = format!("queued; position={position}");
+    if let Ok(ack) = HeaderValue::from_str(&ack) {
+        response.headers_mut().insert(&ACK, ack);
+    }
+    response
 }
 
 /// The record of a body that is planned by lanes.

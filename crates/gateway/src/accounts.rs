@@ -235,6 +235,12 @@ impl Queues {
             "Bytes of a queue's dead letters on disk.",
             by_queue(&|account| account.queue.dead_letters.bytes()),
         );
+        family(
+            "queue_idempotency_keys",
+            "gauge",
+            "Idempotency-Keys that a queue remembers.",
+            by_queue(&|account| account.queue.keys.as_ref().map_or(0, |keys| keys.count() as u64)),
+        );
     }
 
     /// The accounts as `/stats` shows them; with `lanes` as `/queue/stats` does.
@@ -282,6 +288,7 @@ impl Queues {
                 "poisoned": status.poisoned,
                 "dead_letters": account.dead_letters(),
                 "dead_letters_bytes": queue.dead_letters.bytes(),
+                "idempotency_keys": queue.keys.as_ref().map(|keys| keys.count()),
                 "groups": groups.collect::<serde_json::Map<_, _>>(),
             });
             (queue.name.to_string(), value)

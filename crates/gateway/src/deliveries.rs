@@ -38,8 +38,8 @@ impl Deliveries {
             shared: Arc::clone(shared),
             runs: Mutex::default(),
         };
-        let groups = shared.queues.groups().iter();
-        for group in groups.filter(|group| group.settings.enabled) {
+        let queues = shared.queues.load_full();
+        for group in queues.groups().iter().filter(|group| group.settings.enabled) {
             deliveries.start_one(group)?;
         }
         Ok(deliveries)
@@ -99,7 +99,8 @@ impl Deliveries {
     /// Does something to a consumer group while nothing delivers for it; none if something does.
     pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
         let runs = self.runs();
-        let group = self.shared.queues.group(queue, group);
+        let queues = self.shared.queues.load();
+        let group = queues.group(queue, group);
         let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
         let done = stopped.then(act);
         drop(runs);

@@ -164,6 +164,59 @@ impl Fault {
         }
     }
 
+    /// The key is none.
+    pub(crate) fn bad_key() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "illegal_argument_exception",
+            "nothing was accepted: Idempotency-Key is one value of 1 to 255 bytes",
+        )
+    }
+
+    /// The key names another request.
+    pub(crate) fn key_of_another() -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "illegal_argument_exception",
+            "nothing was accepted: this Idempotency-Key was used for a request with another path, other parameters or another body",
+        )
+    }
+
+    /// The request is under way already, and takes long.
+    pub(crate) fn key_under_way() -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::CONFLICT,
+                "es_rejected_execution_exception",
+                "the request that this one repeats is still under way; send it again later",
+            )
+        }
+    }
+
+    /// So many requests had keys that another cannot be remembered.
+    pub(crate) fn too_many_keys() -> Self {
+        Self {
+            retry_after_s: Some(10),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "es_rejected_execution_exception",
+                "nothing was accepted: no more Idempotency-Keys can be remembered; send it again later, or raise idempotency.max_keys",
+            )
+        }
+    }
+
+    /// A repeated request whose answer cannot be made once more.
+    pub(crate) fn not_repeatable(position: u64, why: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "version_conflict_engine_exception",
+            format!(
+                "this request was accepted before (queued; position={position}) and nothing was written now; its answer cannot be given again, since today it would not be queued: {why}"
+            ),
+        )
+    }
+
     /// A bulk for a queue before anything is known of the cluster.
     pub(crate) fn nothing_learnt() -> Self {
         Self {

@@ -22,7 +22,6 @@ use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
 use crate::proxy::{Body, Proxy};
-use crate::queue::Queues;
 use crate::request_id::{self, RequestId, RequestIds};
 use crate::router::Router;
 use crate::switches::calls::Call;
@@ -252,7 +251,6 @@ impl Compiled {
         let body_bytes_max = settings.map_or(u64::MAX, |known| known.limits.body_bytes_max);
         let core = Core {
             live: &live,
-            queues: &shared.queues,
             switches: &shared.switches,
             directory: &shared.directory,
             body_bytes_max,
@@ -298,6 +296,10 @@ impl Compiled {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             _ => false,
         };
+        let same_queue = |name: &Arc<str>| match (self.live.queues.get(name), live.queues.get(name)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
         let same = self
             .live
             .config
@@ -305,7 +307,9 @@ impl Compiled {
             .get(name)
             .is_some_and(|before| **before == *flow)
             && flow.filters.iter().all(|filter| match &filter.action {
-                FilterAction::BulkReshuffle(settings) => same_cluster(&settings.cluster),
+                FilterAction::BulkReshuffle(settings) => {
+                    same_cluster(&settings.cluster) && settings.queue.as_ref().is_none_or(same_queue)
+                }
                 FilterAction::Elasticsearch(settings) => same_cluster(&settings.cluster),
             });
         self.flows.get(name).filter(|_| same).cloned()
@@ -325,7 +329,6 @@ fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
 /// What filters are made of on one core.
 struct Core<'a> {
     live: &'a Live,
-    queues: &'a Queues,
     switches: &'a Arc<Switches>,
     directory: &'a Directory,
     /// Of the entry that the requests come in at.
@@ -375,12 +378,10 @@ impl Core<'_> {
             settings: settings.clone(),
             book: self.directory.of(&settings.cluster),
             panel: self.switches.of(&settings.cluster),
-            accept: settings.queue.as_ref().map(|name| {
-                let queue = self.queues.get(name);
-                Accept::new(Arc::clone(
-                    queue.expect("a configuration with other queues is not put in force"),
-                ))
-            }),
+            accept: settings
+                .queue
+                .as_ref()
+                .map(|name| Accept::new(Arc::clone(&self.live.queues[name]))),
             body_bytes_max: self.body_bytes_max,
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),

@@ -9,13 +9,14 @@ use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
 use crate::config::diff::{Changes, diff, hold_back};
-use crate::config::{Config, Loaded, Logging};
+use crate::config::{Loaded, Logging};
 use crate::deliveries::Deliveries;
 use crate::directed::Directory;
 use crate::listening::{Listeners, Opened};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
+use crate::requeue::Requeue;
 use crate::start_error::StartError;
 use crate::switches::Switches;
 
@@ -58,11 +59,11 @@ impl Gateway {
         .map_err(StartError::Threads)?;
         let switches = Arc::new(Switches::open(loaded)?);
         let queues = Queues::open(config)?;
-        let live = Arc::new(Live::new(loaded.clone(), None)?);
+        let live = Arc::new(Live::new(loaded.clone(), None, queues.by_name().clone())?);
         let shared = Arc::new(Shared {
             live: ArcSwap::new(Arc::clone(&live)),
             metrics: Metrics::new(workers.count()),
-            queues,
+            queues: ArcSwap::from_pointee(queues),
             switches,
             directory: Directory::default(),
         });
@@ -118,8 +119,8 @@ impl Gateway {
         true
     }
 
-    /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on, listeners at once
-    /// (new ones are opened, and those that are gone finish what they have in flight). Either all of it, but for what
+    /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on, queues, pipelines and
+    /// listeners at once (new ones are opened, and those that are gone finish what they have in flight). Either all of it, but for what
     /// [`Changes::restart`] names, or nothing.
     ///
     /// # Errors
@@ -127,21 +128,34 @@ impl Gateway {
     pub fn reload(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
         let mut listeners = self.listeners(); // held to the end: one reload after the other
         let before = self.shared.live.load_full();
-        if let Some(key) = queues_differ(&before.config, &loaded.config) {
-            return Err(StartError::QueuesDiffer { key });
+        let paths = (&before.config.paths.data, &loaded.config.paths.data);
+        if paths.0 != paths.1 && !(before.config.queues.is_empty() && loaded.config.queues.is_empty()) {
+            return Err(StartError::QueuesDiffer {
+                key: "path.data",
+                why: "queues stay where they are: another `path.data` needs a restart".to_owned(),
+            });
         }
+        let queues = self.shared.queues.load_full();
+        let mut requeue = Requeue::prepare(&queues, &before.config, &loaded.config)?;
         let mut loaded = loaded.clone();
         let restart = hold_back(&mut loaded, &before.config, &before.file);
         let changes = Changes {
             restart,
             ..diff(&before.config, &loaded.config)
         };
-        let live = Arc::new(Live::new(loaded, Some(&before))?);
-        let opened = listeners
-            .prepare(&live.config.entries)
-            .and_then(|change| listeners.apply(change, &live, &self.workers, &self.shared))
-            .inspect_err(|_| live.retire(&before))?;
+        let live = Arc::new(Live::new(loaded, Some(&before), requeue.queues().clone())?);
+        let change = listeners.prepare(&live.config.entries);
+        let opened = change
+            .and_then(|change| {
+                requeue.put_in_force(&self.shared, &self.deliveries)?;
+                listeners.apply(change, &live, &self.workers, &self.shared)
+            })
+            .inspect_err(|_| {
+                requeue.back(&self.shared, &self.deliveries);
+                live.retire(&before);
+            })?;
         before.retire(&live);
+        requeue.finish(&self.shared, &self.deliveries);
         Ok(Reloaded { changes, opened })
     }
 
@@ -188,7 +202,7 @@ impl Gateway {
         let shared = self.shared;
         let ended = tokio::task::spawn_blocking(move || {
             deliveries.stop(left.max(DELIVERY_STOP_MIN));
-            shared.queues.close();
+            shared.queues.load().close();
         });
         if let Err(error) = ended.await {
             tracing::error!(%error, "queues were not closed");
@@ -199,18 +213,6 @@ impl Gateway {
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The section that asks for other queues or pipelines than there are.
-fn queues_differ(before: &Config, after: &Config) -> Option<&'static str> {
-    if before.queues != after.queues {
-        return Some("flow");
-    }
-    if before.deliveries != after.deliveries {
-        return Some("pipeline");
-    }
-    let moved = !after.queues.is_empty() && before.paths.data != after.paths.data;
-    moved.then_some("path.data")
 }
 
 /// A batch under way gets this long at least, however long connections took to drain.

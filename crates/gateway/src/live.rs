@@ -11,7 +11,7 @@ use crate::config::file::ConfigFile;
 use crate::config::{self, Choice, Config, Forward, Loaded};
 use crate::directed::Directory;
 use crate::metrics::Metrics;
-use crate::queue::Queues;
+use crate::queue::{Queue, Queues};
 use crate::start_error::StartError;
 use crate::switches::Switches;
 
@@ -20,8 +20,8 @@ use crate::switches::Switches;
 pub(crate) struct Shared {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) metrics: Metrics,
-    /// As they were at the start: a reload cannot change them.
-    pub(crate) queues: Queues,
+    /// Queues and who delivers from them, as the newest configuration has them.
+    pub(crate) queues: ArcSwap<Queues>,
     /// What has been switched at run time: it outlives configurations.
     pub(crate) switches: Arc<Switches>,
     /// Whose turn it is to be given documents.
@@ -35,13 +35,19 @@ pub(crate) struct Live {
     /// The same as a file with its defaults.
     pub(crate) file: ConfigFile,
     pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    /// The queues that its filters fill.
+    pub(crate) queues: BTreeMap<Arc<str>, Arc<Queue>>,
     /// Requests that may travel together.
     pub(crate) families: Arc<Families>,
 }
 
 impl Live {
     /// Puts a configuration in force; clusters that `before` watches in just the same way go on being watched.
-    pub(crate) fn new(loaded: Loaded, before: Option<&Live>) -> Result<Self, StartError> {
+    pub(crate) fn new(
+        loaded: Loaded,
+        before: Option<&Live>,
+        queues: BTreeMap<Arc<str>, Arc<Queue>>,
+    ) -> Result<Self, StartError> {
         let Loaded { config, file, .. } = loaded;
         let mut clusters = BTreeMap::new();
         for (name, settings) in &config.clusters {
@@ -59,6 +65,7 @@ impl Live {
             config,
             file,
             clusters,
+            queues,
             families: Arc::default(),
         })
     }

@@ -125,6 +125,10 @@ counters! {
     bulk_passed,
     /// Bulk requests that were put into a queue.
     bulk_queued,
+    /// Bulk requests that repeated one with the same `Idempotency-Key`: answered as that one, and not put into a queue again.
+    bulk_repeated,
+    /// Bulk requests that were refused for the sake of their `Idempotency-Key`: it names another request, say.
+    bulk_key_refused,
     /// Documents (operations) of bulk requests that were put into a queue.
     docs_queued,
     /// Documents (operations) of split bulk requests, and of single writes that were sent as bulks.

@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use log::{Consumer, Event, LaneStatus, Log, Options, ReadError, RealDisk, StartAt};
+use log::{Consumer, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
 
 use crate::config::{self, Config, Fsync};
 use crate::dead_letters::{self, Committed, DeadLetters};
+use crate::idempotency::{Keys, SEGMENTS_STAY};
 use crate::metrics::Count;
 use crate::start_error::StartError;
 
@@ -28,6 +29,8 @@ pub(crate) struct Queue {
     pub(crate) cluster: Arc<str>,
     pub(crate) log: Log,
     pub(crate) dead_letters: DeadLetters,
+    /// The keys of requests that are written once however often they come; none: keys mean nothing.
+    pub(crate) keys: Option<Arc<Keys>>,
 }
 
 /// A consumer group of a queue: one target cluster.
@@ -94,32 +97,20 @@ impl Queues {
         }
         let mut groups = Vec::new();
         for settings in &config.deliveries {
-            let queue = Arc::clone(&queues[&settings.queue]);
-            let consumer = queue.log.consumer(
-                &settings.group,
-                match settings.start {
-                    config::Start::Earliest => StartAt::Oldest,
-                    config::Start::Latest => StartAt::Newest,
-                    config::Start::Time(ms) => StartAt::Time(ms),
-                },
-            );
-            let consumer = consumer.map_err(|error| StartError::Queue {
-                queue: Arc::clone(&queue.name),
-                why: error.to_string(),
-            })?;
-            groups.push(Arc::new(Group {
-                settings: settings.clone(),
-                consumer,
-                doubtful_before: AtomicU64::default(),
-                lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
-                phase: Mutex::default(),
-                requests: Count::default(),
-                parts: Count::default(),
-                retried: Count::default(),
-                queue,
-            }));
+            let queue = &queues[&settings.queue];
+            groups.push(Arc::new(Group::open(settings, queue)?));
         }
         Ok(Self { queues, groups })
+    }
+
+    /// These.
+    pub(crate) fn of(queues: BTreeMap<Arc<str>, Arc<Queue>>, groups: Vec<Arc<Group>>) -> Self {
+        Self { queues, groups }
+    }
+
+    /// All of them.
+    pub(crate) fn by_name(&self) -> &BTreeMap<Arc<str>, Arc<Queue>> {
+        &self.queues
     }
 
     /// The queue of this name.
@@ -134,8 +125,7 @@ impl Queues {
     /// Ends it: what was handed over is written, marks are made durable.
     pub(crate) fn close(&self) {
         for queue in self.queues.values() {
-            queue.log.close();
-            queue.dead_letters.close();
+            queue.close();
         }
     }
 
@@ -153,30 +143,13 @@ impl Queues {
 // === impl Queue ===
 
 impl Queue {
-    fn open(settings: &config::Queue, data: &Path) -> Result<Self, StartError> {
+    /// Opens it, or makes it.
+    pub(crate) fn open(settings: &config::Queue, data: &Path) -> Result<Self, StartError> {
         let failed = |why: String| StartError::Queue {
             queue: Arc::clone(&settings.name),
             why,
         };
-        let quota_bytes = settings.bytes_max.unwrap_or(0);
-        let segment_bytes = match settings.bytes_max {
-            None => SEGMENT_BYTES,
-            // A quota is used to three quarters at least before the oldest segment has to go.
-            Some(quota) => (quota / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES),
-        };
-        let options = Options {
-            lanes: settings.lanes,
-            fsync: match settings.fsync {
-                Fsync::Always => log::Fsync::Always,
-                Fsync::Interval(interval) => log::Fsync::Interval(interval),
-                Fsync::Os => log::Fsync::Os,
-            },
-            segment_bytes,
-            quota_bytes,
-            free_bytes_min: settings.free_bytes_min,
-            on_event: teller(&settings.name, "queue"),
-            ..Options::default()
-        };
+        let options = log_options(settings);
         let folder = data.join("queue").join(&*settings.name);
         let log =
             Log::open(&folder, options, RealDisk::default()).map_err(|error| failed(error.to_string()))?;
@@ -189,25 +162,42 @@ impl Queue {
                 "a queue keeps the lanes that it was made with"
             );
         }
-        let segment_bytes = (settings.dead_letters_bytes_max / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4);
-        let options = Options {
-            lanes: 1,
-            segment_bytes,
-            quota_bytes: settings.dead_letters_bytes_max,
-            // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold what fills it.
-            free_bytes_min: settings.free_bytes_min / 2,
-            on_event: teller(&settings.name, "dead letters"),
-            ..Options::default()
-        };
+        let options = letters_options(settings);
         let folder = data.join("dead_letters").join(&*settings.name);
         let dead_letters = DeadLetters::open(&folder, options).map_err(failed)?;
         dead_letters::recount(&log, &dead_letters).map_err(|error| failed(error.to_string()))?;
+        let keys = settings.idempotency.as_ref().map(|idempotency| {
+            let options = Options {
+                free_bytes_min: settings.free_bytes_min,
+                on_event: teller(&settings.name, "idempotency keys"),
+                ..Options::default()
+            };
+            let folder = data.join("idempotency").join(&*settings.name);
+            Keys::open(&folder, idempotency, options, &log)
+        });
         Ok(Self {
             name: Arc::clone(&settings.name),
             cluster: Arc::clone(&settings.cluster),
             log,
             dead_letters,
+            keys: keys.transpose().map_err(failed)?,
         })
+    }
+
+    /// Ends it: what was handed over is written, marks are made durable, and nothing more is accepted.
+    pub(crate) fn close(&self) {
+        self.log.close();
+        self.dead_letters.close();
+        if let Some(keys) = &self.keys {
+            keys.close();
+        }
+    }
+
+    /// Takes over what may change of the settings: when requests count as safe, and how much there may be.
+    pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
+        let of_log = self.log.adjust(&log_options(settings));
+        let of_letters = self.dead_letters.adjust(letters_options(settings));
+        of_log.and(of_letters).map_err(|error| error.to_string())
     }
 
     /// How far its consumer groups have committed.
@@ -236,6 +226,49 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+/// How the log of a queue is kept.
+fn log_options(settings: &config::Queue) -> Options {
+    let quota_bytes = settings.bytes_max.unwrap_or(0);
+    Options {
+        lanes: settings.lanes,
+        fsync: match settings.fsync {
+            Fsync::Always => log::Fsync::Always,
+            Fsync::Interval(interval) => log::Fsync::Interval(interval),
+            Fsync::Os => log::Fsync::Os,
+        },
+        segment_bytes: match settings.bytes_max {
+            None => SEGMENT_BYTES,
+            // A quota is used to three quarters at least before the oldest segment has to go.
+            Some(quota) => (quota / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES),
+        },
+        quota_bytes,
+        free_bytes_min: settings.free_bytes_min,
+        retention: Retention {
+            keep_for: settings
+                .idempotency
+                .as_ref()
+                .map_or(Duration::ZERO, |_| SEGMENTS_STAY),
+            ..Retention::default()
+        },
+        on_event: teller(&settings.name, "queue"),
+        ..Options::default()
+    }
+}
+
+/// How the dead letters of a queue are kept.
+fn letters_options(settings: &config::Queue) -> Options {
+    let quota_bytes = settings.dead_letters_bytes_max;
+    Options {
+        lanes: 1,
+        segment_bytes: (quota_bytes / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
+        quota_bytes,
+        // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold what fills it.
+        free_bytes_min: settings.free_bytes_min / 2,
+        on_event: teller(&settings.name, "dead letters"),
+        ..Options::default()
+    }
+}
+
 /// Says in the log what an operator must know.
 fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let queue = Arc::clone(queue);
@@ -255,6 +288,31 @@ fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Syn
 // === impl Group ===
 
 impl Group {
+    /// A consumer group of a queue, which begins where the settings say if it is new.
+    pub(crate) fn open(settings: &config::Delivery, queue: &Arc<Queue>) -> Result<Self, StartError> {
+        let start = match settings.start {
+            config::Start::Earliest => StartAt::Oldest,
+            config::Start::Latest => StartAt::Newest,
+            config::Start::Time(ms) => StartAt::Time(ms),
+        };
+        let consumer = queue.log.consumer(&settings.group, start);
+        let consumer = consumer.map_err(|error| StartError::Queue {
+            queue: Arc::clone(&queue.name),
+            why: error.to_string(),
+        })?;
+        Ok(Self {
+            settings: settings.clone(),
+            consumer,
+            doubtful_before: AtomicU64::default(),
+            lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
+            phase: Mutex::default(),
+            requests: Count::default(),
+            parts: Count::default(),
+            retried: Count::default(),
+            queue: Arc::clone(queue),
+        })
+    }
+
     /// Says what a lane is doing; a line in the log when that has changed for the worse.
     pub(crate) fn set(&self, lane: u32, doing: Doing, why: Option<&str>) {
         let mut state = self.lane(lane);

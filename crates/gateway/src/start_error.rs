@@ -86,13 +86,13 @@ pub enum StartError {
         /// Why.
         why: String,
     },
-    /// A reload that would change queues or pipelines.
-    #[error(
-        "queues and pipelines are as they were at the start: another `queue`, `pipeline` or `path.data` needs a restart"
-    )]
+    /// A reload that asks for something of queues or pipelines that cannot be done now.
+    #[error("{why}")]
     QueuesDiffer {
         /// The section that differs.
         key: &'static str,
+        /// Why it cannot.
+        why: String,
     },
     /// The admin port is open to strangers and has no token.
     #[error("the admin port is not on loopback ({0}) and has no token: set one, or bind it to 127.0.0.1")]
@@ -141,7 +141,7 @@ impl StartError {
                 Some(_) => "api.network.binding".to_owned(),
                 None => "admin.binding".to_owned(),
             },
-            StartError::QueuesDiffer { key } => (*key).to_owned(),
+            StartError::QueuesDiffer { key, .. } => (*key).to_owned(),
             StartError::Switches { .. } => "path.data".to_owned(),
             StartError::Queue { .. } | StartError::Threads(_) => String::new(),
         }

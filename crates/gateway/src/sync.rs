@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response};
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, Shared};
 
-use crate::accept::{Accept, Queued};
+use crate::accept::{Accept, Asked, Queued, Turn};
 use crate::answer::{json_response, with_head};
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::combine::Combiner;
@@ -144,13 +144,33 @@ impl Reshuffle {
             .book
             .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
         drop(switched);
-        let ask = self.ask(bulk_head, Some(&course));
-        let verdict = self.plan(&body, &ask, &snapshot.table);
+        let turn = match self.turn(&head, target, &body, &snapshot).await {
+            Ok(turn) => turn,
+            Err(refusal) => {
+                self.counters.bulk_key_refused.add(1);
+                return Ok(Step::Done(refusal));
+            }
+        };
+        // A request that has a key gets the same ids however often it comes, so they follow from the key.
+        let ask = self.ask(bulk_head, Some(&course).filter(|_| turn.is_none()));
+        let verdict = match &turn {
+            None => self.plan(&body, &ask, &snapshot.table),
+            Some(turn) => {
+                let scratch = &mut self.scratch.borrow_mut();
+                bulk::plan(&body, &ask, &snapshot.table, &mut turn.mint(), scratch)
+            }
+        };
         match &verdict {
             Verdict::Plan(_) => self.counters.docs_directed.add(course.docs()),
             Verdict::Pass(_) => course.give_back_all(),
         }
         match verdict {
+            // It must not be executed again, as what passes would be.
+            Verdict::Pass(pass) if let Some(Turn::Again(accepted)) = &turn => {
+                self.counters.bulk_key_refused.add(1);
+                let refusal = Fault::not_repeatable(accepted.position, &pass.why.to_string());
+                Ok(Step::Done(refusal.response()))
+            }
             Verdict::Pass(pass) => {
                 if pass.why == bulk::Why::UnknownIndex
                     && self.accept.is_some()
@@ -188,8 +208,11 @@ impl Reshuffle {
                     snapshot: &snapshot,
                     arrived,
                 };
-                let answer = accept.take(&self.outbound, queued).await;
-                if answer.status().is_success() {
+                let repeats = matches!(turn, Some(Turn::Again(_)));
+                let answer = accept.take(&self.outbound, queued, turn).await;
+                if repeats {
+                    self.counters.bulk_repeated.add(1);
+                } else if answer.status().is_success() {
                     self.counters.bulk_queued.add(1);
                     self.counters.docs_queued.add(u64::from(plan.docs()));
                 } else {
@@ -226,6 +249,32 @@ impl Reshuffle {
                 Ok(Step::Done(answer))
             }
         }
+    }
+
+    /// What a request has to do that has a key; none: it has none. An error is the answer.
+    async fn turn(
+        &self,
+        head: &Parts,
+        target: &str,
+        body: &[u8],
+        snapshot: &Snapshot,
+    ) -> Result<Option<Turn>, Response<Outgoing>> {
+        let Some(accept) = &self.accept else {
+            return Ok(None);
+        };
+        let Some(keys) = accept.keys_for(&head.headers) else {
+            return Ok(None);
+        };
+        let mut headers = head.headers.clone();
+        self.fallback.fill(&mut headers);
+        let asked = Asked {
+            head,
+            headers: &headers,
+            target,
+            body,
+            snapshot,
+        };
+        accept.claim(&self.outbound, keys, asked).await.map(Some)
     }
 
     /// Reads a body, within the cluster's limit and ours.

@@ -35,6 +35,9 @@
 //! assert_eq!(report.total.documents.map(|documents| documents.accepted), Some(500));
 //! # anyhow::Ok(())
 //! ```
+//!
+//! [`compare()`] measures two ways to a cluster against one another; [`diff()`] tells whether an index holds the same on two
+//! clusters.
 
 mod answer;
 mod ask;
@@ -42,6 +45,7 @@ mod compare;
 mod condition;
 mod core;
 mod csv;
+mod diff;
 mod engine;
 mod file;
 mod html;
@@ -73,6 +77,10 @@ pub use ask::AskError;
 pub use compare::{
     Averages, Change, CompareError, CompareEvent, CompareOptions, Compared, Phase, PhaseOutcome, Run,
     Verdict, Way, compare,
+};
+pub use diff::{
+    DiffError, DiffEvent, DiffOptions, DiffSide, Difference, DocumentDifference, FieldDifference, Found,
+    SideOutcome, What, diff,
 };
 pub use engine::{RunError, Stop, run};
 pub use file::{Load, Loaded, Runner};

@@ -145,6 +145,7 @@
 //! Delivery commits the lane's mark with [`Mark::done_with`] the number of its dead, after the dead letter is durable: so
 //! accepted + rewound = indexed + dead + skipped + pending + lost holds from the cursors alone.
 
+mod adjust;
 mod append;
 mod browse;
 mod bytes;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
+use crate::adjust::Adjustable;
 use crate::append::Append;
 use crate::consumer::{self, Consumer, StartAt};
 use crate::cursor::Cursors;
@@ -104,7 +105,7 @@ impl Log {
             record,
             done: Box::new(done),
         };
-        match shared.queue.push(job, &shared.options) {
+        match shared.queue.push(job, &shared.room()) {
             Ok(()) => shared.ring(),
             Err(refused) => {
                 let (job, error) = *refused;
@@ -141,7 +142,7 @@ impl Log {
     /// # Errors
     /// Why it would be.
     pub fn admit(&self, bytes: u64) -> Result<(), AppendError> {
-        self.shared().queue.admit(bytes, &self.shared().options)
+        self.shared().queue.admit(bytes, &self.shared().room())
     }
 
     /// The consumer group of this name; made, with its cursors durable, if there is none.
@@ -297,7 +298,7 @@ fn close(shared: &Shared, threads: Vec<JoinHandle<()>>) {
     drop(folder_lock);
 }
 
-fn check(options: &Options) -> Result<(), OpenError> {
+pub(crate) fn check(options: &Options) -> Result<(), OpenError> {
     let wrong = |what: String| Err(OpenError::Options(what));
     if !(1..=LANES_MAX).contains(&options.lanes) {
         return wrong(format!("a log has 1 to {LANES_MAX} lanes, not {}", options.lanes));
@@ -402,6 +403,7 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         calls: Mutex::new(Calls::default()),
         lock: Mutex::new(Some(lock)),
         folder,
+        adjustable: Mutex::new(Adjustable::of(&options)),
         options,
     };
     shared.measure(&crate::lock::lock(&shared.state));

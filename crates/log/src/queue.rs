@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::lock;
-use crate::{AppendError, Full, Options, Receipt, Record};
+use crate::{AppendError, Full, Receipt, Record};
 
 /// What to call when a record is durable, or will not be.
 pub(crate) type Done = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
@@ -15,6 +15,14 @@ pub(crate) struct Job {
     pub(crate) record: Record,
     pub(crate) bytes: u64,
     pub(crate) done: Done,
+}
+
+/// How much there may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) waiting_bytes_max: u64,
+    pub(crate) quota_bytes: u64,
+    pub(crate) free_bytes_min: u64,
 }
 
 /// Records that wait for the writer, and the room there is for more.
@@ -39,9 +47,9 @@ struct Waiting {
 
 impl Queue {
     /// Takes a record, or says why not and gives it back.
-    pub(crate) fn push(&self, job: Job, options: &Options) -> Result<(), Box<(Job, AppendError)>> {
+    pub(crate) fn push(&self, job: Job, room: &Room) -> Result<(), Box<(Job, AppendError)>> {
         let mut waiting = lock(&self.waiting);
-        match self.room(&waiting, job.bytes, options) {
+        match self.fits(&waiting, job.bytes, room) {
             Err(error) => Err(Box::new((job, error))),
             Ok(()) => {
                 waiting.bytes += job.bytes;
@@ -52,25 +60,25 @@ impl Queue {
     }
 
     /// Whether a record of this length would be taken.
-    pub(crate) fn admit(&self, bytes: u64, options: &Options) -> Result<(), AppendError> {
-        self.room(&lock(&self.waiting), bytes, options)
+    pub(crate) fn admit(&self, bytes: u64, room: &Room) -> Result<(), AppendError> {
+        self.fits(&lock(&self.waiting), bytes, room)
     }
 
-    fn room(&self, waiting: &Waiting, bytes: u64, options: &Options) -> Result<(), AppendError> {
+    fn fits(&self, waiting: &Waiting, bytes: u64, room: &Room) -> Result<(), AppendError> {
         if let Some(refusal) = &waiting.refusal {
             return Err(refusal.clone());
         }
         let coming = waiting.bytes + bytes;
-        let most = options.waiting_bytes_max;
+        let most = room.waiting_bytes_max;
         if waiting.bytes > 0 && coming > most {
             let waiting = waiting.bytes;
             return Err(AppendError::Full(Full::Waiting { waiting, most }));
         }
-        let (used, quota) = (self.used.load(Ordering::Relaxed), options.quota_bytes);
+        let (used, quota) = (self.used.load(Ordering::Relaxed), room.quota_bytes);
         if quota > 0 && used + coming > quota {
             return Err(AppendError::Full(Full::Quota { used, quota }));
         }
-        let (free, floor) = (self.free.load(Ordering::Relaxed), options.free_bytes_min);
+        let (free, floor) = (self.free.load(Ordering::Relaxed), room.free_bytes_min);
         if free < coming.saturating_add(floor) {
             return Err(AppendError::Full(Full::Floor { free, floor }));
         }

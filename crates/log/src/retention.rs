@@ -36,7 +36,7 @@ pub(crate) fn turn(shared: &Shared) {
 fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
     let room = shared
         .queue
-        .admit(shared.options.segment_bytes / 2, &shared.options);
+        .admit(shared.adjustable().segment_bytes / 2, &shared.room());
     // That much is more than may wait at once, so records on their way say nothing of the disk.
     let tight = !matches!(room, Ok(()) | Err(AppendError::Full(Full::Waiting { .. })));
     if !tight || consumers.is_empty() {
@@ -70,7 +70,7 @@ fn delete(shared: &Shared, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> 
         let consumed =
             !consumers.is_empty() && consumers.iter().all(|cursors| is_past(cursors, next, &header));
         let age_ms = shared.folder.disk.now_ms().saturating_sub(header.time_ms);
-        let retention = &shared.options.retention;
+        let retention = shared.adjustable().retention;
         let goes = if consumed {
             u128::from(age_ms) >= retention.keep_for.as_millis() && bytes > retention.keep_bytes
         } else {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::adjust::Adjustable;
 use crate::cursor::Cursors;
 use crate::disk::Lock;
 use crate::folder::Folder;
@@ -11,7 +12,7 @@ use crate::index::Index;
 use crate::lock::lock;
 use crate::pool::Pool;
 use crate::quarantine::Quarantine;
-use crate::queue::Queue;
+use crate::queue::{Queue, Room};
 use crate::segment::{Footer, Header};
 use crate::state::State;
 use crate::writer::Writer;
@@ -21,6 +22,8 @@ use crate::{AppendError, Event, Options};
 pub(crate) struct Shared {
     pub(crate) folder: Folder,
     pub(crate) options: Options,
+    /// Of the options, what may change; it counts, and not what they say.
+    pub(crate) adjustable: Mutex<Adjustable>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) queue: Queue,
     pub(crate) state: Mutex<State>,
@@ -50,6 +53,16 @@ pub(crate) struct Calls {
 impl Shared {
     pub(crate) fn tell(&self, event: &Event) {
         (self.options.on_event)(event);
+    }
+
+    /// How much there may be.
+    pub(crate) fn room(&self) -> Room {
+        let now = self.adjustable();
+        Room {
+            waiting_bytes_max: self.options.waiting_bytes_max,
+            quota_bytes: now.quota_bytes,
+            free_bytes_min: now.free_bytes_min,
+        }
     }
 
     /// Wakes the writer for records that were pushed.

@@ -34,7 +34,7 @@ pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
 
 fn write(shared: &Shared) {
     loop {
-        let due = lock(&shared.writer).sync_due_ms(&shared.folder, shared.options.fsync);
+        let due = lock(&shared.writer).sync_due_ms(&shared.folder, shared.adjustable().fsync);
         let closing = {
             let mut calls = lock(&shared.calls);
             if !calls.records && !calls.closing {

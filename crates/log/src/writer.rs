@@ -123,7 +123,7 @@ impl Writer {
             let places = active.places + stretch.places + groups;
             let whole = held + bytes + Footer::bytes(shared.folder.lanes, places);
             let begun = held > Header::bytes(shared.folder.lanes);
-            if begun && (whole > shared.options.segment_bytes || places > PLACES_MAX) {
+            if begun && (whole > shared.adjustable().segment_bytes || places > PLACES_MAX) {
                 self.finish(stretch, true, shared);
                 self.seal(shared)?;
             }
@@ -142,7 +142,7 @@ impl Writer {
                 self.unsynced_since
                     .get_or_insert_with(|| shared.folder.disk.now_ms());
             }
-            if now || shared.options.fsync == Fsync::Always {
+            if now || shared.adjustable().fsync == Fsync::Always {
                 self.sync(stretch_end, &stretch)?;
             }
             Ok(stretch_end)
@@ -356,7 +356,7 @@ impl Writer {
 
     /// [`Fsync::Interval`]: syncs what was written that long ago.
     pub(crate) fn sync_if_due(&mut self, shared: &Shared) {
-        let Fsync::Interval(interval) = shared.options.fsync else {
+        let Fsync::Interval(interval) = shared.adjustable().fsync else {
             return;
         };
         let due =

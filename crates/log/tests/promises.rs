@@ -366,3 +366,46 @@ fn a_record_out_of_bounds_is_refused_and_one_longer_than_a_segment_is_not() {
     let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
     assert_eq!(drain(&mut consumer.reader(0).unwrap()), (6, 0));
 }
+
+#[test]
+fn quota_and_syncing_change_while_the_log_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = Options {
+        fsync: log::Fsync::Os,
+        quota_bytes: 16 << 10,
+        ..by_hand()
+    };
+    let log = open(folder.path(), written.clone());
+    let consumer = log.consumer("c", StartAt::Oldest).unwrap();
+    while log.append_blocking(record(&log)).is_ok() {}
+    let full = log.admit(1000);
+    assert!(
+        matches!(full, Err(AppendError::Full(Full::Quota { .. }))),
+        "{full:?}"
+    );
+    let (before, synced) = (log.status().documents, log.status().syncs);
+    log.adjust(&Options {
+        fsync: log::Fsync::Always,
+        quota_bytes: 64 << 10,
+        ..written.clone()
+    })
+    .unwrap();
+    assert!(
+        log.status().syncs > synced,
+        "what was written before is synced now"
+    );
+    let synced = log.status().syncs;
+    for _ in 0..10 {
+        log.append_blocking(record(&log)).unwrap();
+    }
+    assert!(log.status().syncs >= synced + 10, "each by itself again");
+    // Less than there is: nothing is dropped, and nothing more taken.
+    log.adjust(&written).unwrap();
+    assert!(log.append_blocking(record(&log)).is_err());
+    assert_eq!(drain(&mut consumer.reader(0).unwrap()), (before + 20, 0));
+    let wrong = Options {
+        quota_bytes: 1,
+        ..written
+    };
+    assert!(matches!(log.adjust(&wrong), Err(OpenError::Options(_))));
+}

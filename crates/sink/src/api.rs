@@ -66,6 +66,8 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         ("GET" | "POST", [index, "_search_shards"]) => search_shards(&state, index, head),
         ("GET" | "POST", ["_count"]) => search::count(&state, None, body),
         ("GET" | "POST", [index, "_count"]) => search::count(&state, Some(index), body),
+        ("POST", ["_search", "scroll"]) => searched(shared, search::scroll(&state, body)),
+        ("DELETE", ["_search", "scroll"]) => (200, json!({"succeeded": true, "num_freed": 1})),
         ("GET" | "POST", ["_search"]) => searched(shared, search::search(&state, None, head, body)),
         ("GET" | "POST", [index, "_search"]) => {
             searched(shared, search::search(&state, Some(index), head, body))

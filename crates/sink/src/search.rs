@@ -28,6 +28,38 @@ pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8
         given.or_else(|| body[name].as_u64()).unwrap_or(default) as usize
     };
     let (from, size) = (number("from", 0), number("size", 10));
+    let (status, mut answer) = page(state, names, &query, from, size);
+    if status == 200 && head.parameter("scroll").is_some() {
+        answer["_scroll_id"] = json!(scroll_id(names, from + size, size));
+    }
+    (status, answer)
+}
+
+/// `_search/scroll`: the next page of what a search began, by a scroll id that says all of it. What it shows is not as of
+/// one moment.
+pub(super) fn scroll(state: &State, body: &[u8]) -> (u16, Value) {
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let id = body["scroll_id"].as_str().unwrap_or_default();
+    let parts: Vec<&str> = id.split('/').collect();
+    let &[names, from, size] = parts.as_slice() else {
+        let reason = format!("Cannot parse scroll id [{id}]");
+        return (
+            400,
+            json!({"error": {"type": "illegal_argument_exception", "reason": reason}, "status": 400}),
+        );
+    };
+    let (from, size) = (from.parse().unwrap_or(0), size.parse().unwrap_or(10));
+    let names = (!names.is_empty()).then_some(names);
+    let (status, mut answer) = page(state, names, &Query::All, from, size);
+    answer["_scroll_id"] = json!(scroll_id(names, from + size, size));
+    (status, answer)
+}
+
+fn scroll_id(names: Option<&str>, from: usize, size: usize) -> String {
+    format!("{}/{from}/{size}", names.unwrap_or_default())
+}
+
+fn page(state: &State, names: Option<&str>, query: &Query, from: usize, size: usize) -> (u16, Value) {
     let indices = match chosen(state, names) {
         Ok(indices) => indices,
         Err(missing) => return no_such_index(missing),
@@ -96,7 +128,11 @@ fn chosen<'s>(state: &'s State, names: Option<&'s str>) -> Result<Vec<&'s Index>
 
 fn hit(index: &Index, id: &str, doc: &Stored) -> Value {
     let source: Value = serde_json::from_str(&doc.source).unwrap_or(Value::Null);
-    json!({"_index": index.name, "_id": id, "_score": 1.0, "_source": source})
+    let mut hit = json!({"_index": index.name, "_id": id, "_score": 1.0, "_source": source});
+    if let Some(routing) = &doc.routing {
+        hit["_routing"] = json!(routing);
+    }
+    hit
 }
 
 // === impl Query ===

@@ -405,25 +405,6 @@ fn a_graceful_stop_leaves_nothing_half_done() {
 }
 
 #[test]
-fn a_reload_changes_neither_queues_nor_pipelines() {
-    let cluster = cluster();
-    let place = Place::before(&[&cluster], "");
-    let gateway = place.start();
-    let text = std::fs::read_to_string(&place.file).unwrap();
-    std::fs::write(&place.file, text.replace("name: q,", "name: other,")).unwrap();
-    gateway.signal("HUP");
-    let began = Instant::now();
-    while !gateway.log().contains("needs a restart") {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let log = gateway.log();
-    assert!(log.contains(": error: flow: queues and pipelines"), "{log}");
-    gateway.bulk(&body(10)).ok().unwrap();
-    assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
-}
-
-#[test]
 fn documents_without_ids_are_directed_before_they_are_queued() {
     let cluster = cluster();
     // Beside the queue's own settings.

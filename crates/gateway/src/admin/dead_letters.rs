@@ -123,11 +123,14 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
         return count(queue, wanted).await;
     }
     let snapshot = desk.snapshot(&queue)?;
-    let groups = desk.shared.queues.groups().iter();
-    let groups: Vec<Arc<str>> = groups
+    let queues = desk.shared.queues.load();
+    let groups: Vec<Arc<str>> = queues
+        .groups()
+        .iter()
         .filter(|group| group.queue.name == queue.name)
         .map(|group| Arc::clone(&group.settings.group))
         .collect();
+    drop(queues);
     blocking(move || {
         let way = Way {
             log: &queue.log,
@@ -273,7 +276,7 @@ pub(super) fn time_ms(text: &str) -> Result<u64, Refusal> {
 impl Desk {
     /// The queue of this name; the only one, if none is given.
     pub(super) fn queue(&self, name: Option<&str>) -> Result<Arc<Queue>, Refusal> {
-        let queues = &self.shared.queues;
+        let queues = self.shared.queues.load();
         match name {
             Some(name) => {
                 let queue = queues.get(name).cloned();

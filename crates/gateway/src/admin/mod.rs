@@ -88,7 +88,7 @@ impl Admin {
                         let mut ticks = tokio::time::interval(rates::EVERY);
                         loop {
                             ticks.tick().await;
-                            desk.rates.take(&desk.shared.queues);
+                            desk.rates.take(&desk.shared.queues.load());
                         }
                     };
                     tokio::select! {

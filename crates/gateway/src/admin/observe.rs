@@ -84,7 +84,7 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "gateway": desk.shared.metrics.to_json(),
         "entries": entries,
-        "queues": desk.shared.queues.to_json(false),
+        "queues": desk.shared.queues.load().to_json(false),
         "memory": {"buffers_bytes": desk.budget.used(), "buffers_bytes_max": desk.budget.limit()},
     }))
 }
@@ -93,7 +93,7 @@ pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let mut text = String::with_capacity(16 << 10);
     desk.shared.metrics.write_prometheus(&mut text);
     desk.write_gauges(&mut text);
-    desk.shared.queues.write_prometheus(&mut text);
+    desk.shared.queues.load().write_prometheus(&mut text);
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, content_type)], text).into_response()
 }
@@ -109,7 +109,7 @@ pub(super) async fn elasticsearch(State(desk): State<Arc<Desk>>) -> Json<Value> 
 }
 
 pub(super) async fn queue_stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    Json(desk.shared.queues.to_json(true))
+    Json(desk.shared.queues.load().to_json(true))
 }
 
 /// As YAML: it can be read by people, and started from once the secrets are filled in.

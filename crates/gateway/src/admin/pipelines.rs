@@ -24,7 +24,7 @@ pub(super) struct Patience {
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Value> {
     let mut pipelines: BTreeMap<Arc<str>, Vec<Arc<Group>>> = BTreeMap::new();
-    for group in desk.shared.queues.groups() {
+    for group in desk.shared.queues.load().groups() {
         let name = Arc::clone(&group.settings.pipeline);
         pipelines.entry(name).or_default().push(Arc::clone(group));
     }
@@ -71,8 +71,10 @@ pub(super) async fn stop(
 }
 
 fn groups(desk: &Desk, pipeline: &str) -> Result<Vec<Arc<Group>>, Refusal> {
-    let groups = desk.shared.queues.groups().iter();
-    let groups: Vec<_> = groups
+    let queues = desk.shared.queues.load();
+    let groups: Vec<_> = queues
+        .groups()
+        .iter()
         .filter(|group| *group.settings.pipeline == *pipeline)
         .cloned()
         .collect();

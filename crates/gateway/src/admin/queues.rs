@@ -41,7 +41,7 @@ pub(super) async fn show(
 ) -> Result<Response, Refusal> {
     desk.queue(Some(&name))?;
     blocking(move || {
-        let mut all = desk.shared.queues.to_json(true);
+        let mut all = desk.shared.queues.load().to_json(true);
         let mut queue = all[&name].take();
         desk.rates.add_to(&name, &mut queue);
         Ok(Json(queue).into_response())
@@ -157,7 +157,7 @@ pub(super) async fn remove_group(
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = desk.queue(Some(&name))?;
     known(&queue, &group)?;
-    if desk.shared.queues.group(&name, &group).is_some() {
+    if desk.shared.queues.load().group(&name, &group).is_some() {
         return Err(Refusal::conflict(format!(
             "a pipeline of the configuration delivers as {group}"
         )));

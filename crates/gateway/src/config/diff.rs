@@ -20,6 +20,10 @@ pub struct Changes {
     pub flows: BTreeMap<Arc<str>, Change>,
     /// Clusters that are new, gone or different.
     pub clusters: BTreeMap<Arc<str>, Change>,
+    /// Queues that are new, gone or different.
+    pub queues: BTreeMap<Arc<str>, Change>,
+    /// Pipelines that are new, gone or different.
+    pub pipelines: BTreeMap<Arc<str>, Change>,
     /// Other keys whose change is in force.
     pub keys: Vec<&'static str>,
     /// Keys whose change waits for a restart.
@@ -71,6 +75,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
         routers: named(&old.routers, &new.routers),
         flows: named(&old.flows, &new.flows),
         clusters: named(&old.clusters, &new.clusters),
+        queues: named(&old.queues, &new.queues),
+        pipelines: named(&pipelines(old), &pipelines(new)),
         keys: differing(&keys),
         restart: Vec::new(),
     }
@@ -151,6 +157,18 @@ fn named<T: PartialEq>(
     gone.chain(there).collect()
 }
 
+/// What each pipeline delivers.
+fn pipelines(config: &Config) -> BTreeMap<Arc<str>, Vec<&Delivery>> {
+    let mut pipelines: BTreeMap<Arc<str>, Vec<&Delivery>> = BTreeMap::new();
+    for delivery in &config.deliveries {
+        pipelines
+            .entry(Arc::clone(&delivery.pipeline))
+            .or_default()
+            .push(delivery);
+    }
+    pipelines
+}
+
 fn entries(old: &[Entry], new: &[Entry]) -> BTreeMap<Arc<str>, EntryChange> {
     let stay = listeners_that_stay(old, new);
     let known = |name: &str| old.iter().any(|entry| &*entry.name == name);
@@ -204,6 +222,8 @@ impl fmt::Display for Changes {
             ("routers", &self.routers),
             ("flows", &self.flows),
             ("clusters", &self.clusters),
+            ("queues", &self.queues),
+            ("pipelines", &self.pipelines),
         ] {
             let list: Vec<String> = changes
                 .iter()

@@ -288,6 +288,17 @@ pub struct Queue {
     pub free_bytes_min: u64,
     /// Bytes of dead letters at most.
     pub dead_letters_bytes_max: u64,
+    /// Whether requests may have an `Idempotency-Key`, and for how long that counts.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// Requests that are written once however often they come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// So long a key is remembered.
+    pub window: Duration,
+    /// So many are, at most.
+    pub keys_max: usize,
 }
 
 /// When an appended request counts as safe.

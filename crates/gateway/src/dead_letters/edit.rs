@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, lock};
 use crate::attempt::ask_of;
-use crate::parcel::content_type;
 use crate::bulk_request::{self, Kind};
+use crate::parcel::content_type;
 
 /// What is to be another; what is not given stays as it is.
 #[derive(Debug, Default, Deserialize)]

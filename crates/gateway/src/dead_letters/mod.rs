@@ -17,9 +17,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use log::{AppendError, Consumer, Full, Log, Options, ReadError, RealDisk, StartAt};
+use log::{AppendError, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 
 use books::Books;
 pub(crate) use books::Tally;
@@ -35,9 +36,9 @@ pub(crate) struct DeadLetters {
     kept: Consumer,
     file: PathBuf,
     /// Bytes at most; a part of them is kept free for edits and for tidying up.
-    bytes_max: u64,
+    bytes_max: AtomicU64,
     /// How much that is.
-    reserve: u64,
+    reserve: AtomicU64,
     books: Mutex<Arc<Books>>,
     /// Whoever changes the books: one after the other.
     work: Mutex<()>,
@@ -95,8 +96,8 @@ impl DeadLetters {
             log,
             kept,
             file,
-            bytes_max,
-            reserve,
+            bytes_max: AtomicU64::new(bytes_max),
+            reserve: AtomicU64::new(reserve),
             books: Mutex::new(Arc::new(books)),
             work: Mutex::default(),
             under_way: Mutex::default(),
@@ -104,13 +105,23 @@ impl DeadLetters {
         })
     }
 
+    /// Takes over how much there may be.
+    pub(crate) fn adjust(&self, options: Options) -> Result<(), OpenError> {
+        self.log.adjust(&options)?;
+        let reserve = options.segment_bytes;
+        self.reserve.store(reserve, Ordering::Relaxed);
+        let bytes_max = options.quota_bytes.saturating_sub(reserve);
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Puts an operation (its lines) there; durable when it returns. It counts once its batch is committed
     /// ([`DeadLetters::committed`]).
     pub(crate) async fn put(&self, mut cause: Cause, operation: &[u8]) -> Result<(), AppendError> {
         cause.cut();
         let used = self.log.status().bytes;
-        if used + operation.len() as u64 > self.bytes_max {
-            let quota = self.bytes_max;
+        let quota = self.bytes_max.load(Ordering::Relaxed);
+        if used + operation.len() as u64 > quota {
             return Err(AppendError::Full(Full::Quota { used, quota }));
         }
         *lock(&self.under_way).entry(cause.group.clone()).or_default() += 1;

@@ -18,8 +18,8 @@ use super::books::Books;
 use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::accept::{self, Params, Replay};
-use crate::parcel::content_type;
 use crate::bulk_request::{self, Kind};
+use crate::parcel::content_type;
 
 /// What a replay came to.
 #[derive(Debug, Default)]
@@ -200,6 +200,7 @@ impl DeadLetters {
                 group: cause.group.clone(),
                 letters: run.letters.iter().map(|letter| letter.id).collect(),
             }),
+            idempotency: None,
         };
         let record = accept::record(way.log, REPLAYED, &params, &plan, &run.body);
         // From here on they are in the queue, until the books say it nobody may count them.
@@ -360,6 +361,7 @@ mod tests {
                 group: "c0".to_owned(),
                 letters: vec![all[0].id, all[2].id],
             }),
+            idempotency: None,
         };
         let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());
         record.group(0, 2, |out| out.extend_from_slice(b"{}\n"));

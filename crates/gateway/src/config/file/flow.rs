@@ -85,6 +85,21 @@ section! {
 }
 
 section! {
+    /// In asynchronous mode: a client that gives its request an `Idempotency-Key` may send it again, and gets the same
+    /// answer; it is written once. Filters with the same queue must say the same of it. See docs/async.md.
+    IdempotencyFile {
+        /// Whether such keys count.
+        enabled: bool = false,
+        /// For how long a key is remembered.
+        window: Time = Time(Duration::from_secs(600)),
+        /// Keys remembered at most, about 150 bytes of memory each; requests with another one get 429 until the oldest
+        /// are forgotten.
+        #[schemars(range(min = 1, max = 10_000_000))]
+        max_keys: u32 = 200_000,
+    }
+}
+
+section! {
     /// Small parts of different bulk requests with the same path, parameters and headers gather for a node that is busy
     /// with a request, and then go as one; each client gets its own items. See docs/combine.md. Without effect in
     /// asynchronous mode, where the log gathers.
@@ -135,6 +150,8 @@ section! {
         mode: Option<ModeFile> = None,
         /// In asynchronous mode: the log.
         queue: QueueFile = QueueFile::default(),
+        /// In asynchronous mode: requests that are written once however often they come.
+        idempotency: IdempotencyFile = IdempotencyFile::default(),
         /// What a part of a request is made for.
         level: Level = Level::Node,
         /// In synchronous mode: small parts of different requests travel together.

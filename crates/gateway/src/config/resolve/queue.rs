@@ -25,6 +25,13 @@ impl Resolver<'_> {
             reshuffles(&format!("flow[{at}].filter"), &flow.filter, &mut found);
             for (path, bulk) in found {
                 let queue = match bulk.mode {
+                    Some(ModeFile::Sync) if bulk.idempotency.enabled => {
+                        self.warning(
+                            &format!("{path}.idempotency"),
+                            "has no effect: nothing is queued with `mode: sync`",
+                        );
+                        continue;
+                    }
                     Some(ModeFile::Sync) if bulk.queue != QueueFile::default() => {
                         self.warning(
                             &format!("{path}.queue"),
@@ -55,6 +62,10 @@ impl Resolver<'_> {
         let (path, file) = (format!("{path}.queue"), &bulk.queue);
         let name = queue_name(bulk);
         self.group_name(&path, &name);
+        if *name == *"stats" {
+            let message = "`stats` is a word of the admin port's paths: a queue of this name could not be looked at; write another `name`";
+            self.error(&path, message);
+        }
         let least = 4 * SEGMENT_BYTES_MIN;
         for (key, bytes) in [
             ("max_size", file.max_size.0),
@@ -66,6 +77,10 @@ impl Resolver<'_> {
                     format!("is less than {}kb", least >> 10),
                 );
             }
+        }
+        if bulk.idempotency.enabled && bulk.idempotency.window.0.is_zero() {
+            let section = path.trim_end_matches("queue");
+            self.error(&format!("{section}idempotency.window"), "must be more than 0");
         }
         if file.fsync == FsyncFile::Interval && file.fsync_interval.0.is_zero() {
             self.error(&format!("{path}.fsync_interval"), "must be more than 0");
@@ -83,6 +98,10 @@ impl Resolver<'_> {
             bytes_max: file.max_size.0,
             free_bytes_min: file.min_free.0,
             dead_letters_bytes_max: file.dead_letters_max_size.0,
+            idempotency: bulk.idempotency.enabled.then(|| Idempotency {
+                window: bulk.idempotency.window.0,
+                keys_max: bulk.idempotency.max_keys as usize,
+            }),
         }
     }
 

@@ -1,0 +1,281 @@
+//! `tidegate diff`: whether an index holds the same on two clusters, and what differs.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use loadgen::{DiffError, DiffEvent, DiffOptions, DiffSide, Difference, DocumentDifference, Stop};
+
+use crate::interrupt::stop_at_interrupt;
+use crate::output::{plain, table};
+
+/// Compare an index on two clusters
+///
+///     tidegate diff --left http://primary:9200 \
+///         --right https://backup:9200 --index logs
+///
+/// Counts first, then ids and contents: each side is read once and comes down
+/// to ranges of its ids, and only ranges that differ are read again. So memory
+/// is bounded (--memory) whatever the size of the index, and the two may be of
+/// different kinds, versions and shard counts.
+///
+/// Contents are `_source` and routing. The order of keys, white space, escapes
+/// and the spelling of numbers (1 or 1.0) make no difference; versions and
+/// sequence numbers neither. What differs is looked at once more before it is
+/// told, so that documents that were only on their way are left out.
+///
+/// An index is read with a scroll, as it is at one moment. The left and the
+/// right moment are not the same one: compare what is not being written, or
+/// after the queue has drained.
+///
+/// Accounts are in the URLs (http://USER:PASSWORD@HOST:PORT), or --user and
+/// TIDEGATE_PASSWORD for both, or --left-user and TIDEGATE_LEFT_PASSWORD (and
+/// RIGHT) for one. They need the rights to read and refresh the index.
+///
+/// Exit status: 0 the same; 1 not the same; 2 it could not be compared; 130
+/// stopped.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// A node of one cluster
+    #[arg(long, value_name = "URL")]
+    left: String,
+    /// A node of the other cluster
+    #[arg(long, value_name = "URL")]
+    right: String,
+    /// The index, on both; an alias, a data stream or several names with commas will do too
+    #[arg(long, value_name = "NAME", required_unless_present_all = ["left_index", "right_index"])]
+    index: Option<String>,
+    /// Its name on the left, if it is another
+    #[arg(long, value_name = "NAME")]
+    left_index: Option<String>,
+    /// Its name on the right, if it is another
+    #[arg(long, value_name = "NAME")]
+    right_index: Option<String>,
+    /// Tell so many documents that differ at most, and leave the rest unlooked at; 0: find all
+    #[arg(long, value_name = "DOCUMENTS", default_value_t = 100)]
+    limit: usize,
+    /// Compare the numbers of documents only
+    #[arg(long)]
+    counts_only: bool,
+    /// Do not refresh: what was written a moment ago may be left out
+    #[arg(long)]
+    no_refresh: bool,
+    /// Memory for what is compared, as in 256mb; a page of each side comes on top
+    #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
+    memory: u64,
+    /// Documents of a page: fewer where documents are large
+    #[arg(long, value_name = "DOCUMENTS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    page: u32,
+    /// Seconds for a request
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// User of both, in place of what their URLs say; or set TIDEGATE_USER
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// User of the left; or set TIDEGATE_LEFT_USER
+    #[arg(long, value_name = "NAME")]
+    left_user: Option<String>,
+    /// User of the right; or set TIDEGATE_RIGHT_USER
+    #[arg(long, value_name = "NAME")]
+    right_user: Option<String>,
+    /// Authorities (PEM file) to trust in place of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Trust any certificate: for trying things out
+    #[arg(long)]
+    insecure: bool,
+    /// Print the outcome as one JSON object, and nothing else, to standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let stop = Stop::default();
+    stop_at_interrupt(&stop, "stopping");
+    let mut progress = Progress::new();
+    let outcome = loadgen::diff(&options(arguments), &stop, |event| progress.see(&event));
+    progress.clear();
+    match outcome {
+        Ok(difference) => {
+            // Output that can't be written (a closed pipe) is nobody's error.
+            let _ = match arguments.json {
+                true => print_json(&difference),
+                false => print(&difference),
+            };
+            ExitCode::from(if difference.same { 0 } else { EXIT_DIFFERENT })
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tidegate: {}", plain(&error.to_string()));
+            ExitCode::from(match error {
+                DiffError::Stopped => EXIT_STOPPED,
+                _ => EXIT_FAILED,
+            })
+        }
+    }
+}
+
+fn options(arguments: &Arguments) -> DiffOptions {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let side = |url: &str, index: &Option<String>, user: &Option<String>, prefix: &str| {
+        let own = user.clone().or_else(|| variable(&format!("{prefix}_USER")));
+        let both = || arguments.user.clone().or_else(|| variable("TIDEGATE_USER"));
+        let password = || {
+            variable(&format!("{prefix}_PASSWORD"))
+                .or_else(|| variable("TIDEGATE_PASSWORD"))
+                .unwrap_or_default()
+        };
+        DiffSide {
+            url: url.to_owned(),
+            index: index
+                .clone()
+                .or_else(|| arguments.index.clone())
+                .unwrap_or_default(),
+            account: own.or_else(both).map(|user| (user, password())),
+        }
+    };
+    DiffOptions {
+        left: side(
+            &arguments.left,
+            &arguments.left_index,
+            &arguments.left_user,
+            "TIDEGATE_LEFT",
+        ),
+        right: side(
+            &arguments.right,
+            &arguments.right_index,
+            &arguments.right_user,
+            "TIDEGATE_RIGHT",
+        ),
+        ca_file: arguments.ca.clone(),
+        insecure: arguments.insecure,
+        timeout: Duration::from_secs(arguments.timeout),
+        refresh: !arguments.no_refresh,
+        counts_only: arguments.counts_only,
+        page: arguments.page,
+        memory_bytes: arguments.memory,
+        limit: (arguments.limit > 0).then_some(arguments.limit),
+    }
+}
+
+fn print_json(difference: &Difference) -> io::Result<()> {
+    serde_json::to_writer(io::stdout(), difference)?;
+    writeln!(io::stdout())
+}
+
+fn print(difference: &Difference) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if !difference.documents.is_empty() {
+        let rows: Vec<Vec<String>> = difference.documents.iter().map(row).collect();
+        table(&mut out, &["id", "what", "field", "left", "right"], &rows)?;
+        writeln!(out)?;
+    }
+    write!(out, "{difference}")
+}
+
+fn row(document: &DocumentDifference) -> Vec<String> {
+    let field = document.field.as_ref();
+    let value = |value: Option<&Option<String>>| match value {
+        None => String::new(),
+        Some(None) => "-".to_owned(),
+        Some(Some(text)) => text.clone(),
+    };
+    vec![
+        document.id.clone(),
+        document.what.as_str().to_owned(),
+        field.map(|field| field.path.clone()).unwrap_or_default(),
+        value(field.map(|field| &field.left)),
+        value(field.map(|field| &field.right)),
+    ]
+}
+
+/// On a terminal, a line that says how far it is.
+struct Progress {
+    terminal: bool,
+    shown: bool,
+    last: Option<Instant>,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            terminal: io::stderr().is_terminal(),
+            shown: false,
+            last: None,
+        }
+    }
+
+    fn see(&mut self, event: &DiffEvent<'_>) {
+        match event {
+            DiffEvent::Note(note) => {
+                self.clear();
+                let _ = writeln!(io::stderr(), "{note}");
+            }
+            DiffEvent::Reading { pass, read, of } => {
+                let due = self.last.is_none_or(|last| last.elapsed() >= SHOWN_EVERY);
+                if !self.terminal || !due {
+                    return;
+                }
+                self.clear();
+                let share = |at: usize| {
+                    let percent = read[at].saturating_mul(100).checked_div(of[at]).unwrap_or(100);
+                    format!("{} of {} ({}%)", read[at], of[at], percent.min(100))
+                };
+                let what = if *pass == 1 {
+                    "reading"
+                } else {
+                    "reading what differs"
+                };
+                let _ = write!(io::stderr(), "{what}: left {}, right {}", share(0), share(1));
+                (self.shown, self.last) = (true, Some(Instant::now()));
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            // Back to the begin of the line, and erase it.
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// `256mb`, as configuration files write sizes.
+fn bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let units = [("gb", 30), ("mb", 20), ("kb", 10), ("b", 0)];
+    let (digits, shift) = units
+        .iter()
+        .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, *shift)))
+        .unwrap_or((&lower, 0));
+    let wrong = || format!("`{text}` is no size, as in 256mb");
+    let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+    match bytes {
+        MEMORY_MIN.. => Ok(bytes),
+        _ => Err("at least 1mb is needed".to_owned()),
+    }
+}
+
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+const MEMORY_MIN: u64 = 1 << 20;
+const EXIT_DIFFERENT: u8 = 1;
+const EXIT_FAILED: u8 = 2;
+const EXIT_STOPPED: u8 = 130;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_configuration_files_write_them() {
+        assert_eq!(bytes("256mb"), Ok(256 << 20));
+        assert_eq!(bytes("2GB"), Ok(2 << 30));
+        assert_eq!(bytes("1048576"), Ok(1 << 20));
+        assert!(bytes("1kb").is_err() && bytes("many").is_err() && bytes("99999999999999gb").is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! A reload that changes queues and pipelines: what it may, at once and without losing anything, and what it refuses.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::{Gateway, body, cluster};
+use crate::place::{Place, account, drained, queue};
+
+/// A place whose file is loaded when it is said so, and not by itself as well.
+fn place(clusters: &[&FakeCluster], queue: &str) -> Place {
+    let place = Place::before(clusters, queue);
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text + "configs: {auto_reload: false}\n").unwrap();
+    place
+}
+
+/// Changes the file, has it loaded, and waits until the log says so.
+fn reload(gateway: &Gateway, place: &Place, changes: &[(&str, &str)], says: &str) -> String {
+    let mut text = std::fs::read_to_string(&place.file).unwrap();
+    let before = gateway.log().len();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}: {text}");
+        text = text.replace(from, to);
+    }
+    std::fs::write(&place.file, text).unwrap();
+    gateway.signal("HUP");
+    let began = Instant::now();
+    loop {
+        let log = gateway.log()[before..].to_owned();
+        if log.contains(says) {
+            return log;
+        }
+        assert!(began.elapsed() < Duration::from_secs(15), "{says}: {log}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const DONE: &str = "configuration reloaded";
+
+fn stats(gateway: &Gateway) -> Value {
+    gateway.admin().get("/queue/stats").unwrap().json().unwrap()
+}
+
+fn down() -> Fault {
+    Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    }
+}
+
+#[test]
+fn a_queue_is_added_and_one_that_is_empty_removed() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let gateway = place.start();
+    gateway.bulk(&body(10)).ok().unwrap();
+    drained(&gateway, "c0");
+    // Another name is another queue; the first one is empty.
+    let log = reload(&gateway, &place, &[("name: q,", "name: other,")], DONE);
+    assert!(log.contains("other added") && log.contains("q removed"), "{log}");
+    let all = stats(&gateway);
+    assert_eq!(
+        (all.get("q"), &all["other"]["accepted"]),
+        (None, &json!(0)),
+        "{all:#}"
+    );
+    gateway.bulk(&body(20)).ok().unwrap();
+    let began = Instant::now();
+    while stats(&gateway)["other"]["groups"]["c0"]["indexed"] != 20 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Back again: it is the old one, with its numbers.
+    reload(&gateway, &place, &[("name: other,", "name: q,")], DONE);
+    assert_eq!(queue(&gateway)["accepted"], json!(10));
+    gateway.bulk(&body(5)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(15));
+}
+
+#[test]
+fn a_queue_that_holds_something_stays_and_lanes_are_fixed() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(down()).always());
+    gateway.bulk(&body(10)).ok().unwrap();
+    let file = std::fs::read_to_string(&place.file).unwrap();
+    let refused = |changes: &[(&str, &str)], says: &str| {
+        let log = reload(&gateway, &place, changes, says);
+        assert!(!log.contains(DONE), "{log}");
+        std::fs::write(&place.file, &file).unwrap();
+    };
+    refused(
+        &[("name: q,", "name: other,")],
+        "has 10 documents that are not delivered",
+    );
+    refused(
+        &[("lanes: 4", "lanes: 5")],
+        "the lanes of the queue `q` are fixed when it is made",
+    );
+    refused(
+        &[("min_free: 1mb}", "min_free: 1mb}, idempotency: {enabled: true}")],
+        "`idempotency` of the queue `q` needs a restart",
+    );
+    refused(
+        &[(place.data().to_str().unwrap(), "/tmp/elsewhere")],
+        "another `path.data` needs a restart",
+    );
+    cluster.behave();
+    assert_eq!(
+        drained(&gateway, "c0")["indexed"],
+        json!(10),
+        "nothing has changed"
+    );
+    // Dead letters hold it too.
+    cluster.cue(Cue::bulk(Fault::Items {
+        every: 1,
+        status: 400,
+        error: r#"{"type":"mapper_parsing_exception","reason":"no"}"#.to_owned(),
+    }));
+    gateway.bulk(&body(1)).ok().unwrap();
+    drained(&gateway, "c0");
+    refused(&[("name: q,", "name: other,")], "has 1 dead letters");
+    assert_eq!(account(&queue(&gateway), "c0")["dead"], json!(1));
+}
+
+#[test]
+fn limits_of_a_queue_change_at_once() {
+    let cluster = cluster();
+    let place = place(&[&cluster], ", max_size: 256kb, fsync: os");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(down()).always());
+    let mut accepted = 0;
+    while gateway.bulk(&body(500)).status == 200 {
+        accepted += 500;
+    }
+    let syncs = queue(&gateway)["syncs"].as_u64().unwrap();
+    reload(
+        &gateway,
+        &place,
+        &[("256kb, fsync: os", "64mb, fsync: always")],
+        DONE,
+    );
+    for _ in 0..5 {
+        gateway.bulk(&body(500)).ok().unwrap();
+        accepted += 500;
+    }
+    let now = queue(&gateway);
+    assert!(now["syncs"].as_u64().unwrap() >= syncs + 5, "{now:#}");
+    assert_eq!(account(&now, "c0")["pending"], json!(accepted));
+    reload(
+        &gateway,
+        &place,
+        &[("64mb, fsync: always", "256kb, fsync: always")],
+        DONE,
+    );
+    assert_eq!(
+        gateway.bulk(&body(500)).status,
+        429,
+        "less than there is: nothing more, and nothing gone"
+    );
+    cluster.behave();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(accepted));
+}
+
+#[test]
+fn pipelines_are_added_changed_and_removed() {
+    let (primary, backup) = (
+        cluster(),
+        FakeCluster::start(Spec::default().index("logs", 2).storing()).unwrap(),
+    );
+    let place = place(&[&primary, &backup], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let second = "  - {name: p1, retry_delay_in_ms: 20, processor: [{bulk_indexing: {elasticsearch: c1}}]}\n";
+    std::fs::write(&place.file, text.replace(second, "")).unwrap();
+    let gateway = place.start();
+    gateway.bulk(&body(50)).ok().unwrap();
+    drained(&gateway, "c0");
+    // A second cluster is added, from the beginning, while the first one goes on.
+    let log = reload(
+        &gateway,
+        &place,
+        &[("elasticsearch:\n", &format!("{second}elasticsearch:\n"))],
+        DONE,
+    );
+    assert!(log.contains("p1 added"), "{log}");
+    assert_eq!(drained(&gateway, "c1")["indexed"], json!(50));
+    gateway.bulk(&body(70)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c1")["indexed"], json!(120));
+    // One is changed under load: what was sent counts, nothing is sent twice or left out.
+    primary.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))).times(4));
+    gateway.bulk(&body(200)).ok().unwrap();
+    let changed = [(
+        "name: p0, retry_delay_in_ms: 20",
+        "name: p0, retry_delay_in_ms: 30",
+    )];
+    let log = reload(&gateway, &place, &changed, DONE);
+    assert!(log.contains("p0 changed"), "{log}");
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(320));
+    assert_eq!(primary.counts().docs, 320);
+    // What was stopped by hand stays stopped, and what is gone keeps its place.
+    let stop = gateway
+        .admin()
+        .send("POST", "/pipeline/p0/_stop", &[], &[])
+        .unwrap();
+    stop.ok().unwrap();
+    reload(
+        &gateway,
+        &place,
+        &[("retry_delay_in_ms: 30", "retry_delay_in_ms: 40")],
+        DONE,
+    );
+    gateway.bulk(&body(10)).ok().unwrap();
+    drained(&gateway, "c1");
+    assert_eq!(account(&queue(&gateway), "c0")["pending"], json!(10));
+    reload(&gateway, &place, &[(second, "")], DONE);
+    gateway.bulk(&body(10)).ok().unwrap();
+    gateway
+        .admin()
+        .send("POST", "/pipeline/p0/_start", &[], &[])
+        .unwrap()
+        .ok()
+        .unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(340));
+    assert_eq!(account(&queue(&gateway), "c1")["pending"], json!(10));
+    assert_eq!(backup.counts().docs, 330);
+}
+
+#[test]
+fn a_reload_that_fails_for_another_reason_leaves_queues_as_they_are() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "");
+    let gateway = place.start();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let entry = "entry: [{name: e,";
+    let two = format!("entry: [{{name: f, router: r, network: {{binding: '{address}'}}}}, {{name: e,");
+    let log = reload(
+        &gateway,
+        &place,
+        &[("name: q,", "name: other,"), (entry, &two)],
+        &address,
+    );
+    assert!(!log.contains(DONE), "{log}");
+    gateway.bulk(&body(10)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(10));
+    assert!(stats(&gateway).get("other").is_none());
+    // The other one can be opened all the same, once the address is free.
+    drop(taken);
+    gateway.signal("HUP");
+    let began = Instant::now();
+    while stats(&gateway).get("other").is_none() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,157 @@
+//! What a key and a request are known by: parts of SHA-256, so that nobody can make two that look alike.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use base64::Engine as _;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The first 128 bits of a SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Print(u128);
+
+/// A key that cannot be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadKey;
+
+/// The header that a client names its request with.
+pub(crate) static HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The key that a request has, if it has one, together with whom it is from: keys of different clients have nothing to do
+/// with one another.
+///
+/// # Errors
+/// If there is more than one, or it is empty or too long.
+pub(crate) fn key_of(headers: &HeaderMap) -> Result<Option<Print>, BadKey> {
+    let mut keys = headers.get_all(&HEADER).iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    let key = key.as_bytes();
+    if keys.next().is_some() || !(1..=KEY_BYTES_MAX).contains(&key.len()) {
+        return Err(BadKey);
+    }
+    let runs_as = headers
+        .get("es-security-runas-user")
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    Ok(Some(print_of(&[&who(headers), runs_as, key])))
+}
+
+/// What a request is: its path and parameters, and its body, unpacked.
+pub(crate) fn digest_of(target: &str, body: &[u8]) -> Print {
+    print_of(&[target.as_bytes(), body])
+}
+
+/// Of several texts, each with its length before it.
+pub(crate) fn print_of(parts: &[&[u8]]) -> Print {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part);
+    }
+    let digest = context.finish();
+    let first = digest.as_ref().iter().take(16);
+    Print(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
+}
+
+/// Who sends a request, in what is no secret: a password, or what could be tried against it, must not come into a print
+/// that lies on the disk. What is in a token cannot be guessed.
+fn who(headers: &HeaderMap) -> Vec<u8> {
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        return Vec::new();
+    };
+    let value = value.as_bytes();
+    let public = |scheme: &str| {
+        let (given, rest) = value.split_at_checked(scheme.len())?;
+        let rest = given.eq_ignore_ascii_case(scheme.as_bytes()).then_some(rest)?;
+        let decoded = base64::engine::general_purpose::STANDARD.decode(rest.trim_ascii());
+        let name = decoded.ok()?.split(|byte| *byte == b':').next()?.to_vec();
+        Some([scheme.as_bytes(), &name].concat())
+    };
+    public("Basic ")
+        .or_else(|| public("ApiKey "))
+        .unwrap_or_else(|| value.to_vec())
+}
+
+// === impl Print ===
+
+impl Serialize for Print {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Print {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let print = u128::from_str_radix(&text, 16);
+        print.map(Print).map_err(serde::de::Error::custom)
+    }
+}
+
+const KEY_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(key: &str, authorization: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !authorization.is_empty() {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(authorization).unwrap());
+        }
+        headers.append(&HEADER, HeaderValue::from_str(key).unwrap());
+        headers
+    }
+
+    fn basic(account: &str) -> String {
+        format!(
+            "Basic {}",
+            base64::engine::general_purpose::STANDARD.encode(account)
+        )
+    }
+
+    #[test]
+    fn a_key_is_of_a_client_whatever_its_password() {
+        let key = |key: &str, authorization: &str| key_of(&headers(key, authorization)).unwrap().unwrap();
+        let (one, other) = (basic("u:one"), basic("v:one"));
+        assert_eq!(
+            key("k", &one),
+            key("k", &basic("u:changed").replace("Basic", "basic"))
+        );
+        let mut prints = vec![
+            key("k", &one),
+            key("l", &one),
+            key("k", &other),
+            key("k", ""),
+            key("k", "Bearer a"),
+            key("k", "Bearer b"),
+            key("k", &one.replace("Basic", "ApiKey")),
+        ];
+        prints.sort_by_key(|print| print.0);
+        prints.dedup();
+        assert_eq!(prints.len(), 7);
+    }
+
+    #[test]
+    fn a_request_without_a_key_has_none_and_a_bad_one_is_told() {
+        assert_eq!(key_of(&HeaderMap::new()), Ok(None));
+        assert_eq!(key_of(&headers("", "")), Err(BadKey));
+        assert_eq!(key_of(&headers(&"k".repeat(256), "")), Err(BadKey));
+        assert!(key_of(&headers(&"k".repeat(255), "")).unwrap().is_some());
+        let mut two = headers("k", "");
+        two.append(&HEADER, HeaderValue::from_static("l"));
+        assert_eq!(key_of(&two), Err(BadKey));
+    }
+
+    #[test]
+    fn prints_are_those_of_sha_256_and_come_back_as_they_were() {
+        // Of no part at all: SHA-256 of nothing.
+        let nothing = print_of(&[]);
+        assert_eq!(
+            serde_json::to_string(&nothing).unwrap(),
+            "\"e3b0c44298fc1c149afbf4c8996fb924\""
+        );
+        let read: Print = serde_json::from_str("\"e3b0c44298fc1c149afbf4c8996fb924\"").unwrap();
+        assert_eq!(read, nothing);
+        assert_ne!(digest_of("/a", b"b"), digest_of("/", b"ab"));
+    }
+}

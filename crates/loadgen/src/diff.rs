@@ -1,0 +1,498 @@
+//! Whether an index holds the same on two clusters, and what differs.
+//!
+//! Neither side is sorted, and neither is held in memory. In a first pass each side is read in whatever order it has, and
+//! comes down to ranges: each document belongs to one by a digest of its id, and a range is a count and the sum of its
+//! documents' digests. Ranges that are equal hold the same. In a second pass the documents of the others are told from one
+//! another by their ids, as many ranges at a time as the memory has room for. What is found is looked at once more by its
+//! id, so that nothing is told that was only on its way.
+
+mod candidates;
+mod canonical;
+mod error;
+mod field;
+mod number;
+mod options;
+mod outcome;
+mod ranges;
+mod side;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::HeaderValue;
+use wire::ClientTls;
+
+use self::candidates::Candidates;
+use self::canonical::Digester;
+use self::error::Trouble;
+use self::ranges::{Differing, Ranges, bits_for};
+use self::side::{Held, Side};
+use crate::ask::Ask;
+use crate::engine::Stop;
+use crate::options::Options;
+use crate::request::{Server, basic};
+
+pub use self::error::DiffError;
+pub use self::field::FieldDifference;
+pub use self::options::{DiffOptions, DiffSide};
+pub use self::outcome::{Difference, DocumentDifference, Found, SideOutcome, What};
+
+/// Something that happens while two indices are compared.
+#[derive(Debug)]
+pub enum DiffEvent<'e> {
+    /// Something worth a line.
+    Note(&'e str),
+    /// So many documents of the left and the right side have been read in this pass.
+    Reading {
+        /// 1: all of both; from 2 on: what differs.
+        pass: u32,
+        /// Left and right.
+        read: [u64; 2],
+        /// As many as they count.
+        of: [u64; 2],
+    },
+}
+
+/// Compares an index on two clusters. `watch` is called now and then, on this thread.
+///
+/// # Errors
+/// When they can't be compared. That they differ is no error.
+pub fn diff(
+    options: &DiffOptions,
+    stop: &Stop,
+    mut watch: impl FnMut(DiffEvent<'_>),
+) -> Result<Difference, DiffError> {
+    let work = Work::new(options, stop)?;
+    let documents = work.count()?;
+    let mut outcome = work.outcome(documents);
+    if documents[0] != documents[1] {
+        let [left, right] = documents;
+        watch(DiffEvent::Note(&format!("{left} documents left, {right} right")));
+    }
+    if options.counts_only {
+        outcome.same = documents[0] == documents[1];
+        return Ok(outcome);
+    }
+    let bits = bits_for(documents[0].max(documents[1]), options.memory_bytes / 2);
+    let sides = work.ranges(bits, |read| {
+        watch(DiffEvent::Reading {
+            pass: 1,
+            read,
+            of: documents,
+        });
+    })?;
+    let mut open = sides[0].0.differing(&sides[1].0);
+    // What was read is what is compared, whatever was counted.
+    for (at, (ranges, without_source)) in sides.iter().enumerate() {
+        let side = if at == 0 {
+            &mut outcome.left
+        } else {
+            &mut outcome.right
+        };
+        (side.documents, side.without_source) = (ranges.documents(), *without_source);
+    }
+    drop(sides);
+    outcome.ranges = 1 << bits;
+    outcome.ranges_differing = open.len() as u64;
+    let mut pass = 1;
+    while !open.is_empty() && options.limit.is_none_or(|limit| outcome.documents.len() < limit) {
+        pass += 1;
+        let wanted = options.limit.map(|limit| limit - outcome.documents.len());
+        let now = some_of(&mut open, options.memory_bytes / 2, wanted);
+        let (ids, shed) = work.candidates(bits, &now, |read| {
+            watch(DiffEvent::Reading {
+                pass,
+                read,
+                of: documents,
+            });
+        })?;
+        open.extend(shed);
+        let looked_at = work.look_again(&ids, wanted, &mut outcome)?;
+        if looked_at < ids.len() {
+            outcome.complete = false;
+            break;
+        }
+    }
+    outcome.complete = outcome.complete && open.is_empty();
+    outcome.same = outcome.documents.is_empty() && open.is_empty();
+    outcome.documents.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(outcome)
+}
+
+/// Takes ranges whose documents find room; not many more than differences are wanted, since each has one at least.
+fn some_of(open: &mut Vec<Differing>, bytes_max: u64, wanted: Option<usize>) -> Vec<Differing> {
+    let ranges_max = wanted.map_or(usize::MAX, |wanted| wanted.max(RANGES_MIN));
+    let mut bytes = 0;
+    let fits = |range: &&Differing| {
+        bytes += range.documents * (candidates::ENTRY_BYTES + ID_BYTES_TYPICAL);
+        bytes <= bytes_max
+    };
+    let some = open.iter().take(ranges_max).take_while(fits).count().max(1);
+    open.drain(..some).collect()
+}
+
+/// Both sides, and how to speak to them.
+struct Work<'w> {
+    options: &'w DiffOptions,
+    sides: [Place<'w>; 2],
+    tls: ClientTls,
+    digester: Digester,
+    stop: &'w Stop,
+}
+
+struct Place<'w> {
+    name: &'static str,
+    index: &'w str,
+    server: Server,
+    account: Option<HeaderValue>,
+}
+
+// === impl Work ===
+
+impl<'w> Work<'w> {
+    fn new(options: &'w DiffOptions, stop: &'w Stop) -> Result<Self, DiffError> {
+        let place = |name, side: &'w DiffSide| {
+            let wrong = |why| DiffError::Url(side.url.clone(), why);
+            let (server, _, in_url) = Server::of(&side.url).map_err(wrong)?;
+            let given = side.account.as_ref();
+            let given = given.map(|(user, password)| basic(format!("{user}:{password}").as_bytes()));
+            Ok::<_, DiffError>(Place {
+                name,
+                index: &side.index,
+                server,
+                account: given.or_else(|| in_url.map(|account| basic(account.as_bytes()))),
+            })
+        };
+        let tls = Options {
+            ca_file: options.ca_file.clone(),
+            insecure: options.insecure,
+            ..Options::default()
+        };
+        Ok(Self {
+            options,
+            sides: [place("left", &options.left)?, place("right", &options.right)?],
+            tls: tls.tls()?,
+            digester: Digester::new(),
+            stop,
+        })
+    }
+
+    fn outcome(&self, documents: [u64; 2]) -> Difference {
+        let side = |at: usize| SideOutcome {
+            url: self.sides[at].url(),
+            index: self.sides[at].index.to_owned(),
+            documents: documents[at],
+            without_source: 0,
+        };
+        Difference {
+            left: side(0),
+            right: side(1),
+            same: false,
+            complete: !self.options.counts_only,
+            found: Found::default(),
+            settled: 0,
+            ranges: 0,
+            ranges_differing: 0,
+            documents: Vec::new(),
+        }
+    }
+
+    fn count(&self) -> Result<[u64; 2], DiffError> {
+        let refresh = self.options.refresh;
+        self.both(
+            async |_, side| {
+                if refresh {
+                    side.refresh().await?;
+                }
+                side.count().await
+            },
+            |_| (),
+        )
+    }
+
+    /// The ranges of both, and how many documents have no source.
+    fn ranges(&self, bits: u32, watch: impl FnMut([u64; 2])) -> Result<[(Ranges, u64); 2], DiffError> {
+        self.both(
+            async |_, side| {
+                let (mut ranges, mut without_source) = (Ranges::new(bits), 0);
+                side.read(|hits| {
+                    for hit in hits {
+                        let id = self.digester.id(&hit.id);
+                        let digest = self.digester.document(id, hit.routing.as_deref(), hit.source());
+                        ranges.add(id, digest.ok_or_else(|| no_json(&hit.id))?);
+                        without_source += u64::from(hit.source.is_none());
+                    }
+                    Ok(())
+                })
+                .await?;
+                Ok((ranges, without_source))
+            },
+            watch,
+        )
+    }
+
+    /// The ids of these ranges that are not alike; and ranges that found no room.
+    fn candidates(
+        &self,
+        bits: u32,
+        ranges: &[Differing],
+        watch: impl FnMut([u64; 2]),
+    ) -> Result<(Vec<String>, Vec<Differing>), DiffError> {
+        let candidates = Mutex::new(Candidates::new(bits, ranges, self.options.memory_bytes / 2));
+        self.both(
+            async |at, side| {
+                side.read(|hits| {
+                    let mut candidates = candidates.lock().unwrap_or_else(PoisonError::into_inner);
+                    match candidates.see(&self.digester, at == 0, hits) {
+                        Some(Ok(())) => Ok(()),
+                        Some(Err(_)) => Err(Trouble::NoRoom),
+                        None => Err(no_json("of one of them")),
+                    }
+                })
+                .await
+            },
+            watch,
+        )?;
+        let candidates = candidates.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(candidates.take())
+    }
+
+    /// Looks at documents once more, until so many really differ; how many were looked at.
+    fn look_again(
+        &self,
+        ids: &[String],
+        wanted: Option<usize>,
+        outcome: &mut Difference,
+    ) -> Result<usize, DiffError> {
+        let end = wanted.map_or(usize::MAX, |wanted| outcome.documents.len() + wanted);
+        let mut looked_at = 0;
+        for some in ids.chunks(LOOKED_AT_TOGETHER) {
+            let copies = self.both(async |_, side| side.fetch(some).await, |_| ())?;
+            let [left, right] = copies.map(by_id);
+            let none = Vec::new();
+            for id in some {
+                if outcome.documents.len() >= end {
+                    return Ok(looked_at);
+                }
+                looked_at += 1;
+                let of = |side: &HashMap<String, Vec<Held>>| side.get(id).unwrap_or(&none).clone();
+                match judge(&self.digester, id, &of(&left), &of(&right)) {
+                    Some(document) => {
+                        outcome.found.add(document.what);
+                        outcome.documents.push(document);
+                    }
+                    None => outcome.settled += 1,
+                }
+            }
+        }
+        Ok(looked_at)
+    }
+
+    /// Does something with both sides at once, each on a thread of its own.
+    fn both<T: Send>(
+        &self,
+        work: impl AsyncFn(usize, &Side<'_>) -> Result<T, Trouble> + Sync,
+        mut watch: impl FnMut([u64; 2]),
+    ) -> Result<[T; 2], DiffError> {
+        let read = [AtomicU64::new(0), AtomicU64::new(0)];
+        let given_up = Stop::default();
+        let one = |at: usize| {
+            let place = &self.sides[at];
+            let answer = wire::run_local(ANSWERS_BYTES, async |worker| {
+                let (server, account) = (&place.server, place.account.clone());
+                let ask = Ask::new(&worker, server, self.tls.clone(), account, self.options.timeout);
+                let page = self.options.page;
+                let side = Side::new(ask, place.index, page, self.stop, &given_up, &read[at]);
+                work(at, &side).await
+            });
+            let answer = answer.map_err(Trouble::from).and_then(|answer| answer);
+            if answer.is_err() {
+                given_up.stop();
+            }
+            answer
+        };
+        let answers = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|at| {
+                let one = &one;
+                scope.spawn(move || one(at))
+            });
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                std::thread::sleep(LOOK_PAUSE);
+                watch([0, 1].map(|at| read[at].load(Ordering::Relaxed)));
+            }
+            threads.map(|thread| thread.join())
+        });
+        let mut done = Vec::with_capacity(2);
+        let mut failed: Option<DiffError> = None;
+        for (at, answer) in answers.into_iter().enumerate() {
+            let answer = answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match answer {
+                Ok(answer) => done.push(answer),
+                // The side that stopped because the other one failed has nothing to say.
+                Err(Trouble::Stopped) if !self.stop.is_asked() => {}
+                Err(trouble) => failed = failed.or_else(|| Some(self.error(at, &trouble))),
+            }
+        }
+        match (failed, <[T; 2]>::try_from(done)) {
+            (Some(error), _) => Err(error),
+            (None, Ok(both)) => Ok(both),
+            (None, Err(_)) => Err(DiffError::Stopped),
+        }
+    }
+
+    fn error(&self, at: usize, trouble: &Trouble) -> DiffError {
+        match trouble {
+            Trouble::Stopped => DiffError::Stopped,
+            Trouble::NoRoom => DiffError::Memory(self.options.memory_bytes),
+            trouble => DiffError::Side {
+                side: self.sides[at].name.to_owned(),
+                why: trouble.to_string(),
+            },
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place<'_> {
+    fn url(&self) -> String {
+        let Server { tls, host, port } = &self.server;
+        format!("{}://{host}:{port}", if *tls { "https" } else { "http" })
+    }
+}
+
+fn by_id(copies: Vec<Held>) -> HashMap<String, Vec<Held>> {
+    let mut by_id: HashMap<String, Vec<Held>> = HashMap::new();
+    for copy in copies {
+        by_id.entry(copy.id.clone()).or_default().push(copy);
+    }
+    by_id
+}
+
+/// What is different about a document of which these copies are there; none: nothing is.
+fn judge(digester: &Digester, id: &str, left: &[Held], right: &[Held]) -> Option<DocumentDifference> {
+    let document = |what, field| {
+        let id = id.to_owned();
+        Some(DocumentDifference { id, what, field })
+    };
+    match (left, right) {
+        ([], []) => return None,
+        (_, []) => return document(What::OnlyLeft, None),
+        ([], _) => return document(What::OnlyRight, None),
+        _ => {}
+    }
+    if left.len() != right.len() {
+        let copies = |side: &[Held]| Some(format!("{} copies", side.len()));
+        let field = FieldDifference {
+            path: "_id".to_owned(),
+            left: copies(left),
+            right: copies(right),
+        };
+        return document(What::Different, Some(field));
+    }
+    let sorted = |side: &[Held]| {
+        let digest = |copy: &Held| digester.document(0, copy.routing.as_deref(), copy.source.as_deref());
+        let mut side: Vec<_> = side
+            .iter()
+            .map(|copy| (copy.routing.clone(), digest(copy), copy.clone()))
+            .collect();
+        side.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
+        side
+    };
+    let (left, right) = (sorted(left), sorted(right));
+    let pair = left.iter().zip(&right).find(|(left, right)| left.1 != right.1);
+    let ((_, _, left), (_, _, right)) = pair?;
+    if left.routing != right.routing {
+        let field = FieldDifference {
+            path: "_routing".to_owned(),
+            left: left.routing.clone(),
+            right: right.routing.clone(),
+        };
+        return document(What::Different, Some(field));
+    }
+    let field = match (&left.source, &right.source) {
+        (Some(left), Some(right)) => field::first(digester, left, right),
+        (left, right) => Some(FieldDifference {
+            path: "_source".to_owned(),
+            left: left.as_deref().map(field::beginning),
+            right: right.as_deref().map(field::beginning),
+        }),
+    };
+    document(What::Different, field)
+}
+
+fn no_json(of: &str) -> Trouble {
+    Trouble::Answer("_source".to_owned(), format!("the source of {of} is no JSON"))
+}
+
+const ANSWERS_BYTES: usize = 1 << 30;
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+/// Documents that are looked at again in one request.
+const LOOKED_AT_TOGETHER: usize = 100;
+/// Reading costs the same however few ranges are wanted.
+const RANGES_MIN: usize = 64;
+const ID_BYTES_TYPICAL: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(routing: Option<&str>, source: &str) -> Held {
+        Held {
+            id: "1".to_owned(),
+            routing: routing.map(str::to_owned),
+            source: Some(source.to_owned()),
+        }
+    }
+
+    #[test]
+    fn copies_are_judged_by_number_routing_and_contents() {
+        let digester = Digester::new();
+        let said = |left: &[Held], right: &[Held]| {
+            let found = judge(&digester, "1", left, right)?;
+            Some((found.what, found.field.map(|field| field.path)))
+        };
+        let (one, same, other) = (
+            copy(None, "{\"a\":1}"),
+            copy(None, "{ \"a\":1.0}"),
+            copy(None, "{\"a\":2}"),
+        );
+        let routed = copy(Some("r"), "{\"a\":1}");
+        let path = |path: &str| Some(path.to_owned());
+        assert_eq!(said(&[one.clone()], &[same.clone()]), None);
+        assert_eq!(said(&[], &[]), None, "deleted on both sides meanwhile");
+        assert_eq!(said(&[one.clone()], &[]), Some((What::OnlyLeft, None)));
+        assert_eq!(said(&[], &[one.clone()]), Some((What::OnlyRight, None)));
+        assert_eq!(
+            said(&[one.clone()], &[other.clone()]),
+            Some((What::Different, path("a")))
+        );
+        assert_eq!(
+            said(&[one.clone()], &[routed.clone()]),
+            Some((What::Different, path("_routing")))
+        );
+        let twice = [one.clone(), routed.clone()];
+        assert_eq!(said(&twice, &[routed.clone(), same]), None, "in any order");
+        assert_eq!(said(&twice, &[routed]), Some((What::Different, path("_id"))));
+    }
+
+    #[test]
+    fn ranges_are_taken_as_far_as_memory_and_what_is_wanted_go() {
+        let ranges = |count: u32| -> Vec<Differing> {
+            (0..count)
+                .map(|range| Differing { range, documents: 10 })
+                .collect()
+        };
+        let each = 10 * (candidates::ENTRY_BYTES + ID_BYTES_TYPICAL);
+        let mut open = ranges(1000);
+        assert_eq!(some_of(&mut open, 5 * each, None).len(), 5);
+        assert_eq!((open.len(), open[0].range), (995, 5));
+        assert_eq!(some_of(&mut open, 1, None).len(), 1, "one in any case");
+        assert_eq!(some_of(&mut open, u64::MAX, Some(1)).len(), RANGES_MIN);
+        assert_eq!(some_of(&mut open, u64::MAX, Some(100)).len(), 100);
+        assert_eq!(some_of(&mut open, u64::MAX, None).len(), 830);
+        assert!(open.is_empty());
+    }
+}

@@ -1,0 +1,50 @@
+//! Why nothing can be compared.
+
+use wire::TlsError;
+
+use crate::ask::AskError;
+
+/// Why two indices can't be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// A URL is wrong.
+    #[error("`{0}` {1}")]
+    Url(String, String),
+    /// Authorities can't be used.
+    #[error("authorities: {0}")]
+    Tls(#[from] TlsError),
+    /// No runtime, or no thread.
+    #[error(transparent)]
+    Threads(#[from] std::io::Error),
+    /// A side did not answer, refused, or answered in part.
+    #[error("{side}: {why}")]
+    Side {
+        /// `left` or `right`, and where that is.
+        side: String,
+        /// What happened.
+        why: String,
+    },
+    /// What differs in one range of ids needs more memory than there may be.
+    #[error("{0} bytes are too few for what differs: allow more with --memory")]
+    Memory(u64),
+    /// It was asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// What happens to one side.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("{0}: the answer is not what was asked for: {1}")]
+    Answer(String, String),
+    #[error("{0}: only a part was answered: {1}")]
+    Partial(String, String),
+    #[error("no room")]
+    NoRoom,
+    #[error(transparent)]
+    Threads(#[from] std::io::Error),
+    #[error("stopped")]
+    Stopped,
+}

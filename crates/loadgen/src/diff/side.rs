@@ -1,0 +1,227 @@
+//! One side: an index of a cluster, counted, read whole, and looked into by ids.
+//!
+//! It is read with a scroll, which every version of both servers has, and which shows the index as it was at one moment;
+//! in the order in which the shards hold their documents, since any other would have to be sorted, and ids cannot be
+//! sorted by where `indices.id_field_data.enabled` is false.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::error::Trouble;
+use crate::ask::Ask;
+use crate::engine::Stop;
+
+/// An index, and whom to ask for it.
+pub(super) struct Side<'s> {
+    ask: Ask,
+    /// As a path has it.
+    index: String,
+    /// Documents of a page.
+    page: u32,
+    /// Ends the reading.
+    stop: &'s Stop,
+    /// The other side has failed: nobody wants the rest.
+    given_up: &'s Stop,
+    /// How many documents were read, for whoever watches.
+    read: &'s AtomicU64,
+}
+
+/// A document as the index shows it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Hit<'a> {
+    #[serde(rename = "_id", borrow)]
+    pub(super) id: Cow<'a, str>,
+    #[serde(rename = "_routing", default)]
+    pub(super) routing: Option<String>,
+    #[serde(rename = "_source", borrow, default)]
+    pub(super) source: Option<&'a RawValue>,
+}
+
+/// The same, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) id: String,
+    pub(super) routing: Option<String>,
+    pub(super) source: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    count: u64,
+    #[serde(rename = "_shards")]
+    shards: Shards,
+}
+
+#[derive(Deserialize)]
+struct Shards {
+    failed: u64,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(rename = "_scroll_id", default)]
+    scroll: Option<String>,
+    #[serde(default)]
+    timed_out: bool,
+    #[serde(rename = "_shards")]
+    shards: Shards,
+    #[serde(borrow)]
+    hits: Hits<'a>,
+}
+
+#[derive(Deserialize)]
+struct Hits<'a> {
+    #[serde(borrow)]
+    hits: Vec<Hit<'a>>,
+}
+
+// === impl Hit ===
+
+impl Hit<'_> {
+    pub(super) fn source(&self) -> Option<&str> {
+        self.source.map(RawValue::get)
+    }
+}
+
+// === impl Side ===
+
+impl<'s> Side<'s> {
+    pub(super) fn new(
+        ask: Ask,
+        index: &str,
+        page: u32,
+        stop: &'s Stop,
+        given_up: &'s Stop,
+        read: &'s AtomicU64,
+    ) -> Self {
+        Self {
+            ask,
+            index: utf8_percent_encode(index, IN_PATHS).to_string(),
+            page,
+            stop,
+            given_up,
+            read,
+        }
+    }
+
+    /// Makes what was written before visible.
+    pub(super) async fn refresh(&self) -> Result<(), Trouble> {
+        let path = format!("/{}/_refresh", self.index);
+        self.ask.bytes(&Method::POST, &path, None).await.map(drop)?;
+        Ok(())
+    }
+
+    pub(super) async fn count(&self) -> Result<u64, Trouble> {
+        let path = format!("/{}/_count", self.index);
+        let count: Count = self.ask.json(&Method::GET, &path, None).await?;
+        whole(&path, &count.shards, false)?;
+        Ok(count.count)
+    }
+
+    /// Reads all documents, a page at a time.
+    pub(super) async fn read(
+        &self,
+        mut page: impl FnMut(&[Hit<'_>]) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        self.read.store(0, Ordering::Relaxed);
+        let begin = format!(
+            "/{}/_search?scroll={KEEP_ALIVE}&allow_partial_search_results=false",
+            self.index
+        );
+        let query = json!({"size": self.page, "sort": ["_doc"], "_source": true});
+        let mut answer = self.ask.bytes(&Method::POST, &begin, Some(&query)).await?;
+        let mut scroll = None;
+        let read = loop {
+            let parsed = parse(&begin, &answer);
+            let (next, read) = match parsed {
+                Ok(parsed) => (parsed.scroll.clone(), self.take(&begin, &parsed, &mut page)),
+                Err(error) => (None, Err(error)),
+            };
+            // It may change from page to page, and the last one counts.
+            scroll = next.or(scroll);
+            match (read, &scroll) {
+                (Ok(true), Some(scroll)) => {
+                    let more = json!({"scroll": KEEP_ALIVE, "scroll_id": scroll});
+                    match self.ask.bytes(&Method::POST, SCROLL, Some(&more)).await {
+                        Ok(more) => answer = more,
+                        Err(error) => break Err(error.into()),
+                    }
+                }
+                (read, _) => break read.map(drop),
+            }
+        };
+        if let Some(scroll) = scroll {
+            // It would end by itself, but costs the cluster until then.
+            let end = json!({"scroll_id": [scroll]});
+            let _ = self.ask.bytes(&Method::DELETE, SCROLL, Some(&end)).await;
+        }
+        read
+    }
+
+    /// Shows a page; whether there may be another.
+    fn take(
+        &self,
+        path: &str,
+        found: &Page<'_>,
+        page: &mut impl FnMut(&[Hit<'_>]) -> Result<(), Trouble>,
+    ) -> Result<bool, Trouble> {
+        whole(path, &found.shards, found.timed_out)?;
+        if self.stop.is_asked() || self.given_up.is_asked() {
+            return Err(Trouble::Stopped);
+        }
+        page(&found.hits.hits)?;
+        self.read
+            .fetch_add(found.hits.hits.len() as u64, Ordering::Relaxed);
+        Ok(!found.hits.hits.is_empty())
+    }
+
+    /// The documents with these ids, over all shards: an id that was routed two ways is found twice.
+    pub(super) async fn fetch(&self, ids: &[String]) -> Result<Vec<Held>, Trouble> {
+        let path = format!("/{}/_search?allow_partial_search_results=false", self.index);
+        let query = json!({"size": ids.len() * COPIES_MAX, "query": {"ids": {"values": ids}}});
+        let answer = self.ask.bytes(&Method::POST, &path, Some(&query)).await?;
+        let found = parse(&path, &answer)?;
+        whole(&path, &found.shards, found.timed_out)?;
+        let copies = found.hits.hits.into_iter().map(|hit| Held {
+            source: hit.source().map(str::to_owned),
+            id: hit.id.into_owned(),
+            routing: hit.routing,
+        });
+        Ok(copies.collect())
+    }
+}
+
+fn parse<'a>(path: &str, answer: &'a [u8]) -> Result<Page<'a>, Trouble> {
+    serde_json::from_slice(answer).map_err(|error| Trouble::Answer(path.to_owned(), error.to_string()))
+}
+
+/// A part of an index would be told from the other side's whole.
+fn whole(path: &str, shards: &Shards, timed_out: bool) -> Result<(), Trouble> {
+    match (shards.failed, timed_out) {
+        (0, false) => Ok(()),
+        (0, true) => Err(Trouble::Partial(path.to_owned(), "it took too long".to_owned())),
+        (failed, _) => Err(Trouble::Partial(
+            path.to_owned(),
+            format!("{failed} shards failed"),
+        )),
+    }
+}
+
+/// What stands for itself in the path of an index, or of several.
+const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b',')
+    .remove(b'*');
+const SCROLL: &str = "/_search/scroll";
+/// A page must come within that time; longer, and what is left behind when a comparison is killed costs the cluster more.
+const KEEP_ALIVE: &str = "5m";
+/// Copies of an id that are looked at: more shards than that hold the same id nowhere.
+const COPIES_MAX: usize = 8;
