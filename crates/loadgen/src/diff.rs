@@ -450,8 +450,9 @@ mod tests {
     #[test]
     fn copies_are_judged_by_number_routing_and_contents() {
         let digester = Digester::new();
-        let said = |left: &[Held], right: &[Held]| {
-            let found = judge(&digester, "1", left, right)?;
+        let said = |left: &[&Held], right: &[&Held]| {
+            let owned = |side: &[&Held]| side.iter().copied().cloned().collect::<Vec<_>>();
+            let found = judge(&digester, "1", &owned(left), &owned(right))?;
             Some((found.what, found.field.map(|field| field.path)))
         };
         let (one, same, other) = (
@@ -461,21 +462,18 @@ mod tests {
         );
         let routed = copy(Some("r"), "{\"a\":1}");
         let path = |path: &str| Some(path.to_owned());
-        assert_eq!(said(&[one.clone()], &[same.clone()]), None);
+        assert_eq!(said(&[&one], &[&same]), None);
         assert_eq!(said(&[], &[]), None, "deleted on both sides meanwhile");
-        assert_eq!(said(&[one.clone()], &[]), Some((What::OnlyLeft, None)));
-        assert_eq!(said(&[], &[one.clone()]), Some((What::OnlyRight, None)));
+        assert_eq!(said(&[&one], &[]), Some((What::OnlyLeft, None)));
+        assert_eq!(said(&[], &[&one]), Some((What::OnlyRight, None)));
+        assert_eq!(said(&[&one], &[&other]), Some((What::Different, path("a"))));
         assert_eq!(
-            said(&[one.clone()], &[other.clone()]),
-            Some((What::Different, path("a")))
-        );
-        assert_eq!(
-            said(&[one.clone()], &[routed.clone()]),
+            said(&[&one], &[&routed]),
             Some((What::Different, path("_routing")))
         );
-        let twice = [one.clone(), routed.clone()];
-        assert_eq!(said(&twice, &[routed.clone(), same]), None, "in any order");
-        assert_eq!(said(&twice, &[routed]), Some((What::Different, path("_id"))));
+        let twice = [&one, &routed];
+        assert_eq!(said(&twice, &[&routed, &same]), None, "in any order");
+        assert_eq!(said(&twice, &[&routed]), Some((What::Different, path("_id"))));
     }
 
     #[test]

@@ -271,13 +271,8 @@ pipeline:
 
     /// `tidegate diff` of the two.
     fn diff(&self) -> Result<(i32, Value)> {
-        let mut arguments = vec![
-            "diff",
-            "--left",
-            &self.left.urls()[0],
-            "--right",
-            &self.right.urls()[0],
-        ];
+        let (left, right) = (self.left.urls(), self.right.urls());
+        let mut arguments = vec!["diff", "--left", &left[0], "--right", &right[0]];
         arguments.extend(["--index", &self.index, "--page", "100", "--json"]);
         let ca = self.left.ca_path().map(|ca| ca.display().to_string());
         if let Some(ca) = &ca {

@@ -98,7 +98,7 @@ impl Resolver<'_> {
             bytes_max: file.max_size.0,
             free_bytes_min: file.min_free.0,
             dead_letters_bytes_max: file.dead_letters_max_size.0,
-            idempotency: bulk.idempotency.enabled.then(|| Idempotency {
+            idempotency: bulk.idempotency.enabled.then_some(Idempotency {
                 window: bulk.idempotency.window.0,
                 keys_max: bulk.idempotency.max_keys as usize,
             }),
