@@ -67,7 +67,13 @@ fn check_speaks_json() {
 
 #[test]
 fn examples_pass_the_check_as_they_are() {
-    for example in ["sync-by-node", "several-clusters", "role-filter", "pass-through"] {
+    for example in [
+        "sync-by-node",
+        "several-clusters",
+        "role-filter",
+        "pass-through",
+        "async-kafka",
+    ] {
         let checked = tidegate(&["check", &format!("examples/{example}.yml")]);
         assert_eq!(text(&checked.stdout), format!("examples/{example}.yml: good\n"));
     }

@@ -4,23 +4,23 @@ mod keyed;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::{Ask, Flavour, Gather, Minted, Plan};
+use bulk::{Ask, Flavour, Minted, Plan};
 use cluster::{PickReason, Snapshot};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use log::{AppendError, Log, Record};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 use wire::{Chunk, Outgoing};
 
 use crate::answer::{json_response, with_head};
 use crate::error::Fault;
 use crate::idempotency::Keyed;
+use crate::journal::Receipt;
 use crate::outbound::{Message, Outbound};
 use crate::queue::Queue;
 use crate::request_id::RequestId;
@@ -119,18 +119,15 @@ impl Accept {
             replay: None,
             idempotency: keyed,
         };
-        let record = record(&self.queue.log, ACCEPTED, &params, queued.plan, queued.body);
-        let appended = match (claim, keyed) {
-            (Some(claim), Some(keyed)) => {
-                // Whoever asked may be gone by then, and ask again.
-                let (settle, settled) = oneshot::channel();
-                self.queue.log.append(record, move |result| {
-                    claim.settle(keyed, &result);
-                    let _ = settle.send(result);
-                });
-                settled.await.unwrap_or(Err(AppendError::Closed))
+        let (log, table) = (&self.queue.log, &queued.snapshot.table);
+        let entry = log.entry(ACCEPTED, &params, queued.plan, queued.body, queued.ask, table);
+        let appended = match (entry, claim, keyed) {
+            (Err(error), ..) => Err(error),
+            (Ok(entry), Some(claim), Some(keyed)) => {
+                log.append_and(entry, move |result| claim.settle(keyed, result))
+                    .await
             }
-            _ => self.queue.log.append_async(record).await,
+            (Ok(entry), ..) => log.append(entry).await,
         };
         match appended {
             Err(error) => {
@@ -140,11 +137,11 @@ impl Accept {
             }
             Ok(receipt) => {
                 let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
-                let mut response = answer(took, items, receipt.position);
+                let mut response = answer(took, items, &receipt);
                 if keyed.is_some() {
                     let kept = HeaderValue::from_static("kept");
                     response.headers_mut().insert(&keyed::SAYS, kept);
-                } else if let Some(keys) = &self.queue.keys {
+                } else if let (Some(keys), Receipt::Disk(receipt)) = (&self.queue.keys, &receipt) {
                     keys.passed(receipt.position + receipt.bytes);
                 }
                 response
@@ -241,30 +238,17 @@ fn items(queued: &Queued<'_>) -> (Vec<u8>, Option<Minted>) {
     (items, minted)
 }
 
-/// What a client is told whose request is durable at this position.
-fn answer(took_ms: u64, items: Vec<u8>, position: u64) -> Response<Outgoing> {
+/// What a client is told whose request is durable, and where.
+fn answer(took_ms: u64, items: Vec<u8>, place: &impl Display) -> Response<Outgoing> {
     let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
     let chunks = [head.into_bytes(), items, b"]}".to_vec()];
     let chunks = chunks.map(|chunk| Chunk::Bytes(chunk.into()));
     let mut response = json_response(chunks.into_iter().collect());
-    let ack = format!("queued; position={position}");
+    let ack = format!("queued; {place}");
     if let Ok(ack) = HeaderValue::from_str(&ack) {
         response.headers_mut().insert(&ACK, ack);
     }
     response
-}
-
-/// The record of a body that is planned by lanes.
-pub(crate) fn record(log: &Log, kind: u8, params: &Params, plan: &Plan, body: &[u8]) -> Record {
-    let params = serde_json::to_vec(params).unwrap_or_default();
-    let mut record = log.record(kind, &params);
-    for part in &plan.parts {
-        record.group(part.lane, part.docs, |out| {
-            let mut gather = Gather::default();
-            while gather.next(plan, part, body, out, usize::MAX) > 0 {}
-        });
-    }
-    record
 }
 
 /// Minted ids as parameters have them.

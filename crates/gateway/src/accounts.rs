@@ -7,6 +7,7 @@ use log::{LaneStatus, Status};
 use serde_json::{Value, json};
 
 use crate::dead_letters::REPLAYING;
+use crate::journal::Sharing;
 use crate::queue::{Doing, Group, Queue, Queues};
 
 /// A queue at one instant.
@@ -137,6 +138,17 @@ impl Queues {
             let states = group.states();
             states.map(|(state, documents)| (format!("{labels},state=\"{state}\""), documents as f64))
         });
+        let shared = |of: &dyn Fn(Sharing) -> u64| -> Vec<(String, f64)> {
+            let groups = self.groups().iter();
+            let samples = groups.filter_map(|group| {
+                let labels = format!(
+                    "queue=\"{}\",group=\"{}\"",
+                    group.queue.name, group.settings.group
+                );
+                Some((labels, of(group.consumer.sharing()?) as f64))
+            });
+            samples.collect()
+        };
         let running = |of: &dyn Fn(&Group) -> f64| -> Vec<(String, f64)> {
             let samples = self.groups().iter().map(|group| {
                 let labels = format!(
@@ -206,6 +218,24 @@ impl Queues {
             running(&|group| group.count(Doing::Retrying) as f64),
         );
         family(
+            "queue_pending_messages",
+            "gauge",
+            "Messages that a consumer group in Kafka has yet to deliver, whichever gateway accepted them.",
+            shared(&|sharing| sharing.pending_messages),
+        );
+        family(
+            "queue_lost_messages",
+            "gauge",
+            "Messages that Kafka deleted before a consumer group had delivered them.",
+            shared(&|sharing| sharing.lost_messages),
+        );
+        family(
+            "queue_lanes_held",
+            "gauge",
+            "Lanes of a queue in Kafka that are this gateway's now.",
+            shared(&|sharing| sharing.lanes_held),
+        );
+        family(
             "queue_requests_total",
             "counter",
             "Bulk requests that a consumer group has sent.",
@@ -270,13 +300,18 @@ impl Queues {
                     value["lag_s"] = json!(group.lag().map(|lag| lag.as_secs_f64()));
                     value["paused_lanes"] = json!(group.count(Doing::Paused));
                     value["retrying_lanes"] = json!(group.count(Doing::Retrying));
+                    if let Some(sharing) = group.consumer.sharing() {
+                        value["pending_messages"] = json!(sharing.pending_messages);
+                        value["lost_messages"] = json!(sharing.lost_messages);
+                        value["lanes_held"] = json!(sharing.lanes_held);
+                    }
                     if lanes {
                         value["lanes"] = group.lanes_to_json(&one.lanes);
                     }
                 }
                 (one.name.clone(), value)
             });
-            let value = json!({
+            let mut value = json!({
                 "accepted": status.documents,
                 "records": status.records,
                 "bytes": status.bytes,
@@ -291,6 +326,9 @@ impl Queues {
                 "idempotency_keys": queue.keys.as_ref().map(|keys| keys.count()),
                 "groups": groups.collect::<serde_json::Map<_, _>>(),
             });
+            if let Some(topic) = queue.log.topic() {
+                value["topic"] = json!(topic);
+            }
             (queue.name.to_string(), value)
         });
         Value::Object(queues.collect())

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bulk::{ID_LENGTH, Minted, Operation};
@@ -125,7 +124,7 @@ impl Lane {
                     return None;
                 };
                 let operations = bulk::operations(&batch.body, &ask_of(&head), &snapshot.table)?;
-                let doubtful_before = group.doubtful_before.load(Ordering::Relaxed);
+                let doubtful_before = group.doubtful_before(self.number);
                 let doubt = (0..operations.len()).map(|at| batch.origin(at).position < doubtful_before);
                 (operations.len() == batch.documents).then(|| Work {
                     batch,

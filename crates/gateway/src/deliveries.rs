@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -51,8 +50,7 @@ impl Deliveries {
         if group.phase() != Phase::Stopped {
             return Ok(());
         }
-        let end = group.queue.log.status().end;
-        group.doubtful_before.store(end, Ordering::Relaxed);
+        group.doubt_all();
         let (stop, stopped) = watch::channel(false);
         let (done, ended) = mpsc::sync_channel(1);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));

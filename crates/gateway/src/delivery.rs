@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bulk::IdMint;
-use log::{Commit, LaneReader, Mark, Next, ReadError};
+use log::{Commit, Mark, Next, ReadError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -18,6 +18,8 @@ use crate::accept::Params;
 use crate::batch::{Batch, Origin};
 use crate::config;
 use crate::dead_letters::REPLAYED;
+use crate::handed_over::deliver_handed_over;
+use crate::journal::{Consumer, LaneReader};
 use crate::lane::{Lane, Route, stopped};
 use crate::live::Shared;
 use crate::outlet::Outlets;
@@ -52,6 +54,9 @@ pub(crate) async fn deliver(
         group,
         worker,
     });
+    if let Consumer::Kafka(group) = &route.group.consumer {
+        return deliver_handed_over(&route, group, stop).await;
+    }
     let mut running = JoinSet::new();
     for number in 0..lanes {
         match route.group.consumer.reader(number) {
@@ -77,7 +82,7 @@ pub(crate) async fn deliver(
 // === impl Lane ===
 
 impl Lane {
-    async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let group = Arc::clone(&self.route.group);
         loop {
             group.works_on(self.number, None);
@@ -317,7 +322,8 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
             record.group(0, documents, |out| out.resize(3_000, b' '));
             log.append_blocking(record).unwrap();
         }
-        let mut reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+        let reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+        let mut reader = LaneReader::Disk(reader);
         let mut segments: Vec<_> = fs::read_dir(folder.path())
             .unwrap()
             .map(|file| file.unwrap().path())

@@ -3,10 +3,11 @@
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use log::{AppendError, Full};
+use log::Full;
 use serde_json::json;
 use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
+use crate::journal::NotQueued;
 use crate::relay::ReplyTooLarge;
 use crate::switches::NotSwitched;
 
@@ -145,22 +146,37 @@ impl Fault {
         )
     }
 
-    /// A bulk that the queue did not take: nothing of it will be delivered.
-    pub(crate) fn not_queued(error: &AppendError) -> Self {
+    /// A bulk that the queue did not take: nothing of it will be delivered, but for parts of it that Kafka may have.
+    pub(crate) fn not_queued(error: &NotQueued) -> Self {
+        use kafka::AppendError as OfKafka;
+        use log::AppendError as OfDisk;
         let (status, kind) = match error {
-            AppendError::Full(_) => (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception"),
-            AppendError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "content_too_long_exception"),
+            NotQueued::Disk(OfDisk::Full(_)) | NotQueued::Kafka(OfKafka::Full { .. }) => {
+                (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception")
+            }
+            NotQueued::Disk(OfDisk::TooLarge { .. }) | NotQueued::Kafka(OfKafka::TooLarge { .. }) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "content_too_long_exception")
+            }
             _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable_shards_exception"),
         };
         let retry_after_s = match error {
-            AppendError::TooLarge { .. } => None,
-            // It is over with the next sync; room on the disk takes longer.
-            AppendError::Full(Full::Waiting { .. }) => Some(1),
+            NotQueued::Disk(OfDisk::TooLarge { .. }) | NotQueued::Kafka(OfKafka::TooLarge { .. }) => None,
+            // It is over with the next sync, or the brokers' next answer; room on the disk takes longer.
+            NotQueued::Disk(OfDisk::Full(Full::Waiting { .. })) => Some(1),
+            NotQueued::Kafka(OfKafka::Full { .. } | OfKafka::Away(_)) => Some(1),
             _ => Some(10),
+        };
+        let reason = match error {
+            NotQueued::Kafka(OfKafka::Away(_)) => {
+                format!(
+                    "not all of it was accepted; send it again, parts of it may be executed twice: {error}"
+                )
+            }
+            _ => format!("nothing was accepted: {error}"),
         };
         Self {
             retry_after_s,
-            ..Self::new(status, kind, format!("nothing was accepted: {error}"))
+            ..Self::new(status, kind, reason)
         }
     }
 

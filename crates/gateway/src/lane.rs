@@ -8,10 +8,10 @@ use std::time::Duration;
 use bulk::{IdMint, Scratch};
 use cluster::{Cluster, NodeChoice, Snapshot, WatchState};
 use http::HeaderValue;
-use log::LaneReader;
 use tokio::sync::watch;
 use wire::Worker;
 
+use crate::journal::LaneReader;
 use crate::live::Shared;
 use crate::metrics::Counters;
 use crate::outbound::Outbound;

@@ -59,6 +59,14 @@ impl Again {
         }
     }
 
+    /// Nothing was sent, and that passes by itself.
+    pub(crate) fn unsent(why: String) -> Self {
+        Self {
+            doubt: false,
+            ..Self::in_doubt(why)
+        }
+    }
+
     /// What somebody has to put right.
     pub(crate) fn paused(why: String) -> Self {
         Self {

@@ -95,6 +95,12 @@ impl Route {
                 .map(|docs| Told::Outcomes(unreadable(*docs)))
                 .collect();
         };
+        if !self.group.consumer.may_send() {
+            let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
+            let outcome = Outcome::Again(Again::unsent(why.to_owned()));
+            let told = docs.iter().map(|docs| vec![outcome.clone(); *docs as usize]);
+            return told.map(Told::Outcomes).collect();
+        }
         let mut body = Body::new(parcels, bytes, self.worker.pool());
         let body = if self.group.settings.compress {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use log::{Consumer, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
+use log::{Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
 
 use crate::config::{self, Config, Fsync};
 use crate::dead_letters::{self, Committed, DeadLetters};
 use crate::idempotency::{Keys, SEGMENTS_STAY};
+use crate::journal::{Consumer, Journal};
 use crate::metrics::Count;
 use crate::start_error::StartError;
 
@@ -27,7 +28,7 @@ pub(crate) struct Queue {
     pub(crate) name: Arc<str>,
     /// The cluster that its clients write to.
     pub(crate) cluster: Arc<str>,
-    pub(crate) log: Log,
+    pub(crate) log: Journal,
     pub(crate) dead_letters: DeadLetters,
     /// The keys of requests that are written once however often they come; none: keys mean nothing.
     pub(crate) keys: Option<Arc<Keys>>,
@@ -40,7 +41,7 @@ pub(crate) struct Group {
     pub(crate) consumer: Consumer,
     /// What lies before this was there when delivery started: an earlier one may have delivered it, and ended before
     /// that was written down.
-    pub(crate) doubtful_before: AtomicU64,
+    doubtful_before: AtomicU64,
     lanes: Vec<Mutex<LaneState>>,
     phase: Mutex<Phase>,
     /// Requests sent to the cluster.
@@ -149,31 +150,25 @@ impl Queue {
             queue: Arc::clone(&settings.name),
             why,
         };
-        let options = log_options(settings);
-        let folder = data.join("queue").join(&*settings.name);
-        let log =
-            Log::open(&folder, options, RealDisk::default()).map_err(|error| failed(error.to_string()))?;
-        if log.lanes() != settings.lanes {
-            let (lanes, asked) = (log.lanes(), settings.lanes);
-            tracing::warn!(
-                queue = &*settings.name,
-                lanes,
-                asked,
-                "a queue keeps the lanes that it was made with"
-            );
-        }
+        let log = match &settings.kafka {
+            Some(topic) => Journal::in_topic(open_topic(topic).map_err(|error| failed(error.to_string()))?),
+            None => Journal::Disk(open_log(settings, data).map_err(failed)?),
+        };
         let options = letters_options(settings);
         let folder = data.join("dead_letters").join(&*settings.name);
         let dead_letters = DeadLetters::open(&folder, options).map_err(failed)?;
-        dead_letters::recount(&log, &dead_letters).map_err(|error| failed(error.to_string()))?;
-        let keys = settings.idempotency.as_ref().map(|idempotency| {
+        if let Some(log) = log.on_disk() {
+            dead_letters::recount(log, &dead_letters).map_err(|error| failed(error.to_string()))?;
+        }
+        let keyed = settings.idempotency.as_ref().zip(log.on_disk());
+        let keys = keyed.map(|(idempotency, log)| {
             let options = Options {
                 free_bytes_min: settings.free_bytes_min,
                 on_event: teller(&settings.name, "idempotency keys"),
                 ..Options::default()
             };
             let folder = data.join("idempotency").join(&*settings.name);
-            Keys::open(&folder, idempotency, options, &log)
+            Keys::open(&folder, idempotency, options, log)
         });
         Ok(Self {
             name: Arc::clone(&settings.name),
@@ -195,26 +190,23 @@ impl Queue {
 
     /// Takes over what may change of the settings: when requests count as safe, and how much there may be.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
-        let of_log = self.log.adjust(&log_options(settings));
+        // What a topic is like is Kafka's matter.
+        let of_log = self
+            .log
+            .on_disk()
+            .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
         let of_letters = self.dead_letters.adjust(letters_options(settings));
         of_log.and(of_letters).map_err(|error| error.to_string())
     }
 
     /// How far its consumer groups have committed.
     pub(crate) fn committed(&self) -> Committed {
-        let groups = self.log.accounts().1.into_iter().map(|group| {
-            let positions = group.lanes.iter().map(|lane| lane.position).collect();
-            (group.name, positions)
-        });
-        Committed(groups.collect())
+        Committed(self.log.committed().into_iter().collect())
     }
 
     /// Makes what its consumer groups have committed durable.
     pub(crate) fn flush(&self) -> Result<(), ReadError> {
-        for name in self.log.consumers() {
-            self.log.consumer(&name, StartAt::Oldest)?.flush()?;
-        }
-        Ok(())
+        self.log.flush()
     }
 }
 
@@ -224,6 +216,37 @@ impl std::fmt::Debug for Queue {
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
+}
+
+/// The log of a queue on this machine's disk.
+fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, String> {
+    let folder = data.join("queue").join(&*settings.name);
+    let log = Log::open(&folder, log_options(settings), RealDisk::default());
+    let log = log.map_err(|error| error.to_string())?;
+    if log.lanes() != settings.lanes {
+        let (lanes, asked) = (log.lanes(), settings.lanes);
+        tracing::warn!(
+            queue = &*settings.name,
+            lanes,
+            asked,
+            "a queue keeps the lanes that it was made with"
+        );
+    }
+    Ok(log)
+}
+
+/// The topic of a queue in Kafka.
+fn open_topic(settings: &config::KafkaTopic) -> Result<kafka::Topic, kafka::OpenError> {
+    kafka::Topic::open(&kafka::Options {
+        brokers: settings.brokers.iter().map(ToString::to_string).collect(),
+        topic: settings.topic.to_string(),
+        partitions: settings.partitions,
+        replicas: settings.replicas,
+        retention: settings.retention,
+        message_bytes_max: settings.message_bytes_max,
+        ack_timeout: settings.ack_timeout,
+        session_timeout: settings.session_timeout,
+    })
 }
 
 /// How the log of a queue is kept.
@@ -298,7 +321,7 @@ impl Group {
         let consumer = queue.log.consumer(&settings.group, start);
         let consumer = consumer.map_err(|error| StartError::Queue {
             queue: Arc::clone(&queue.name),
-            why: error.to_string(),
+            why: error,
         })?;
         Ok(Self {
             settings: settings.clone(),
@@ -362,10 +385,29 @@ impl Group {
 
     /// Delivery has ended: no lane does anything.
     pub(crate) fn rest(&self) {
+        self.rest_lanes();
+        self.set_phase(Phase::Stopped);
+    }
+
+    /// No lane does anything, for now.
+    pub(crate) fn rest_lanes(&self) {
         for lane in 0..self.lanes.len() as u32 {
             *self.lane(lane) = LaneState::default();
         }
-        self.set_phase(Phase::Stopped);
+    }
+
+    /// What a lane holds before this may have been delivered already, by an earlier run or another gateway.
+    pub(crate) fn doubtful_before(&self, lane: u32) -> u64 {
+        match &self.consumer {
+            Consumer::Disk(_) => self.doubtful_before.load(Ordering::Relaxed),
+            Consumer::Kafka(group) => group.end_when_taken(lane),
+        }
+    }
+
+    /// All that is in the queue now may have been delivered already.
+    pub(crate) fn doubt_all(&self) {
+        let end = self.queue.log.status().end;
+        self.doubtful_before.store(end, Ordering::Relaxed);
     }
 
     /// Says since when the documents have waited that a lane works on.
@@ -405,9 +447,11 @@ impl Group {
     }
 
     pub(crate) fn lanes_to_json(&self, lanes: &[LaneStatus]) -> Value {
-        let lanes = lanes.iter().zip(&self.lanes).map(|(lane, state)| {
+        let shared = self.consumer.lanes_shared();
+        let lanes = lanes.iter().zip(&self.lanes).enumerate();
+        let lanes = lanes.map(|(number, (lane, state))| {
             let state = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            json!({
+            let mut value = json!({
                 "accepted": lane.accepted,
                 "done": lane.done,
                 "dead": lane.dead,
@@ -418,7 +462,12 @@ impl Group {
                 "position": lane.position,
                 "doing": state.doing.as_str(),
                 "why": state.why,
-            })
+            });
+            if let Some((held, messages)) = shared.as_ref().and_then(|shared| shared.get(number)) {
+                value["held"] = json!(held);
+                value["pending_messages"] = json!(messages);
+            }
+            value
         });
         Value::Array(lanes.collect())
     }

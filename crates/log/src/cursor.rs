@@ -109,6 +109,28 @@ impl Mark {
     }
 }
 
+// === impl Commit ===
+
+impl Commit {
+    /// What lies before this is done.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Documents among it that were put among the dead letters.
+    #[must_use]
+    pub fn dead(&self) -> u64 {
+        self.dead
+    }
+
+    /// Documents among it that were passed over on purpose.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+}
+
 // === impl Cursor ===
 
 impl Cursor {

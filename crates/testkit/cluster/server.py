@@ -52,6 +52,8 @@ def java_version(home):
 def needed_java(engine, version):
     """The (lowest, highest) Java feature release that this server runs on."""
     v = version_tuple(version)
+    if engine == "kafka":
+        return 17, 99
     if engine == "opensearch":
         if v >= (3,):
             return 21, 99

@@ -1,5 +1,6 @@
 //! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real clusters.
 
+pub mod broker;
 pub mod client;
 pub mod load;
 pub mod nginx;

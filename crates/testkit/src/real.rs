@@ -18,7 +18,7 @@
 //!
 //! A cluster that cannot be started is an error that says why; a test never passes for want of a cluster.
 
-mod hold;
+pub(crate) mod hold;
 mod kind;
 
 use std::collections::BTreeMap;

@@ -86,7 +86,8 @@ impl Accept {
     /// The answer that was given when this was accepted, made once more.
     pub(super) fn again(&self, queued: &Queued<'_>, accepted: &Accepted) -> Response<Outgoing> {
         let (items, _) = super::items(queued);
-        let mut response = super::answer(accepted.keyed.took, items, accepted.position);
+        let place = format!("position={}", accepted.position);
+        let mut response = super::answer(accepted.keyed.took, items, &place);
         response
             .headers_mut()
             .insert(&SAYS, HeaderValue::from_static("repeated"));

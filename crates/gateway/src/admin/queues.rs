@@ -56,6 +56,7 @@ pub(super) async fn records(
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = desk.queue(Some(&name))?;
+    on_disk(&queue, "its records are looked at")?;
     let lanes = queue.log.lanes();
     if wanted.lane.is_some_and(|lane| lane >= lanes) {
         return Err(Refusal::invalid(format!(
@@ -68,7 +69,8 @@ pub(super) async fn records(
         let limit = wanted.limit.unwrap_or(RECORDS).min(RECORDS_MAX);
         let text_bytes = wanted.text_bytes.unwrap_or(TEXT_BYTES).min(TEXT_BYTES_MAX);
         let mut left = TEXT_BYTES_MAX;
-        let browsed = queue.log.browse(wanted.from).each(|record| {
+        let log = on_disk(&queue, "its records are looked at")?;
+        let browsed = log.browse(wanted.from).each(|record| {
             let is_of = |lane| record.groups.iter().any(|group| group.lane == lane);
             looked_at += record.receipt.bytes;
             if records.len() >= limit || left == 0 || looked_at > LOOKED_AT_MAX {
@@ -103,6 +105,10 @@ pub(super) async fn set_offset(
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = desk.queue(Some(&name))?;
     known(&queue, &group)?;
+    on_disk(
+        &queue,
+        "its consumer groups are set elsewhere, while no gateway delivers,",
+    )?;
     let to = match wanted.to.as_deref() {
         None => {
             return Err(Refusal::invalid(
@@ -128,10 +134,8 @@ pub(super) async fn set_offset(
                 .drop_unsettled(&group, &queue.committed())
                 .map_err(Refusal::failed)?;
             letters.settle(&group).map_err(Refusal::failed)?;
-            let consumer = queue
-                .log
-                .consumer(&group, StartAt::Oldest)
-                .map_err(Refusal::failed)?;
+            let log = on_disk(&queue, "its consumer groups are set elsewhere")?;
+            let consumer = log.consumer(&group, StartAt::Oldest).map_err(Refusal::failed)?;
             consumer.seek(to).map_err(Refusal::failed)
         });
         let moved = moved.ok_or_else(|| delivers(&group))??;
@@ -178,7 +182,8 @@ pub(super) async fn remove_group(
         letters
             .drop_unsettled(&group, &queue.committed())
             .map_err(Refusal::failed)?;
-        queue.log.remove_consumer(&group).map_err(Refusal::failed)?;
+        let log = on_disk(&queue, "its consumer groups are removed")?;
+        log.remove_consumer(&group).map_err(Refusal::failed)?;
         letters.forget(&group).map_err(Refusal::failed)?;
         tracing::warn!(
             queue = name,
@@ -254,6 +259,16 @@ fn known(queue: &Queue, group: &str) -> Result<(), Refusal> {
     let names = queue.log.consumers();
     let is = |name: &String| name == group && name != crate::dead_letters::REPLAYING;
     names.iter().any(is).then_some(()).ok_or_else(|| no_group(group))
+}
+
+/// The log of a queue that is on this machine's disk.
+fn on_disk<'q>(queue: &'q Queue, what: &str) -> Result<&'q log::Log, Refusal> {
+    queue.log.on_disk().ok_or_else(|| {
+        let topic = queue.log.topic().unwrap_or_default();
+        Refusal::conflict(format!(
+            "this queue is the Kafka topic {topic}: {what} with Kafka's own tools"
+        ))
+    })
 }
 
 fn no_group(group: &str) -> Refusal {

@@ -290,6 +290,8 @@ pub struct Queue {
     pub dead_letters_bytes_max: u64,
     /// Whether requests may have an `Idempotency-Key`, and for how long that counts.
     pub idempotency: Option<Idempotency>,
+    /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count then.
+    pub kafka: Option<KafkaTopic>,
 }
 
 /// Requests that are written once however often they come.
@@ -299,6 +301,27 @@ pub struct Idempotency {
     pub window: Duration,
     /// So many are, at most.
     pub keys_max: usize,
+}
+
+/// A Kafka topic that is a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaTopic {
+    /// `host:port` of some brokers; at least one.
+    pub brokers: Vec<Arc<str>>,
+    /// Its name.
+    pub topic: Arc<str>,
+    /// Partitions; none: those that it has, or 16 if it is made.
+    pub partitions: Option<u32>,
+    /// Replicas, if it is made; none: the brokers' default.
+    pub replicas: Option<u16>,
+    /// How long messages are kept, if it is made.
+    pub retention: Duration,
+    /// Bytes of a message at most, if it is made; none: the brokers' default.
+    pub message_bytes_max: Option<u32>,
+    /// A request that is not acknowledged after this is refused.
+    pub ack_timeout: Duration,
+    /// A gateway that is not heard of for so long loses its lanes.
+    pub session_timeout: Duration,
 }
 
 /// When an appended request counts as safe.

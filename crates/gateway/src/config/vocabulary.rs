@@ -15,7 +15,7 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
         | ("RouterFile", "permitted_client_ip_list" | "denied_client_ip_list" | "ip_access_rules") => {
             "clients are not told apart by address here, and ignoring this would let in whom it keeps out; use a firewall"
         }
-        ("ConfigFile", "http_client" | "keystore" | "web" | "redis" | "queue" | "kafka_queue" | "s3") => {
+        ("ConfigFile", "http_client" | "keystore" | "web" | "redis" | "queue" | "s3") => {
             "this section is not there"
         }
         ("BulkIndexingFile", "waiting_after") => {
@@ -25,6 +25,15 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
             "queues have no ids here, and ignoring this would deliver others too: write `keys`"
         }
         ("BulkFile", "retry_rules") => "write `response_handle.retry_rules`",
+        ("ConfigFile", "kafka_queue") => {
+            "queues in Kafka are described where they are filled: `queue` of `bulk_reshuffle`, with `type: kafka`"
+        }
+        (
+            "QueueFile",
+            "tls" | "ssl" | "sasl" | "security_protocol" | "username" | "password" | "basic_auth",
+        ) => {
+            "brokers are spoken to in plain text, without TLS and SASL; a listener of theirs must take that, on a network that you trust"
+        }
         ("ElasticsearchFile", "credential_id") => "accounts are written as `basic_auth` or `api_key`",
         ("ElasticsearchFile", "http_proxy") => "clusters are reached directly, without a proxy",
         ("ConditionFile", "network" | "cluster_available" | "consumer_has_lag" | "queue_has_lag") => {

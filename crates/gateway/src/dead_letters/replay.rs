@@ -12,13 +12,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
 use http::Method;
-use log::{AppendError, Log, ReadError, StartAt};
+use log::{Log, ReadError, StartAt};
 
 use super::books::Books;
 use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::accept::{self, Params, Replay};
 use crate::bulk_request::{self, Kind};
+use crate::journal::{Journal, NotQueued};
 use crate::parcel::content_type;
 
 /// What a replay came to.
@@ -36,7 +37,7 @@ pub(crate) struct Replayed {
 
 /// Where letters go.
 pub(crate) struct Way<'a> {
-    pub(crate) log: &'a Log,
+    pub(crate) log: &'a Journal,
     /// Of the cluster that clients of the queue write to.
     pub(crate) table: &'a RouteTable,
     /// The groups that deliver from the queue.
@@ -69,8 +70,13 @@ impl DeadLetters {
         picked.sort();
         flush()?;
         let began = Instant::now();
-        let unsure = way.log.consumers().iter().any(|name| name == REPLAYING);
-        let place = way.log.consumer(REPLAYING, StartAt::Newest)?;
+        // In Kafka nothing tells after a crash what is back in the queue: letters may be there and here then.
+        let disk = way.log.on_disk();
+        let unsure = disk.is_some_and(|log| log.consumers().iter().any(|name| name == REPLAYING));
+        let place = match disk {
+            Some(log) => Some(log.consumer(REPLAYING, StartAt::Newest)?),
+            None => None,
+        };
         for some in chunks(&picked) {
             if began.elapsed() > way.within {
                 done.more = true;
@@ -80,13 +86,13 @@ impl DeadLetters {
             if done.stopped.is_some() {
                 break;
             }
-            if !unsure {
+            if let Some(place) = place.as_ref().filter(|_| !unsure) {
                 place.seek(StartAt::Newest)?;
             }
         }
         // After a failed sync only the disk knows what is in the log: the next start looks.
-        if !unsure && way.log.status().poisoned.is_none() {
-            way.log.remove_consumer(REPLAYING)?;
+        if let Some(log) = disk.filter(|log| !unsure && log.status().poisoned.is_none()) {
+            log.remove_consumer(REPLAYING)?;
         }
         self.tidy(&work);
         Ok(done)
@@ -132,7 +138,7 @@ impl DeadLetters {
         letters: &[Letter],
         way: &Way<'_>,
         done: &mut Replayed,
-    ) -> Result<Result<(), AppendError>, LettersError> {
+    ) -> Result<Result<(), NotQueued>, LettersError> {
         let cause = &letters[0].cause;
         let mut refuse = |letters: &[&Letter], why: &str| {
             let refused = letters.iter().map(|letter| (letter.id, why.to_owned()));
@@ -202,10 +208,16 @@ impl DeadLetters {
             }),
             idempotency: None,
         };
-        let record = accept::record(way.log, REPLAYED, &params, &plan, &run.body);
+        let entry = match way
+            .log
+            .entry(REPLAYED, &params, &plan, &run.body, &ask, way.table)
+        {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Err(error)),
+        };
         // From here on they are in the queue, until the books say it nobody may count them.
         let _alone = self.counting.write().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = way.log.append_blocking(record) {
+        if let Err(error) = way.log.append_blocking(entry) {
             return Ok(Err(error));
         }
         done.replayed += run.letters.len() as u64;
@@ -391,6 +403,7 @@ mod tests {
     fn a_replay_whose_time_is_up_says_so_and_leaves_the_rest_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let (log, letters) = open(folder.path());
+        let log = Journal::Disk(log);
         let cause = Cause {
             group: "c0".to_owned(),
             target: "/_bulk".to_owned(),

@@ -80,7 +80,7 @@ pub(super) fn command(dir: &Path, name: &str, args: &[impl AsRef<OsStr>]) -> Res
 
 /// The folder of all clusters of this user: `TIDEGATE_CLUSTERS`, or one below the temporary folder, because
 /// as root the nodes run as `nobody`, who may not be able to enter the project's own folder.
-pub(super) fn root() -> Result<PathBuf> {
+pub(crate) fn root() -> Result<PathBuf> {
     let root = match std::env::var_os("TIDEGATE_CLUSTERS") {
         Some(root) => PathBuf::from(root),
         None => std::env::temp_dir().join(format!(

@@ -61,12 +61,28 @@ pub enum FsyncFile {
     Os,
 }
 
+/// Where a queue's log is.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueTypeFile {
+    /// On this machine's disk.
+    #[default]
+    Disk,
+    /// In a Kafka topic, which several gateways can share.
+    Kafka,
+}
+
 section! {
-    /// The durable log that asynchronous mode answers from; below `path.data`, in `queue/NAME`. Filters with the same
-    /// name share it, and must then say the same of it.
+    /// The durable log that asynchronous mode answers from; below `path.data`, in `queue/NAME`, or in Kafka. Filters with
+    /// the same name share it, and must then say the same of it.
     QueueFile {
         /// Its name; the cluster's, if empty.
         name: String = String::new(),
+        /// Where it is: `disk`, on this machine, or `kafka`, in a topic that several gateways can share. See
+        /// docs/kafka.md.
+        r#type: QueueTypeFile = QueueTypeFile::Disk,
         /// Lanes: documents of one shard share a lane and are delivered in order; lanes are independent. Fixed when the
         /// queue is made.
         #[schemars(range(min = 1, max = 4096))]
@@ -81,6 +97,28 @@ section! {
         min_free: super::Bytes = super::Bytes(1 << 30),
         /// Bytes of dead letters at most; beyond it delivery waits, and nothing is dropped.
         dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
+        /// With `type: kafka`: `host:port` of some brokers; the others are learnt from them.
+        brokers: Names = OneOrMany(Vec::new()),
+        /// With `type: kafka`: the topic; if empty, the queue's name. It is made if it is missing.
+        topic: String = String::new(),
+        /// With `type: kafka`: the topic's partitions, which are the lanes. If nothing is written, those that it has, or 16
+        /// if it is made.
+        #[schemars(range(min = 1, max = 4096))]
+        partitions: Option<u32> = None,
+        /// With `type: kafka`: copies of each message, in a topic that is made. If nothing is written, what the brokers
+        /// make by default. From 3 on, two must have a message before it counts as safe.
+        #[schemars(range(min = 1, max = 15))]
+        replication_factor: Option<u32> = None,
+        /// With `type: kafka`: how long messages are kept, delivered or not, in a topic that is made.
+        retention: Time = Time(Duration::from_secs(7 * 24 * 3600)),
+        /// With `type: kafka`: bytes of a message at most, in a topic that is made. If nothing is written, what the
+        /// brokers allow. A document must fit into one.
+        max_message_size: Option<super::Bytes> = None,
+        /// With `type: kafka`: a request that the brokers have not acknowledged after this gets 503.
+        ack_timeout: Time = Time(Duration::from_secs(10)),
+        /// With `type: kafka`: what a gateway was to deliver that the brokers have not heard of for so long is delivered by
+        /// others.
+        session_timeout: Time = Time(Duration::from_secs(10)),
     }
 }
 

@@ -4,6 +4,7 @@
 mod cluster;
 mod entry;
 mod flow;
+mod kafka;
 mod queue;
 mod risk;
 

@@ -52,6 +52,16 @@ impl Resolver<'_> {
                     let message = "`cluster` passes every bulk whole, so nothing would be queued";
                     self.error(&format!("{path}.level"), message);
                 }
+                let topic = |queue: &Queue| queue.kafka.as_ref().map(|kafka| Arc::clone(&kafka.topic));
+                let shares = |other: &&Queue| topic(other).is_some() && topic(other) == topic(&queue);
+                if let Some(other) = queues
+                    .values()
+                    .find(shares)
+                    .filter(|other| other.name != queue.name)
+                {
+                    let message = format!("the topic is that of the queue `{}`", other.name);
+                    self.error(&format!("{path}.queue.topic"), message);
+                }
                 queues.insert(Arc::clone(&queue.name), queue);
             }
         }
@@ -78,6 +88,11 @@ impl Resolver<'_> {
                 );
             }
         }
+        if bulk.idempotency.enabled && bulk.queue.r#type == QueueTypeFile::Kafka {
+            let message =
+                "keys are remembered on the disk of one gateway, and a queue with `type: kafka` has several";
+            self.error(&format!("{section}idempotency"), message);
+        }
         if bulk.idempotency.enabled && bulk.idempotency.window.0.is_zero() {
             let section = path.trim_end_matches("queue");
             self.error(&format!("{section}idempotency.window"), "must be more than 0");
@@ -85,6 +100,7 @@ impl Resolver<'_> {
         if file.fsync == FsyncFile::Interval && file.fsync_interval.0.is_zero() {
             self.error(&format!("{path}.fsync_interval"), "must be more than 0");
         }
+        let kafka = self.kafka(&path, file, &name);
         Queue {
             cluster: bulk.elasticsearch.as_str().into(),
             name,
@@ -102,6 +118,7 @@ impl Resolver<'_> {
                 window: bulk.idempotency.window.0,
                 keys_max: bulk.idempotency.max_keys as usize,
             }),
+            kafka,
         }
     }
 

@@ -1,0 +1,173 @@
+//! An append to wait for, without any runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::{AppendError, Receipt};
+
+/// The outcome of an append, to be awaited on any runtime. It comes when no part of the request is under way any more, so
+/// that nothing of a request that was refused can be stored after one that was accepted later. Dropping it doesn't undo
+/// the append.
+#[must_use = "an append is acknowledged when this says so"]
+pub struct Append(Arc<Pending>);
+
+/// What was accepted, and what waits, of a whole topic.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) documents: AtomicU64,
+    pub(crate) records: AtomicU64,
+    pub(crate) waiting_bytes: AtomicU64,
+}
+
+/// A request whose parts are under way.
+pub(crate) struct Pending {
+    counts: Arc<Counts>,
+    documents: u64,
+    bytes: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Parts under way.
+    left: usize,
+    receipt: Receipt,
+    failed: Option<AppendError>,
+    waker: Option<Waker>,
+}
+
+// === impl Append ===
+
+impl Append {
+    /// One that has ended already.
+    pub(crate) fn refused(error: AppendError) -> Self {
+        Self(Arc::new(Pending {
+            counts: Arc::default(),
+            documents: 0,
+            bytes: 0,
+            state: Mutex::new(State {
+                left: 0,
+                receipt: Receipt::default(),
+                failed: Some(error),
+                waker: None,
+            }),
+        }))
+    }
+
+    pub(crate) fn of(pending: &Arc<Pending>) -> Self {
+        Self(Arc::clone(pending))
+    }
+}
+
+impl Future for Append {
+    type Output = Result<Receipt, AppendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        if state.left > 0 {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(match state.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut state.receipt)),
+        })
+    }
+}
+
+// === impl Pending ===
+
+impl Pending {
+    /// A request of so many parts, which waits from now on.
+    pub(crate) fn new(counts: &Arc<Counts>, parts: usize, documents: u64, bytes: u64) -> Arc<Self> {
+        counts.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Arc::new(Self {
+            counts: Arc::clone(counts),
+            documents,
+            bytes,
+            state: Mutex::new(State {
+                left: parts,
+                receipt: Receipt::default(),
+                failed: None,
+                waker: None,
+            }),
+        })
+    }
+
+    /// A part is stored.
+    pub(crate) fn stored(&self, lane: u32, offset: u64) {
+        let mut state = self.lock();
+        state.receipt.places.push((lane, offset));
+        self.ended(state, 1);
+    }
+
+    /// So many parts are not, or nobody knows.
+    pub(crate) fn failed(&self, parts: usize, error: AppendError) {
+        let mut state = self.lock();
+        state.failed.get_or_insert(error);
+        self.ended(state, parts);
+    }
+
+    fn ended(&self, mut state: MutexGuard<'_, State>, parts: usize) {
+        state.left -= parts;
+        if state.left > 0 {
+            return;
+        }
+        state.receipt.places.sort_unstable();
+        let (accepted, waker) = (state.failed.is_none(), state.waker.take());
+        drop(state);
+        self.counts.waiting_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        if accepted {
+            self.counts.documents.fetch_add(self.documents, Ordering::Relaxed);
+            self.counts.records.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(append: &mut Append) -> Poll<Result<Receipt, AppendError>> {
+        Pin::new(append).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_request_is_accepted_when_its_last_part_is_and_refused_when_none_is_under_way_any_more() {
+        let counts = Arc::default();
+        let pending = Pending::new(&counts, 2, 10, 100);
+        let mut append = Append::of(&pending);
+        pending.stored(3, 7);
+        assert!(poll(&mut append).is_pending());
+        assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 100);
+        pending.stored(1, 9);
+        let receipt = Receipt {
+            places: vec![(1, 9), (3, 7)],
+        };
+        assert_eq!(poll(&mut append), Poll::Ready(Ok(receipt)));
+        assert_eq!(counts.documents.load(Ordering::Relaxed), 10);
+
+        let pending = Pending::new(&counts, 3, 10, 100);
+        let mut append = Append::of(&pending);
+        pending.failed(1, AppendError::Closed);
+        assert!(poll(&mut append).is_pending(), "two parts are under way");
+        pending.stored(0, 1);
+        pending.failed(1, AppendError::Away("late".to_owned()));
+        assert_eq!(poll(&mut append), Poll::Ready(Err(AppendError::Closed)));
+        assert_eq!(
+            counts.documents.load(Ordering::Relaxed),
+            10,
+            "nothing of it counts"
+        );
+        assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,92 @@
+//! What can go wrong.
+
+/// A topic that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No broker answered in time.
+    #[error("no broker of {brokers} answers: {why}")]
+    Away {
+        /// Those that were asked.
+        brokers: String,
+        /// What the client library says.
+        why: String,
+    },
+    /// The topic cannot be made, or asked about.
+    #[error("topic {topic}: {why}")]
+    Topic {
+        /// Its name.
+        topic: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// It has another number of partitions than the configuration says.
+    #[error(
+        "topic {topic} has {has} partitions and the configuration says {said}: which partition a document is in depends on it, so it cannot change; write `partitions: {has}`, or use another topic"
+    )]
+    Partitions {
+        /// Its name.
+        topic: String,
+        /// What it has.
+        has: u32,
+        /// What was asked for.
+        said: u32,
+    },
+    /// This build has no client.
+    #[error("this build of the gateway has no Kafka client: build it with the feature `kafka`")]
+    NotBuilt,
+}
+
+/// A request that was not accepted. Some of its parts may be in the topic all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Requests come faster than the brokers acknowledge them.
+    #[error("{waiting} bytes wait for the brokers, at most {most} may")]
+    Full {
+        /// Bytes waiting.
+        waiting: u64,
+        /// Bytes that may wait.
+        most: u64,
+    },
+    /// One document, or the request's parameters, is larger than a message may be.
+    #[error("{bytes} bytes, and the topic takes messages of {most} at most")]
+    TooLarge {
+        /// How large it is.
+        bytes: u64,
+        /// How large it may be.
+        most: u64,
+    },
+    /// The brokers did not acknowledge all of it in time.
+    #[error("Kafka has not taken all of it: {0}")]
+    Away(String),
+    /// Nothing is accepted any more until the gateway is started again.
+    #[error("{0}")]
+    Poisoned(String),
+    /// The gateway is stopping.
+    #[error("the topic is closed")]
+    Closed,
+}
+
+/// What cannot be read or committed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// What is there is not a message of ours.
+    #[error(
+        "the message at {lane}:{offset} of topic {topic} is not one that this version knows to send ({why}); nothing of its partition is delivered until the group's offset is set past it"
+    )]
+    Foreign {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        lane: u32,
+        /// Where.
+        offset: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The brokers do not answer, or refuse.
+    #[error("{0}")]
+    Kafka(String),
+    /// There is no such lane.
+    #[error("there is no lane {0}")]
+    NoLane(u32),
+}

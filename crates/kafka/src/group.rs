@@ -1,0 +1,431 @@
+//! A consumer group, as one process takes part in it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::hand_over::HandOver;
+use crate::lane::Lane;
+use crate::produce::Voice;
+use crate::topic::{self, consumer_config};
+use crate::{Cursor, LaneReader, OpenError, ReadError, StartAt};
+
+/// A consumer group. Cheap to clone.
+#[derive(Clone)]
+pub struct Group {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What happens to the lanes of a group that runs.
+pub enum Change {
+    /// These are this process's from now on; none was before.
+    Assigned(Vec<u32>),
+    /// All of them go. They are handed over when this is dropped: nothing of theirs may be under way by then.
+    Revoked(Handed),
+    /// They are gone, what was done is committed if it could be.
+    Gone,
+}
+
+/// Held while something of the lanes that go may be under way.
+pub struct Handed(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
+
+/// A group that takes part; stop it, and wait for its end.
+pub struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// One lane of a group, as of a moment ago.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// Whether it is this process's.
+    pub held: bool,
+    /// How far the group is, whoever delivered it.
+    pub done: Cursor,
+    /// Messages that the group has yet to deliver.
+    pub messages: u64,
+    /// Of those, what this process has fetched: documents.
+    pub fetched_documents: u64,
+    /// And their bytes.
+    pub fetched_bytes: u64,
+}
+
+pub(crate) struct Inner {
+    pub(crate) topic: Arc<topic::Inner>,
+    /// Its name at the brokers.
+    pub(crate) id: String,
+    pub(crate) start: StartAt,
+    pub(crate) voice: Voice,
+    lanes: Vec<Mutex<Lane>>,
+    /// Never takes part: asks for what is committed.
+    probe: BaseConsumer<Quiet>,
+    pub(crate) consumer: Mutex<Option<Weak<BaseConsumer<HandOver>>>>,
+    /// Until then no lane of this process can be another's.
+    lease: Mutex<Option<Instant>>,
+    /// Held while something is committed, so that an older offset cannot follow a newer one.
+    committing: Mutex<()>,
+}
+
+/// Passes on what the library logs.
+#[derive(Default)]
+pub(crate) struct Quiet(pub(crate) Voice);
+
+/// What became of a commit.
+#[derive(Debug)]
+pub(crate) enum CommitError {
+    /// The group has given this process up: nothing was committed.
+    Refused(KafkaError),
+    /// Nobody knows.
+    Unknown(KafkaError),
+}
+
+// === impl Group ===
+
+impl Group {
+    /// Knows how far it is when it returns.
+    pub(crate) fn open(topic: &Arc<topic::Inner>, name: &str, start: StartAt) -> Result<Self, OpenError> {
+        let id = format!("{}.{name}", topic.options.topic);
+        let mut config = consumer_config(&topic.options);
+        config.set("group.id", &id);
+        let failed = |why: String| OpenError::Topic {
+            topic: topic.options.topic.clone(),
+            why: format!("consumer group {id}: {why}"),
+        };
+        let probe = config
+            .create_with_context(Quiet::default())
+            .map_err(|error: KafkaError| failed(error.to_string()))?;
+        let group = Self {
+            inner: Arc::new(Inner {
+                topic: Arc::clone(topic),
+                start,
+                voice: Voice::default(),
+                lanes: (0..topic.lanes).map(|_| Mutex::default()).collect(),
+                probe,
+                consumer: Mutex::default(),
+                lease: Mutex::default(),
+                committing: Mutex::default(),
+                id,
+            }),
+        };
+        let until = Instant::now() + topic::OPEN_TIMEOUT;
+        // Which dead letters count depends on it.
+        while let Err(why) = group.inner.refresh(topic::ASK_TIMEOUT, true) {
+            if Instant::now() > until {
+                let id = &group.inner.id;
+                return Err(OpenError::Topic {
+                    topic: topic.options.topic.clone(),
+                    why: format!("consumer group {id}: {why}"),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(group)
+    }
+
+    /// Its name at the brokers: `TOPIC.NAME`.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// Takes part from now on: asks the brokers for lanes. `tell` is called on the group's thread, which waits there.
+    ///
+    /// # Errors
+    /// If the thread or the client cannot be made.
+    pub fn start(&self, tell: impl Fn(Change) + Send + Sync + 'static) -> Result<Running, ReadError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = HandOver::start(&self.inner, Box::new(tell), Arc::clone(&stop))?;
+        Ok(Running {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Reads a lane from what is done.
+    ///
+    /// # Errors
+    /// If there is no such lane.
+    pub fn reader(&self, lane: u32) -> Result<LaneReader, ReadError> {
+        let position = self.lane(lane)?.done.offset;
+        Ok(LaneReader::new(Arc::clone(&self.inner), lane, position))
+    }
+
+    /// Everything of a lane before an offset is done, `dead` of it since the last call by becoming dead letters, `skipped` by
+    /// being passed over. Committed soon, or with [`Group::flush`].
+    ///
+    /// # Errors
+    /// If there is no such lane, or it is another's by now.
+    pub fn done(&self, lane: u32, offset: u64, dead: u64, skipped: u64) -> Result<(), ReadError> {
+        let mut state = self.lane(lane)?;
+        if !state.held {
+            let why = format!("lane {lane} is not this gateway's any more");
+            return Err(ReadError::Kafka(why));
+        }
+        state.settle(offset, dead, skipped);
+        Ok(())
+    }
+
+    /// Commits what is done, and waits for the brokers to say so.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn flush(&self) -> Result<(), ReadError> {
+        let consumer = self.inner.consumer();
+        let Some(consumer) = consumer else {
+            // It committed all it could as it ended.
+            return Ok(());
+        };
+        match self.inner.commit(&consumer, false) {
+            Ok(()) => Ok(()),
+            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
+                Err(ReadError::Kafka(error.to_string()))
+            }
+        }
+    }
+
+    /// Until when this process may send what its lanes hold; none: it may not.
+    #[must_use]
+    pub fn lease(&self) -> Option<Instant> {
+        *self.inner.lease()
+    }
+
+    /// The partition's end as the lane came to this process: what lies before may have been delivered by another gateway.
+    #[must_use]
+    pub fn end_when_taken(&self, lane: u32) -> u64 {
+        self.lane(lane).map_or(0, |lane| lane.end_when_taken)
+    }
+
+    /// For each lane the offset before which what this process has put among the dead letters counts: it committed past
+    /// it, or may have.
+    #[must_use]
+    pub fn claimed(&self) -> Vec<u64> {
+        let lanes = self.inner.lanes.iter();
+        lanes.map(|lane| lock(lane).claimed).collect()
+    }
+
+    /// How far it is in each lane. Of lanes that are another's it is as of the last look at the brokers, every
+    /// two seconds.
+    #[must_use]
+    pub fn status(&self) -> Vec<LaneStatus> {
+        let ends = self.inner.topic.ends();
+        let lanes = self.inner.lanes.iter().zip(ends);
+        let status = lanes.map(|(lane, (_, end))| {
+            let lane = lock(lane);
+            let done = if lane.held { lane.done } else { lane.committed };
+            let (fetched_documents, fetched_bytes) = lane.in_hand();
+            LaneStatus {
+                held: lane.held,
+                done,
+                messages: end.max(lane.next).saturating_sub(done.offset),
+                fetched_documents,
+                fetched_bytes,
+            }
+        });
+        status.collect()
+    }
+
+    fn lane(&self, lane: u32) -> Result<MutexGuard<'_, Lane>, ReadError> {
+        let found = self.inner.lanes.get(lane as usize);
+        found.map(lock).ok_or(ReadError::NoLane(lane))
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// A lane that is known to exist.
+    pub(crate) fn lane(&self, lane: u32) -> MutexGuard<'_, Lane> {
+        lock(&self.lanes[lane as usize])
+    }
+
+    pub(crate) fn held(&self) -> Vec<u32> {
+        (0..self.topic.lanes)
+            .filter(|lane| self.lane(*lane).held)
+            .collect()
+    }
+
+    fn consumer(&self) -> Option<Arc<BaseConsumer<HandOver>>> {
+        lock(&self.consumer).as_ref().and_then(Weak::upgrade)
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Option<Instant>> {
+        lock(&self.lease)
+    }
+
+    pub(crate) fn end_lease(&self) {
+        *self.lease() = None;
+    }
+
+    /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the group.
+    pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
+        let _one = lock(&self.committing);
+        let begun = Instant::now();
+        let mut list = TopicPartitionList::new();
+        let mut committing = Vec::new();
+        let held = self.held();
+        for number in held.iter().copied() {
+            let mut lane = self.lane(number);
+            if lane.dirty || (anyway && committing.is_empty() && Some(&number) == held.last()) {
+                committing.push((number, lane.done, lane.claimed));
+                lane.claimed = lane.claimed.max(lane.done.offset);
+                self.add(&mut list, number, &lane.done);
+            }
+        }
+        if committing.is_empty() {
+            return Ok(());
+        }
+        match consumer.commit(&list, CommitMode::Sync) {
+            Ok(()) => {
+                for (number, cursor, _) in committing {
+                    let mut lane = self.lane(number);
+                    lane.committed = cursor;
+                    lane.dirty = lane.done != cursor;
+                }
+                let session = self.topic.options.session_timeout;
+                *self.lease() = Some(begun + session / 4 * 3);
+                Ok(())
+            }
+            Err(error) if is_refusal(&error) => {
+                for (number, _, claimed) in committing {
+                    // What was claimed before may have been committed.
+                    self.lane(number).claimed = claimed;
+                }
+                self.end_lease();
+                Err(CommitError::Refused(error))
+            }
+            Err(error) => Err(CommitError::Unknown(error)),
+        }
+    }
+
+    fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
+        let mut one = list.add_partition(&self.topic.options.topic, number as i32);
+        let offset = i64::try_from(cursor.offset).unwrap_or(i64::MAX);
+        // An offset that is not negative can be set.
+        let _ = one.set_offset(Offset::Offset(offset));
+        one.set_metadata(cursor.metadata(self.topic.lanes));
+    }
+
+    /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters are judged by.
+    pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), String> {
+        let all: Vec<u32> = (0..self.topic.lanes).collect();
+        let known = self.committed(&self.probe, &all, within)?;
+        for (number, cursor) in known {
+            let mut lane = self.lane(number);
+            if !lane.held {
+                lane.committed = cursor.unwrap_or_default();
+                if first {
+                    lane.claimed = lane.committed.offset;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is committed in these lanes; none where nothing is.
+    pub(crate) fn committed<C: ConsumerContext>(
+        &self,
+        consumer: &BaseConsumer<C>,
+        lanes: &[u32],
+        within: Duration,
+    ) -> Result<Vec<(u32, Option<Cursor>)>, String> {
+        let mut list = TopicPartitionList::new();
+        for lane in lanes {
+            list.add_partition(&self.topic.options.topic, *lane as i32);
+        }
+        let list = consumer
+            .committed_offsets(list, within)
+            .map_err(|error| error.to_string())?;
+        let mut known = Vec::with_capacity(lanes.len());
+        for one in list.elements() {
+            one.error().map_err(|error| error.to_string())?;
+            let lane = u32::try_from(one.partition()).map_err(|error| error.to_string())?;
+            let cursor = match one.offset() {
+                Offset::Offset(offset) => {
+                    let (cursor, of) =
+                        Cursor::read(u64::try_from(offset).unwrap_or_default(), one.metadata());
+                    if let Some(of) = of.filter(|of| *of != self.topic.lanes) {
+                        let lanes = self.topic.lanes;
+                        let why = format!(
+                            "the group {} delivered from this topic when it had {of} partitions, and now it has {lanes}: documents would be in other partitions than before, and overtake each other",
+                            self.id
+                        );
+                        self.topic.poison().set(&why);
+                        return Err(why);
+                    }
+                    Some(cursor)
+                }
+                _ => None,
+            };
+            known.push((lane, cursor));
+        }
+        Ok(known)
+    }
+}
+
+/// Whether the brokers said no, so that nothing can have been committed.
+fn is_refusal(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::UnknownMemberId
+                | RDKafkaErrorCode::IllegalGeneration
+                | RDKafkaErrorCode::FencedInstanceId
+                | RDKafkaErrorCode::RebalanceInProgress
+        )
+    )
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl Handed ===
+
+impl Handed {
+    /// And what ends when it is dropped.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<()>) {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        (Self(sender), receiver)
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Gives up all lanes, in the usual way, and leaves the group.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until it has.
+    pub fn join(mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a consumer group's thread failed");
+        }
+    }
+}
+
+// === impl Quiet ===
+
+impl ClientContext for Quiet {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.0.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.0.say(&format!("{error}: {reason}"));
+    }
+}
+
+impl ConsumerContext for Quiet {}

@@ -1,0 +1,400 @@
+//! The thread of a group: fetches, commits, and hands lanes over when the brokers say so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::group::{Change, CommitError, Handed, Inner, lock};
+use crate::lane::Fetched;
+use crate::topic::{self, consumer_config};
+use crate::{Cursor, Head, ReadError, StartAt};
+
+/// What the library calls when lanes come and go.
+pub(crate) struct HandOver {
+    group: Arc<Inner>,
+    tell: Box<dyn Fn(Change) + Send + Sync>,
+    /// Lanes that came could not be begun: the group is to be joined anew.
+    join_anew: AtomicBool,
+    stop: Arc<AtomicBool>,
+    /// When something was committed last, or tried.
+    committed: Mutex<Option<Instant>>,
+    /// Lanes that came and are not told of yet: they are once the brokers have taken a commit of theirs.
+    begun: Mutex<Option<Vec<u32>>>,
+}
+
+impl HandOver {
+    pub(crate) fn start(
+        group: &Arc<Inner>,
+        tell: Box<dyn Fn(Change) + Send + Sync>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<JoinHandle<()>, ReadError> {
+        let failed = |why: String| ReadError::Kafka(why);
+        let session = group.topic.options.session_timeout;
+        let mut config = consumer_config(&group.topic.options);
+        config
+            .set("group.id", &group.id)
+            .set("session.timeout.ms", session.as_millis().to_string())
+            .set("heartbeat.interval.ms", (session.as_millis() / 4).to_string())
+            .set("max.poll.interval.ms", HAND_OVER_MAX.as_millis().to_string())
+            // All lanes go and come at each change: nothing of any can be under way then.
+            .set("partition.assignment.strategy", "range")
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "earliest")
+            .set("queued.max.messages.kbytes", "16384")
+            .set("fetch.max.bytes", "16777216")
+            .set("fetch.wait.max.ms", "100");
+        let context = Self {
+            group: Arc::clone(group),
+            tell,
+            join_anew: AtomicBool::new(false),
+            stop: Arc::clone(&stop),
+            committed: Mutex::default(),
+            begun: Mutex::default(),
+        };
+        let consumer: BaseConsumer<Self> = config
+            .create_with_context(context)
+            .map_err(|error: KafkaError| failed(error.to_string()))?;
+        let consumer = Arc::new(consumer);
+        *lock(&group.consumer) = Some(Arc::downgrade(&consumer));
+        std::thread::Builder::new()
+            .name("kafka-group".to_owned())
+            .spawn(move || run(&consumer))
+            .map_err(|error| failed(error.to_string()))
+    }
+
+    /// Begins with lanes that came. Blocks on the brokers.
+    fn take(&self, consumer: &BaseConsumer<Self>, lanes: &[u32]) -> Result<(), String> {
+        let group = &self.group;
+        let until = Instant::now() + TAKE_MAX;
+        let begun = loop {
+            match self.places(consumer, lanes) {
+                Ok(begun) => break begun,
+                Err(why) if Instant::now() > until || self.stop.load(Ordering::Relaxed) => return Err(why),
+                Err(why) => {
+                    group.voice.say(&format!("consumer group {}: {why}", group.id));
+                    std::thread::sleep(TAKE_AGAIN);
+                }
+            }
+        };
+        let mut list = TopicPartitionList::new();
+        for (number, cursor, end) in &begun {
+            let offset = i64::try_from(cursor.offset).map_err(|error| error.to_string())?;
+            let added =
+                list.add_partition_offset(&group.topic.options.topic, *number as i32, Offset::Offset(offset));
+            added.map_err(|error| error.to_string())?;
+            group.lane(*number).take(*cursor, *end);
+        }
+        consumer.assign(&list).map_err(|error| error.to_string())?;
+        // One that was paused here before may be so still.
+        consumer.resume(&list).map_err(|error| error.to_string())
+    }
+
+    /// Where each lane goes on, and its end.
+    fn places(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        lanes: &[u32],
+    ) -> Result<Vec<(u32, Cursor, u64)>, String> {
+        let group = &self.group;
+        let topic = &group.topic.options.topic;
+        let known = group.committed(consumer, lanes, topic::ASK_TIMEOUT)?;
+        let mut places = Vec::with_capacity(known.len());
+        for (number, cursor) in known {
+            let marks = consumer.fetch_watermarks(topic, number as i32, topic::ASK_TIMEOUT);
+            let (low, high) = marks.map_err(|error| error.to_string())?;
+            let (low, high) = (low.max(0) as u64, high.max(0) as u64);
+            let cursor = match cursor {
+                Some(cursor) if cursor.offset > high => {
+                    tracing::error!(
+                        topic,
+                        lane = number,
+                        committed = cursor.offset,
+                        end = high,
+                        "the group's offset is beyond the partition's end (was the topic made anew?); it begins with the oldest message"
+                    );
+                    Cursor {
+                        offset: low,
+                        ..cursor
+                    }
+                }
+                Some(cursor) => cursor,
+                None => Cursor {
+                    offset: match group.start {
+                        StartAt::Oldest => low,
+                        StartAt::Newest => high,
+                        StartAt::Time(ms) => self.first_at(consumer, number, ms)?.unwrap_or(high),
+                    },
+                    ..Cursor::default()
+                },
+            };
+            places.push((number, cursor, high));
+        }
+        Ok(places)
+    }
+
+    /// Offset of the first message of this time or later.
+    fn first_at(&self, consumer: &BaseConsumer<Self>, lane: u32, ms: u64) -> Result<Option<u64>, String> {
+        let mut list = TopicPartitionList::new();
+        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+        let added =
+            list.add_partition_offset(&self.group.topic.options.topic, lane as i32, Offset::Offset(ms));
+        added.map_err(|error| error.to_string())?;
+        let list = consumer
+            .offsets_for_times(list, topic::ASK_TIMEOUT)
+            .map_err(|error| error.to_string())?;
+        Ok(list.elements().first().and_then(|one| match one.offset() {
+            Offset::Offset(offset) => u64::try_from(offset).ok(),
+            _ => None,
+        }))
+    }
+
+    /// Lets all lanes go: waits until nothing of them is under way, and commits what is done.
+    fn let_go(&self, consumer: &BaseConsumer<Self>) {
+        let group = &self.group;
+        let held = group.held();
+        let told = lock(&self.begun).take().is_none();
+        if !held.is_empty() {
+            if told {
+                let (handed, ended) = Handed::new();
+                (self.tell)(Change::Revoked(handed));
+                // An error says that it was dropped, which is what is waited for.
+                let _ = ended.recv();
+            }
+            if consumer.assignment_lost() {
+                tracing::warn!(
+                    group = group.id,
+                    "Kafka has not heard of this gateway for too long: its lanes are others' already; what was not committed is delivered once more"
+                );
+            }
+            match group.commit(consumer, false) {
+                Ok(()) => {}
+                Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
+                    tracing::warn!(group = group.id, %error, "the last batches were not committed: they are delivered once more");
+                }
+            }
+            for lane in held {
+                group.lane(lane).let_go();
+            }
+            if told {
+                (self.tell)(Change::Gone);
+            }
+        }
+        group.end_lease();
+        if let Err(error) = consumer.unassign() {
+            tracing::error!(group = group.id, %error, "lanes cannot be let go");
+        }
+    }
+
+    fn commit(&self, consumer: &BaseConsumer<Self>, anyway: bool) {
+        match self.group.commit(consumer, anyway) {
+            Ok(()) => {
+                if let Some(lanes) = lock(&self.begun).take() {
+                    (self.tell)(Change::Assigned(lanes));
+                }
+            }
+            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
+                let id = &self.group.id;
+                self.group
+                    .voice
+                    .say(&format!("consumer group {id} cannot commit: {error}"));
+            }
+        }
+    }
+
+    /// Commits what is done; often enough to keep the lease.
+    fn commit_in_time(&self, consumer: &BaseConsumer<Self>) {
+        let session = self.group.topic.options.session_timeout;
+        let mut committed = lock(&self.committed);
+        let passed = committed.map(|committed| committed.elapsed());
+        let held = self.group.held();
+        let dirty = held.iter().any(|lane| self.group.lane(*lane).dirty);
+        let keep = !held.is_empty() && passed.is_none_or(|passed| passed > session / 4);
+        if keep || (dirty && passed.is_none_or(|passed| passed > COMMIT_EVERY)) {
+            *committed = Some(Instant::now());
+            drop(committed);
+            self.commit(consumer, true);
+        }
+    }
+
+    /// Fetching stops for lanes that have enough, and goes on for those that need more.
+    fn steer(&self, consumer: &BaseConsumer<Self>) {
+        let (mut pause, mut resume) = (TopicPartitionList::new(), TopicPartitionList::new());
+        let held = self.group.held();
+        let most = (FETCHED_BYTES_MAX / held.len().max(1)).max(LANE_BYTES_MIN);
+        for number in held {
+            let mut lane = self.group.lane(number);
+            let topic = &self.group.topic.options.topic;
+            if !lane.paused && lane.bytes > most && lane.fetched.len() > 1 {
+                lane.paused = true;
+                pause.add_partition(topic, number as i32);
+            } else if lane.paused && lane.bytes < most / 2 {
+                lane.paused = false;
+                resume.add_partition(topic, number as i32);
+            }
+        }
+        let paused = (pause.count() > 0).then(|| consumer.pause(&pause));
+        let resumed = (resume.count() > 0).then(|| consumer.resume(&resume));
+        for error in [paused, resumed].into_iter().flatten().filter_map(Result::err) {
+            self.group.voice.say(&error.to_string());
+        }
+    }
+
+    fn fetched(&self, message: &BorrowedMessage<'_>) {
+        let (Ok(lane), Ok(offset)) = (
+            u32::try_from(message.partition()),
+            u64::try_from(message.offset()),
+        ) else {
+            return;
+        };
+        if lane >= self.group.topic.lanes {
+            return;
+        }
+        let header = |name: &str| {
+            let headers = message.headers()?;
+            let found = headers.iter().find(|header| header.key == name)?;
+            found.value
+        };
+        let head = match header(Head::NAME) {
+            Some(value) => Head::read(value),
+            None => Err("it has no header `tidegate`".to_owned()),
+        };
+        let fetched = Fetched {
+            offset,
+            time_ms: message.timestamp().to_millis().map_or(0, |ms| ms.max(0) as u64),
+            lost_before: 0,
+            head,
+            params: header(Head::PARAMS).unwrap_or_default().to_vec(),
+            lines: message.payload().unwrap_or_default().to_vec(),
+        };
+        let mut state = self.group.lane(lane);
+        let expected = state.next;
+        let wakers = state.push(fetched);
+        let lost = if state.held {
+            offset.saturating_sub(expected)
+        } else {
+            0
+        };
+        drop(state);
+        if lost > 0 {
+            tracing::error!(
+                topic = self.group.topic.options.topic,
+                group = self.group.id,
+                lane,
+                messages = lost,
+                "Kafka has deleted messages before they were delivered: the topic keeps them for too short a time"
+            );
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+}
+
+/// Until it is stopped, and all lanes are let go.
+fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
+    let context = Arc::clone(consumer.context());
+    let topic = context.group.topic.options.topic.clone();
+    let (mut joined, mut looked, mut leaving) = (false, Instant::now(), None::<Instant>);
+    loop {
+        if !joined && leaving.is_none() {
+            match consumer.subscribe(&[&topic]) {
+                Ok(()) => joined = true,
+                Err(error) => context.group.voice.say(&error.to_string()),
+            }
+        }
+        match consumer.poll(POLL) {
+            Some(Ok(message)) => context.fetched(&message),
+            Some(Err(error)) => context.group.voice.say(&error.to_string()),
+            None => {}
+        }
+        if looked.elapsed() >= LOOK_EVERY {
+            context.steer(consumer);
+            context.commit_in_time(consumer);
+            looked = Instant::now();
+        }
+        if context.join_anew.swap(false, Ordering::Relaxed) {
+            consumer.unsubscribe();
+            joined = false;
+        }
+        match leaving {
+            None if context.stop.load(Ordering::Relaxed) => {
+                leaving = Some(Instant::now());
+                consumer.unsubscribe();
+            }
+            Some(since) if context.group.held().is_empty() && since.elapsed() > LEAVE_MIN => break,
+            _ => {}
+        }
+    }
+    // Dropping it leaves the group.
+    *lock(&context.group.consumer) = None;
+}
+
+impl ClientContext for HandOver {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.group.voice.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.group.voice.say(&format!("{error}: {reason}"));
+    }
+}
+
+impl ConsumerContext for HandOver {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        if what != RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            self.let_go(consumer);
+            return;
+        }
+        let lanes = list.elements().into_iter();
+        let lanes = lanes.filter_map(|one| u32::try_from(one.partition()).ok());
+        let lanes: Vec<u32> = lanes.filter(|lane| *lane < self.group.topic.lanes).collect();
+        match self.take(consumer, &lanes) {
+            Ok(()) if lanes.is_empty() => {}
+            Ok(()) => {
+                *lock(&self.committed) = None;
+                *lock(&self.begun) = Some(lanes);
+            }
+            Err(why) => {
+                let id = &self.group.id;
+                self.group
+                    .voice
+                    .say(&format!("consumer group {id} cannot begin with its lanes: {why}"));
+                for lane in self.group.held() {
+                    self.group.lane(lane).let_go();
+                }
+                // Nothing is fetched; the group is joined once more.
+                if let Err(error) = consumer.unassign() {
+                    self.group.voice.say(&error.to_string());
+                }
+                self.join_anew.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+const POLL: Duration = Duration::from_millis(20);
+/// Between two looks at what is to be committed and fetched.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Between two commits, while there is something to commit.
+const COMMIT_EVERY: Duration = Duration::from_millis(200);
+/// What was told to leave has had its lanes taken by then.
+const LEAVE_MIN: Duration = Duration::from_millis(100);
+/// Lanes that go may take so long to finish what they have under way; then the brokers give the gateway up.
+const HAND_OVER_MAX: Duration = Duration::from_secs(600);
+/// So long it is tried to learn where lanes that came go on.
+const TAKE_MAX: Duration = Duration::from_secs(60);
+const TAKE_AGAIN: Duration = Duration::from_millis(500);
+/// Bytes fetched and not done, of all lanes of a group.
+const FETCHED_BYTES_MAX: usize = 64 << 20;
+/// And of one lane, however many there are.
+const LANE_BYTES_MIN: usize = 2 << 20;

@@ -1,0 +1,72 @@
+//! What a message says of itself in its headers.
+
+/// The head of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The record's kind, which is the gateway's to know.
+    pub kind: u8,
+    /// Operations in it.
+    pub documents: u32,
+    /// Lanes that it was planned for.
+    pub lanes: u32,
+}
+
+impl Head {
+    /// The value of the header [`Head::NAME`].
+    #[must_use]
+    pub fn write(&self) -> String {
+        format!("{VERSION} {} {} {}", self.kind, self.documents, self.lanes)
+    }
+
+    /// Reads such a value.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn read(value: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(value).map_err(|_| "its head is no text".to_owned())?;
+        let mut words = text.split(' ');
+        let mut number = || words.next()?.parse::<u32>().ok();
+        let (Some(version), rest) = (number(), [number(), number(), number()]) else {
+            return Err(format!("its head is {text:?}"));
+        };
+        if version != VERSION {
+            return Err(format!("it was written by a newer version ({version})"));
+        }
+        match rest {
+            [Some(kind), Some(documents), Some(lanes)] if documents > 0 => Ok(Self {
+                kind: u8::try_from(kind).map_err(|_| format!("its head is {text:?}"))?,
+                documents,
+                lanes,
+            }),
+            _ => Err(format!("its head is {text:?}")),
+        }
+    }
+
+    /// The header that has it.
+    pub const NAME: &'static str = "tidegate";
+    /// The header that has the record's parameters.
+    pub const PARAMS: &'static str = "tidegate-params";
+}
+
+const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_nothing_else_is() {
+        let head = Head {
+            kind: 1,
+            documents: 12,
+            lanes: 16,
+        };
+        assert_eq!(head.write(), "1 1 12 16");
+        assert_eq!(Head::read(head.write().as_bytes()), Ok(head));
+        for wrong in ["", "1", "1 0 0 16", "1 0 5", "1 300 5 16", "x 0 1 2", "1 0 -1 2"] {
+            assert!(Head::read(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let newer = Head::read(b"2 0 1 16").unwrap_err();
+        assert!(newer.contains("newer"), "{newer}");
+    }
+}

@@ -1,0 +1,307 @@
+//! One partition, message by message.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::group::Inner;
+use crate::{Cursor, Head, ReadError};
+
+/// Reads one lane for its group, from what is done on.
+pub struct LaneReader {
+    group: Arc<Inner>,
+    lane: u32,
+    /// Offset of the next one.
+    position: u64,
+}
+
+/// A message; its lines are in the buffer given to [`LaneReader::next`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its offset.
+    pub offset: u64,
+    /// When it was written, ms since 1970.
+    pub time_ms: u64,
+    /// What it says of itself.
+    pub head: Head,
+    /// Its parameters.
+    pub params: Vec<u8>,
+}
+
+/// A message that was fetched.
+pub(crate) struct Fetched {
+    pub(crate) offset: u64,
+    pub(crate) time_ms: u64,
+    /// Messages before it that Kafka has deleted.
+    pub(crate) lost_before: u64,
+    pub(crate) head: Result<Head, String>,
+    pub(crate) params: Vec<u8>,
+    pub(crate) lines: Vec<u8>,
+}
+
+/// A lane of a group in this process.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// Whether it is this process's.
+    pub(crate) held: bool,
+    /// What its readers have done.
+    pub(crate) done: Cursor,
+    /// What is committed, as far as known.
+    pub(crate) committed: Cursor,
+    /// Up to here a commit of this process succeeded, or may have; and what was committed as the lane came.
+    pub(crate) claimed: u64,
+    /// `done` has to be committed.
+    pub(crate) dirty: bool,
+    /// The partition's end as the lane came: what lies before may have been delivered by another.
+    pub(crate) end_when_taken: u64,
+    /// What is fetched and not done.
+    pub(crate) fetched: VecDeque<Fetched>,
+    pub(crate) bytes: usize,
+    /// Offset of the next message to come.
+    pub(crate) next: u64,
+    pub(crate) paused: bool,
+    pub(crate) wakers: Vec<Waker>,
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// The lane is this process's from here on.
+    pub(crate) fn take(&mut self, cursor: Cursor, end: u64) {
+        *self = Self {
+            held: true,
+            done: cursor,
+            committed: cursor,
+            claimed: cursor.offset,
+            dirty: true,
+            end_when_taken: end,
+            next: cursor.offset,
+            wakers: std::mem::take(&mut self.wakers),
+            ..Self::default()
+        };
+    }
+
+    /// It is another's.
+    pub(crate) fn let_go(&mut self) {
+        *self = Self {
+            done: self.committed,
+            committed: self.committed,
+            claimed: self.claimed,
+            ..Self::default()
+        };
+    }
+
+    /// A message has come. Returns those to be woken.
+    pub(crate) fn push(&mut self, mut fetched: Fetched) -> Vec<Waker> {
+        if !self.held || fetched.offset < self.next {
+            return Vec::new();
+        }
+        fetched.lost_before = fetched.offset - self.next;
+        self.next = fetched.offset + 1;
+        self.bytes += fetched.weight();
+        self.fetched.push_back(fetched);
+        std::mem::take(&mut self.wakers)
+    }
+
+    /// Everything before an offset is done.
+    pub(crate) fn settle(&mut self, offset: u64, dead: u64, skipped: u64) {
+        while let Some(first) = self.fetched.front().filter(|first| first.offset < offset) {
+            if let Ok(head) = &first.head {
+                self.done.documents += u64::from(head.documents);
+            }
+            self.done.bytes += first.lines.len() as u64;
+            self.done.lost_messages += first.lost_before;
+            self.bytes -= first.weight();
+            self.fetched.pop_front();
+        }
+        self.done.offset = self.done.offset.max(offset);
+        self.done.dead += dead;
+        self.done.skipped += skipped;
+        self.dirty = true;
+    }
+
+    /// Documents and bytes that are fetched and not done.
+    pub(crate) fn in_hand(&self) -> (u64, u64) {
+        let documents = self.fetched.iter().filter_map(|one| one.head.as_ref().ok());
+        let bytes = self.fetched.iter().map(|one| one.lines.len() as u64);
+        (documents.map(|head| u64::from(head.documents)).sum(), bytes.sum())
+    }
+
+    fn at(&self, position: u64) -> Option<&Fetched> {
+        let at = self.fetched.partition_point(|one| one.offset < position);
+        self.fetched.get(at)
+    }
+}
+
+// === impl Fetched ===
+
+impl Fetched {
+    fn weight(&self) -> usize {
+        self.lines.len() + self.params.len() + size_of::<Self>()
+    }
+}
+
+// === impl LaneReader ===
+
+impl LaneReader {
+    pub(crate) fn new(group: Arc<Inner>, lane: u32, position: u64) -> Self {
+        Self {
+            group,
+            lane,
+            position,
+        }
+    }
+
+    /// The lane.
+    #[must_use]
+    pub fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    /// Offset of the next message.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes back to a place where it was since the last [`crate::Group::done`].
+    pub fn rewind(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// Ready once there is a message. Needs no runtime.
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
+        Ready {
+            group: Arc::clone(&self.group),
+            lane: self.lane,
+            position: self.position,
+        }
+    }
+
+    /// Bytes of the next message's lines, if it is there.
+    #[must_use]
+    pub fn peek(&self) -> Option<usize> {
+        self.group
+            .lane(self.lane)
+            .at(self.position)
+            .map(|next| next.lines.len())
+    }
+
+    /// Appends the next message's lines to `out` and tells what it is; none if none has come.
+    ///
+    /// # Errors
+    /// [`ReadError::Foreign`]; the reader stays before it.
+    #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
+    pub fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Message>, ReadError> {
+        let lanes = self.group.topic.lanes;
+        let lane = self.group.lane(self.lane);
+        let Some(next) = lane.at(self.position) else {
+            return Ok(None);
+        };
+        let foreign = |why: String| ReadError::Foreign {
+            topic: self.group.topic.options.topic.clone(),
+            lane: self.lane,
+            offset: next.offset,
+            why,
+        };
+        let head = match &next.head {
+            Err(why) => return Err(foreign(why.clone())),
+            Ok(head) if head.lanes != lanes => {
+                let why = format!(
+                    "it was written for {} partitions, and there are {lanes}",
+                    head.lanes
+                );
+                return Err(foreign(why));
+            }
+            Ok(head) => *head,
+        };
+        out.extend_from_slice(&next.lines);
+        let message = Message {
+            offset: next.offset,
+            time_ms: next.time_ms,
+            head,
+            params: next.params.clone(),
+        };
+        drop(lane);
+        self.position = message.offset + 1;
+        Ok(Some(message))
+    }
+}
+
+struct Ready {
+    group: Arc<Inner>,
+    lane: u32,
+    position: u64,
+}
+
+impl Future for Ready {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut lane = self.group.lane(self.lane);
+        if lane.at(self.position).is_some() {
+            return Poll::Ready(());
+        }
+        let waker = context.waker();
+        if !lane.wakers.iter().any(|known| known.will_wake(waker)) {
+            lane.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetched(offset: u64, documents: u32) -> Fetched {
+        Fetched {
+            offset,
+            time_ms: 0,
+            lost_before: 0,
+            head: Ok(Head {
+                kind: 0,
+                documents,
+                lanes: 1,
+            }),
+            params: Vec::new(),
+            lines: vec![b'x'; 10],
+        }
+    }
+
+    #[test]
+    fn what_is_done_is_counted_by_what_the_messages_say_and_a_gap_as_messages_that_were_lost() {
+        let mut lane = Lane::default();
+        lane.push(fetched(3, 9));
+        assert!(lane.fetched.is_empty(), "not ours");
+        let from = Cursor {
+            offset: 5,
+            documents: 100,
+            ..Cursor::default()
+        };
+        lane.take(from, 9);
+        for (offset, documents) in [(5, 2), (6, 3), (6, 3), (9, 4)] {
+            lane.push(fetched(offset, documents));
+        }
+        assert_eq!((lane.fetched.len(), lane.in_hand()), (3, (9, 30)));
+        lane.settle(7, 1, 0);
+        let done = Cursor {
+            offset: 7,
+            documents: 105,
+            bytes: 20,
+            dead: 1,
+            ..Cursor::default()
+        };
+        assert_eq!(lane.done, done);
+        lane.settle(10, 0, 4);
+        assert_eq!(
+            (lane.done.documents, lane.done.lost_messages, lane.done.skipped),
+            (109, 2, 4)
+        );
+        assert_eq!((lane.bytes, lane.committed), (0, from), "done is not committed");
+        lane.let_go();
+        assert_eq!(lane.done, from);
+    }
+}

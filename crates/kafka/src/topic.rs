@@ -1,0 +1,359 @@
+//! A topic: found or made, written to, and looked at.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::append::{Append, Counts};
+use crate::group::{Group, Quiet, lock};
+use crate::produce::{Outcomes, Poison, Producing};
+use crate::{OpenError, Options, Part, StartAt, Status, watch};
+
+/// A topic that is used as a queue. Cheap to clone.
+#[derive(Clone)]
+pub struct Topic {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) lanes: u32,
+    /// Bytes of a message at most, as the topic has it.
+    message_bytes_max: u64,
+    producing: Producing,
+    /// Of no group: asks about the topic.
+    pub(crate) probe: BaseConsumer<Quiet>,
+    pub(crate) groups: Mutex<Vec<Group>>,
+    /// First and next offset of each partition, as of the last look.
+    pub(crate) ends: Mutex<Vec<(u64, u64)>>,
+    closed: AtomicBool,
+}
+
+// === impl Topic ===
+
+impl Topic {
+    /// Finds the topic, or makes it. Blocks until the brokers have said what there is to know.
+    ///
+    /// # Errors
+    /// If no broker answers within some seconds, or the topic cannot be used.
+    pub fn open(options: &Options) -> Result<Self, OpenError> {
+        let failed = |error: KafkaError| about(options, error.to_string());
+        let probe: BaseConsumer<Quiet> = consumer_config(options)
+            .create_with_context(Quiet::default())
+            .map_err(failed)?;
+        let admin: AdminClient<Quiet> = base_config(options)
+            .create_with_context(Quiet::default())
+            .map_err(failed)?;
+        let mut lanes = partitions(&probe, options)?;
+        if lanes.is_none() {
+            make(&admin, options)?;
+        }
+        // Not every broker knows at once what was made.
+        let until = Instant::now() + OPEN_TIMEOUT;
+        let lanes = loop {
+            match lanes {
+                Some(lanes) => break lanes,
+                None if Instant::now() > until => {
+                    return Err(about(options, "it was made and is not there".to_owned()));
+                }
+                None => lanes = partitions(&probe, options)?,
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        if let Some(said) = options.partitions.filter(|said| *said != lanes) {
+            return Err(OpenError::Partitions {
+                topic: options.topic.clone(),
+                has: lanes,
+                said,
+            });
+        }
+        let message_bytes_max = look_at_settings(&admin, options)?;
+        let poison = Poison::default();
+        let producer = base_config(options)
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("max.in.flight.requests.per.connection", "5")
+            .set("message.timeout.ms", options.ack_timeout.as_millis().to_string())
+            .set("linger.ms", "1")
+            .set("message.max.bytes", message_bytes_max.to_string())
+            .set("batch.size", message_bytes_max.min(1_000_000).to_string())
+            // The bound is ours, so that a request is refused as a whole.
+            .set("queue.buffering.max.kbytes", "1048576")
+            .set("queue.buffering.max.messages", "1000000")
+            .create_with_context(Outcomes::poisoning(&poison))
+            .map_err(failed)?;
+        let inner = Arc::new(Inner {
+            options: options.clone(),
+            lanes,
+            message_bytes_max,
+            producing: Producing {
+                producer,
+                counts: Arc::new(Counts::default()),
+                poison,
+            },
+            probe,
+            groups: Mutex::default(),
+            ends: Mutex::new(vec![(0, 0); lanes as usize]),
+            closed: AtomicBool::new(false),
+        });
+        watch::start(&inner).map_err(|error| about(options, error.to_string()))?;
+        Ok(Self { inner })
+    }
+
+    /// How many partitions it has.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        self.inner.lanes
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.options.topic
+    }
+
+    /// Bytes that a part may have, with so many bytes of parameters.
+    #[must_use]
+    pub fn part_bytes_max(&self, params: usize) -> usize {
+        let most = usize::try_from(self.inner.message_bytes_max).unwrap_or(usize::MAX);
+        most.saturating_sub(params + OVERHEAD_BYTES)
+    }
+
+    /// Appends the parts of a request, those of one lane in their order. Never blocks.
+    pub fn append(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Append {
+        let inner = &self.inner;
+        inner
+            .producing
+            .append(&inner.options.topic, kind, inner.lanes, params, parts)
+    }
+
+    /// As [`Topic::append`], and waits.
+    ///
+    /// # Errors
+    /// As the append says.
+    pub fn append_blocking(
+        &self,
+        kind: u8,
+        params: &[u8],
+        parts: Vec<Part>,
+    ) -> Result<crate::Receipt, crate::AppendError> {
+        wait(self.append(kind, params, parts))
+    }
+
+    /// The consumer group of this name, `TOPIC.NAME` at the brokers.
+    ///
+    /// # Errors
+    /// If the brokers do not say how far it is.
+    pub fn group(&self, name: &str, start: StartAt) -> Result<Group, OpenError> {
+        let group = Group::open(&self.inner, name, start)?;
+        lock(&self.inner.groups).push(group.clone());
+        Ok(group)
+    }
+
+    /// What this process has put there.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            messages: self.inner.ends().iter().map(|(low, high)| high - low).sum(),
+            ..self.inner.producing.status()
+        }
+    }
+
+    /// Refuses more, and waits for what is under way.
+    pub fn close(&self) {
+        self.inner.closed.store(true, Ordering::Relaxed);
+        self.inner.producing.close(self.inner.options.ack_timeout);
+        lock(&self.inner.groups).clear();
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    pub(crate) fn ends(&self) -> Vec<(u64, u64)> {
+        lock(&self.ends).clone()
+    }
+
+    pub(crate) fn poison(&self) -> &Poison {
+        &self.producing.poison
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+}
+
+/// What every client of ours says.
+fn base_config(options: &Options) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", options.brokers.join(","))
+        .set("client.id", "tidegate")
+        .set("log.connection.close", "false")
+        .set("reconnect.backoff.max.ms", "2000");
+    config
+}
+
+/// What every consumer of ours says.
+pub(crate) fn consumer_config(options: &Options) -> ClientConfig {
+    let mut config = base_config(options);
+    config.set("allow.auto.create.topics", "false");
+    config
+}
+
+/// The partitions of the topic; none if there is no topic. Waits for brokers, and for partitions that have no leader yet.
+fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u32>, OpenError> {
+    let until = Instant::now() + OPEN_TIMEOUT;
+    loop {
+        let late = Instant::now() > until;
+        // Serves what the library wants to say.
+        drop(probe.poll(Duration::ZERO));
+        match probe.fetch_metadata(Some(&options.topic), ASK_TIMEOUT) {
+            Err(error) if late => {
+                return Err(OpenError::Away {
+                    brokers: options.brokers.join(", "),
+                    why: error.to_string(),
+                });
+            }
+            Err(_) => {}
+            Ok(metadata) => {
+                let topic = metadata
+                    .topics()
+                    .iter()
+                    .find(|topic| topic.name() == options.topic);
+                let error = topic.and_then(|topic| topic.error()).map(RDKafkaErrorCode::from);
+                let partitions = topic.map(|topic| topic.partitions()).unwrap_or_default();
+                let led = partitions.iter().all(|partition| partition.leader() >= 0);
+                match error {
+                    None if !partitions.is_empty() && (led || late) => {
+                        return Ok(u32::try_from(partitions.len()).ok());
+                    }
+                    Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+                        return Ok(None);
+                    }
+                    Some(error) if late => return Err(about(options, error.to_string())),
+                    _ if late => return Err(about(options, "it has no partitions".to_owned())),
+                    _ => {}
+                }
+            }
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Makes the topic; another gateway may have done so in the meantime.
+fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> {
+    let retention = options.retention.as_millis().to_string();
+    let bytes = options.message_bytes_max.map(|bytes| bytes.to_string());
+    let partitions = i32::try_from(options.partitions.unwrap_or(PARTITIONS)).unwrap_or(i32::MAX);
+    let replicas = options.replicas.map_or(-1, i32::from);
+    let mut topic = NewTopic::new(&options.topic, partitions, TopicReplication::Fixed(replicas))
+        .set("cleanup.policy", "delete")
+        .set("retention.ms", &retention);
+    if let Some(bytes) = &bytes {
+        topic = topic.set("max.message.bytes", bytes);
+    }
+    if replicas >= 3 {
+        // An acknowledged message is on two machines at least.
+        topic = topic.set("min.insync.replicas", "2");
+    }
+    let asking = AdminOptions::new()
+        .request_timeout(Some(OPEN_TIMEOUT))
+        .operation_timeout(Some(OPEN_TIMEOUT));
+    let made =
+        wait(admin.create_topics([&topic], &asking)).map_err(|error| about(options, error.to_string()))?;
+    match made.into_iter().next() {
+        Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => {
+            Err(about(options, format!("it cannot be made: {error}")))
+        }
+        _ => {
+            let (topic, partitions) = (&options.topic, options.partitions.unwrap_or(PARTITIONS));
+            tracing::info!(topic, partitions, "a Kafka topic was made for a queue");
+            Ok(())
+        }
+    }
+}
+
+/// Bytes of a message at most. Refuses what a queue cannot live with.
+fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<u64, OpenError> {
+    let asking = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
+    let resource = ResourceSpecifier::Topic(&options.topic);
+    let described = wait(admin.describe_configs([&resource], &asking));
+    let described = described
+        .map_err(|error| error.to_string())
+        .and_then(|mut all| match all.pop() {
+            Some(Ok(one)) => Ok(one),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("nothing is said of it".to_owned()),
+        });
+    let settings = match described {
+        Ok(settings) => settings,
+        Err(why) => {
+            tracing::warn!(
+                topic = options.topic,
+                why,
+                "the topic's settings cannot be read; messages are taken to be 1000000 bytes at most"
+            );
+            return Ok(MESSAGE_BYTES);
+        }
+    };
+    let value = |name: &str| settings.get(name).and_then(|entry| entry.value.as_deref());
+    if value("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
+        let why =
+            "it is compacted (`cleanup.policy`), which deletes messages that were not delivered".to_owned();
+        return Err(about(options, why));
+    }
+    if let Some(codec @ ("gzip" | "zstd")) = value("compression.type") {
+        let why = format!(
+            "its messages are compressed with {codec} (`compression.type`), which this build cannot read"
+        );
+        return Err(about(options, why));
+    }
+    let bytes = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
+    Ok(bytes.unwrap_or(MESSAGE_BYTES).clamp(1000, 1_000_000_000))
+}
+
+fn about(options: &Options, why: String) -> OpenError {
+    OpenError::Topic {
+        topic: options.topic.clone(),
+        why,
+    }
+}
+
+/// Waits on this thread.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Partitions of a topic that is made, unless it is said how many.
+const PARTITIONS: u32 = 16;
+/// For brokers to answer as a gateway starts.
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// For one question to them.
+pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// What a message has beside parameters and lines, and a batch beside its messages.
+const OVERHEAD_BYTES: usize = 512;
+/// What Kafka's clients and brokers take if nothing else is said.
+const MESSAGE_BYTES: u64 = 1_000_000;

@@ -1,0 +1,69 @@
+//! Looks at a topic now and then: how long its partitions are, how far its groups, and whether lanes are what they were.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use rdkafka::consumer::Consumer as _;
+
+use crate::group::lock;
+use crate::topic::{ASK_TIMEOUT, Inner};
+
+/// Watches until the topic is closed.
+pub(crate) fn start(topic: &Arc<Inner>) -> io::Result<()> {
+    let topic = Arc::downgrade(topic);
+    let spawned = thread::Builder::new().name("kafka-watch".to_owned());
+    spawned.spawn(move || run(&topic)).map(drop)
+}
+
+fn run(topic: &Weak<Inner>) {
+    let mut at = 0;
+    loop {
+        {
+            let Some(topic) = topic.upgrade().filter(|topic| !topic.is_closed()) else {
+                return;
+            };
+            if at % LOOKS == 0 {
+                look(&topic);
+            }
+        }
+        at += 1;
+        thread::sleep(LOOK_EVERY / LOOKS);
+    }
+}
+
+fn look(topic: &Inner) {
+    // Serves what the library wants to say.
+    drop(topic.probe.poll(Duration::ZERO));
+    let name = &topic.options.topic;
+    if let Ok(metadata) = topic.probe.fetch_metadata(Some(name), ASK_TIMEOUT) {
+        let found = metadata.topics().iter().find(|topic| topic.name() == name);
+        let has = found.map_or(0, |topic| topic.partitions().len());
+        let was = topic.lanes;
+        if has != 0 && has != was as usize {
+            let why = format!(
+                "topic {name} has {has} partitions now and had {was}: documents would be in other partitions than before, and overtake each other"
+            );
+            topic.poison().set(&why);
+        }
+    }
+    let mut ends = Vec::with_capacity(topic.lanes as usize);
+    for lane in 0..topic.lanes {
+        let Ok((low, high)) = topic.probe.fetch_watermarks(name, lane as i32, ASK_TIMEOUT) else {
+            return;
+        };
+        ends.push((low.max(0) as u64, high.max(low).max(0) as u64));
+    }
+    *lock(&topic.ends) = ends;
+    let groups = lock(&topic.groups).clone();
+    for group in groups {
+        if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
+            tracing::debug!(group = group.id(), error, "cannot be asked about");
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A close is noticed within so much of that.
+const LOOKS: u32 = 20;

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Run one real Kafka broker (KRaft: its own controller) on the loopback address, for as long as standard input is open.
+
+The server is the project's own: its jars are artifacts of Maven Central, fetched once. Prints `ready HOST:PORT` when the
+broker answers. Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`; each is answered by a line.
+"""
+
+import argparse
+import base64
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from server import DEPENDENCY_PLUGIN, Failure, find_java, say
+
+VERSION = "4.1.0"
+CLUSTER_ID = base64.urlsafe_b64encode(b"tidegate-test-12").decode().rstrip("=")
+JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+
+
+def install(dist):
+    """The folder with the server's jars and a formatted storage folder, fetched if it is not there yet."""
+    home = dist / f"kafka-{VERSION}"
+    dist.mkdir(parents=True, exist_ok=True)
+    with open(dist / ".kafka-lock", "w") as lock:  # two tests may want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / ".complete").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            fetch(home / "libs")
+            storage_template(home)
+            (home / ".complete").touch()
+    return home
+
+
+def fetch(libs):
+    if not shutil.which("mvn"):
+        raise Failure("the mvn command is needed to fetch Kafka")
+    group, artifact, version = DEPENDENCY_PLUGIN
+    with tempfile.TemporaryDirectory() as project:
+        Path(project, "pom.xml").write_text(f"""<project>
+          <modelVersion>4.0.0</modelVersion>
+          <groupId>local</groupId><artifactId>fetch</artifactId><version>1</version>
+          <packaging>pom</packaging>
+          <dependencies><dependency>
+            <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+          </dependency></dependencies>
+        </project>""")
+        command = ["mvn", "-q", "-B", f"{group}:{artifact}:{version}:copy-dependencies",
+                   "-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
+        command += os.environ.get("CLUSTER_MAVEN_ARGS", "").split()
+        result = subprocess.run(command, cwd=project, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if result.returncode:
+        reason = next((l for l in result.stdout.splitlines() if "ERROR" in l), result.stdout)
+        raise Failure(f"maven could not fetch Kafka {VERSION}: {reason[:400]}")
+
+
+def properties(folder, port, controller):
+    return "".join(f"{key}={value}\n" for key, value in {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": folder,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 1000,  # so that tests see a gateway's end soon
+        "num.network.threads": 2,
+        "num.io.threads": 2,
+        "log.cleaner.enable": "false",
+    }.items())
+
+
+def java():
+    return find_java("kafka", "17", None)[1] / "bin" / "java"
+
+
+def classpath(home):
+    return str(home / "libs" / "*")
+
+
+def storage_template(home):
+    """What every new broker's storage looks like: made once, since it takes a JVM."""
+    template = home / "formatted"
+    config = home / "format.properties"
+    config.write_text(properties(template, 9092, 9093))
+    result = subprocess.run(
+        [java(), *JVM, "-cp", classpath(home), "kafka.tools.StorageTool", "format",
+         "--cluster-id", CLUSTER_ID, "--config", str(config)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if result.returncode:
+        raise Failure(f"Kafka's storage could not be formatted: {result.stdout[-800:]}")
+
+
+def free_ports():
+    sockets = [socket.socket() for _ in range(2)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Broker:
+    def __init__(self, home, folder):
+        self.home, self.folder = home, folder
+        self.port, controller = free_ports()
+        shutil.copytree(home / "formatted", folder / "storage")
+        self.config = folder / "server.properties"
+        self.config.write_text(properties(folder / "storage", self.port, controller))
+        self.process = None
+
+    def start(self):
+        log = open(self.folder / "broker.log", "ab")
+        self.process = subprocess.Popen(
+            [java(), *JVM, "-cp", classpath(self.home), "kafka.Kafka", str(self.config)],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until = time.monotonic() + 90
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > until:
+                text = (self.folder / "broker.log").read_text(errors="replace")
+                raise Failure(f"the broker did not start: {text[-2000:]}")
+            time.sleep(0.05)
+
+    def signal(self, number):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+
+
+def run(dist):
+    for name in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)  # Ctrl-C is for the process that we serve
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    home = install(dist)
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-kafka-"))
+    broker = Broker(home, folder)
+    try:
+        broker.start()
+        say(f"ready 127.0.0.1:{broker.port}")
+        for line in sys.stdin:
+            command = line.strip()
+            {
+                "kill": broker.kill,
+                "start": broker.start,
+                "pause": lambda: broker.signal(signal.SIGSTOP),
+                "resume": lambda: broker.signal(signal.SIGCONT),
+            }[command]()
+            say(f"done {command}")
+    finally:
+        broker.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="kafka.py", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--dist", type=lambda d: Path(d).resolve(), required=True,
+                        help="where the server is kept")
+    args = parser.parse_args()
+    try:
+        run(args.dist)
+    except Failure as failure:
+        sys.exit(str(failure))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+//! A real Kafka broker for tests: the project's own server, out of Maven, on the loopback address.
+//!
+//! ```no_run
+//! let broker = testkit::broker::Broker::start()?;
+//! println!("brokers: [{}]", broker.address());
+//! # anyhow::Ok(())
+//! ```
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+use crate::real::hold::root;
+
+/// A running broker. It ends with this, and with the process, whatever that process's end is.
+#[derive(Debug)]
+pub struct Broker {
+    address: String,
+    child: Child,
+    pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
+}
+
+impl Broker {
+    /// Starts one on free ports, with empty storage; takes some seconds, and the first time the fetch.
+    ///
+    /// # Errors
+    /// When it cannot be started: no JDK, no Maven; the error says which.
+    pub fn start() -> Result<Self> {
+        let mut child = Command::new("python3")
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/cluster/kafka.py"))
+            .arg("--dist")
+            .arg(root()?.join("dist"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0) // Ctrl-C at the terminal is ours; the launcher sees us end
+            .spawn()
+            .context("python3 is needed to start Kafka; `./dev test` installs it")?;
+        let stdin = child.stdin.take().expect("asked for a pipe above");
+        let mut out = BufReader::new(child.stdout.take().expect("asked for a pipe above"));
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        let Some(address) = line.trim().strip_prefix("ready ") else {
+            let mut reason = String::new();
+            if let Some(mut err) = child.stderr.take() {
+                err.read_to_string(&mut reason)?;
+            }
+            child.wait()?;
+            bail!("Kafka did not start (`./dev test` installs what it needs): {line}{reason}");
+        };
+        Ok(Self {
+            address: address.to_owned(),
+            child,
+            pipes: Mutex::new(Some((stdin, out))),
+        })
+    }
+
+    /// `host:port`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Kills it (-9). What it has stored stays.
+    ///
+    /// # Errors
+    /// When the launcher is gone.
+    pub fn kill(&self) -> Result<()> {
+        self.command("kill")
+    }
+
+    /// Starts it again after [`Broker::kill`], at the same address.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_again(&self) -> Result<()> {
+        self.command("start")
+    }
+
+    fn command(&self, command: &str) -> Result<()> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stdin, out) = pipes.as_mut().context("it is being stopped")?;
+        writeln!(stdin, "{command}")?;
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        if line.trim() != format!("done {command}") {
+            bail!("Kafka: {command}: {line}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // The end of its standard input is what ends it.
+        drop(self.pipes.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // Nothing can be done about an error here, and the launcher needs no help to end.
+        let _ = self.child.wait();
+    }
+}
