@@ -88,13 +88,13 @@ impl Resolver<'_> {
                 );
             }
         }
+        let section = path.trim_end_matches("queue").to_owned();
         if bulk.idempotency.enabled && bulk.queue.r#type == QueueTypeFile::Kafka {
             let message =
                 "keys are remembered on the disk of one gateway, and a queue with `type: kafka` has several";
             self.error(&format!("{section}idempotency"), message);
         }
         if bulk.idempotency.enabled && bulk.idempotency.window.0.is_zero() {
-            let section = path.trim_end_matches("queue");
             self.error(&format!("{section}idempotency.window"), "must be more than 0");
         }
         if file.fsync == FsyncFile::Interval && file.fsync_interval.0.is_zero() {
