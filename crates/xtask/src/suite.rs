@@ -1,7 +1,7 @@
 //! `./dev test`: every test of the workspace, those on real clusters last.
 //!
-//! The drill follows, on fake clusters. Test targets named `real_*` want real clusters. All kinds are started one after
-//! the other while the tests compile, held for the whole run, and stopped at its end, whatever that end is.
+//! The drill follows, on fake clusters and then on real ones. Test targets named `real_*` want real clusters. All kinds
+//! are started one after the other while the tests compile, held for the whole run, and stopped at its end, whatever that end is.
 
 use std::process::Command;
 use std::thread;
@@ -63,6 +63,11 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
                     tally.run(&args, options)
                 }
             });
+            if options.filter.is_none() {
+                steps.step("drill on real clusters", || {
+                    drill::run_verb(&drill::Options::real(DRILL_MINUTES))
+                });
+            }
         }
     }
     RealCluster::release_all();
@@ -102,6 +107,8 @@ fn start_clusters() -> Result<()> {
 
 /// Seeds of the drill on fake clusters: less than a minute on two cores.
 const DRILL_SEEDS: u64 = 30;
+/// Load and trouble of the drill on real clusters.
+const DRILL_MINUTES: f64 = 1.0;
 
 /// The workspace's integration test targets.
 struct Targets {

@@ -60,8 +60,8 @@ impl Place {
             .quota_kb
             .map(|kb| format!(", max_size: {kb}kb"))
             .unwrap_or_default();
-        // Where the disk is to be full, nothing is kept free.
-        let min_free = if setup.disk_mb.is_some() { "0kb" } else { "1mb" };
+        // A disk of a few megabytes has no more to spare; somebody else's file takes this too.
+        let min_free = if setup.disk_mb.is_some() { "256kb" } else { "1mb" };
         let mut text = format!(
             "path.data: '{}'
 worker: {{drain_timeout: 2s}}

@@ -1,6 +1,6 @@
 //! One run: load and trouble at the same time, then everything is mended and delivered, then the checker.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::damage::{SmallDisk, flip_bits};
 use super::ledger::Ledger;
 use super::load::write_until;
 use super::place::Place;
-use super::schedule::{Act, Schedule};
+use super::schedule::{Act, Role, Schedule};
 use super::world::{Cluster, token_of};
 
 /// What a run came to.
@@ -157,8 +157,19 @@ impl<'a> Run<'a> {
             let until = Duration::from_millis(ms);
             std::thread::sleep(until.saturating_sub(begun.elapsed()));
         };
+        let mut broken = BTreeSet::new();
         for (number, (at, act)) in self.schedule.acts.iter().enumerate() {
             sleep_until(*at);
+            // Real nodes take their time: when that is over, what is broken is mended, and nothing new begins.
+            let is_over = begun.elapsed().as_millis() > u128::from(self.schedule.load_ms) + OVERTIME_MS;
+            let is_due = match act.role() {
+                Role::Breaks(part) => !is_over && broken.insert(part),
+                Role::Mends(part) => broken.remove(&part),
+                Role::Happens(part) => !is_over && part.is_none_or(|part| broken.contains(&part)),
+            };
+            if !is_due {
+                continue;
+            }
             (self.say)(&format!("{:>7.1} s  {act:?}", begun.elapsed().as_secs_f64()));
             let mut rng = Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(500 + number as u64));
             self.act_one(act, &mut rng, damaged)
@@ -296,5 +307,7 @@ fn waiting(queue: &Value) -> String {
     lanes.collect::<Vec<_>>().join("; ")
 }
 
+/// Troubles that were to begin within the time of the load may begin so much later.
+const OVERTIME_MS: u128 = 500;
 /// A delivery that does not move for so long has stopped: waits between tries are 30 s at most.
 const STILL_MAX: Duration = Duration::from_secs(75);
