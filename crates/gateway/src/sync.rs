@@ -128,7 +128,7 @@ impl Reshuffle {
         }
     }
 
-    /// Takes a bulk whose body is here; gives it back, to be taken again, when an index has been made for it.
+    /// Takes a bulk whose body is here; gives it back, to be taken again, when an index has been made for it or is being made.
     async fn decide(
         &self,
         mut head: Parts,
@@ -188,6 +188,15 @@ impl Reshuffle {
                         }
                         Introduced::Refused => {}
                     }
+                }
+                // An index that is being made looks like one that is closed, for a moment.
+                if pass.why == bulk::Why::IndexUnavailable
+                    && self.accept.is_some()
+                    && arrived.elapsed() < LEARNT_WITHIN
+                {
+                    self.outbound.cluster().hint();
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    return Err(Box::new((head, Held { body, original })));
                 }
                 self.counters.pass(pass.why);
                 let request_id = RequestId::of(&head.extensions);
@@ -515,8 +524,10 @@ pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
 }
 
-/// How long a bulk for a queue waits for a topology that was never read.
+/// How long a bulk for a queue waits for a topology that was never read, and for an index to be ready.
 const LEARNT_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks at an index.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Indices that one bulk may make at most before it is queued.
 const INTRODUCED_MAX: usize = 16;
 

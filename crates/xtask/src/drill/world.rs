@@ -312,7 +312,12 @@ pub(crate) fn token_of(source: &Value) -> u64 {
 
 /// All documents of a real index, from each shard once, and as many as it counts.
 fn scroll(client: &Client, index: &str) -> Result<Vec<(String, u64)>> {
-    client.post(&format!("/{index}/_refresh"), &Value::Null)?.ok()?;
+    let refreshed = client.post(&format!("/{index}/_refresh"), &Value::Null)?;
+    if refreshed.status == 404 {
+        // Nothing was accepted that would have made it; if something was, it is missed.
+        return Ok(Vec::new());
+    }
+    refreshed.ok()?;
     let query = json!({"size": 5_000, "sort": ["_doc"], "_source": ["w"], "track_total_hits": true});
     let mut page = client
         .post(&format!("/{index}/_search?scroll=1m"), &query)?
