@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -232,10 +233,19 @@ impl Drop for Place {
     }
 }
 
+/// An address that stays free while the gateway is down: below the range that connections get their ports from, and not
+/// given away by us before.
 fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    (0..PORTS)
+        .map(|_| PORT_MIN + (std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS)
+        .map(|port| format!("127.0.0.1:{port}"))
+        .find(|address| TcpListener::bind(address).is_ok())
+        .context("no free port")
 }
 
+const PORT_MIN: u32 = 10_000;
+const PORTS: u32 = 9_000;
 const START_MAX: Duration = Duration::from_secs(60);
 /// Batches under way are given up after `worker.drain_timeout`.
 const STOP_MAX: Duration = Duration::from_secs(60);
