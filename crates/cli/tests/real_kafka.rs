@@ -280,6 +280,40 @@ fn write(writer: usize, ends: Instant, address: &impl Fn(usize) -> Option<String
 }
 
 #[test]
+fn a_gateway_that_was_frozen_sends_nothing_that_another_has_delivered_since() {
+    let cluster = cluster();
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(20))).always());
+    let places = [(), ()].map(|()| Place::new(&cluster, broker(), "frozen", ", partitions: 4"));
+    let [frozen, other] = places.each_ref().map(Place::start);
+    let half = |one: &Value| one["lanes_held"] == 2;
+    wait(&frozen, half);
+    wait(&other, half);
+    let round = |gateway: &Gateway, n: usize| {
+        let text: String = (0..50)
+            .map(|id| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n"))
+            .collect();
+        gateway.bulk(&text).ok().unwrap();
+    };
+    for n in 0..60 {
+        round(&frozen, n);
+    }
+    // In the middle of it: a document's versions travel one after the other.
+    frozen.signal("STOP");
+    wait(&other, |one| one["lanes_held"] == 4);
+    round(&other, 1000);
+    let all = |one: &Value| one["indexed"].as_u64().unwrap() >= 61 * 50 && one["pending_messages"] == 0;
+    wait(&other, all);
+    let is_last = || (0..50).all(|id| n_of(&cluster, &id.to_string()) == 1000);
+    assert!(is_last());
+    let sent = cluster.counts().docs;
+    frozen.signal("CONT");
+    wait(&frozen, half);
+    wait(&other, half);
+    assert!(is_last(), "nothing older came after");
+    assert_eq!(cluster.counts().docs, sent, "nothing at all came");
+}
+
+#[test]
 fn while_no_broker_is_there_nothing_is_acknowledged_and_what_was_arrives_when_it_is_back() {
     let cluster = cluster();
     let broker = Broker::start().unwrap();
