@@ -233,6 +233,20 @@ impl Fault {
         )
     }
 
+    /// What is queued was not delivered in time, and this write was not to come before it.
+    pub(crate) fn would_overtake(queue: &str) -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable_shards_exception",
+                format!(
+                    "nothing was executed: this write is not queued, and what is in the queue `{queue}` before it has not been delivered yet"
+                ),
+            )
+        }
+    }
+
     /// A bulk for a queue before anything is known of the cluster.
     pub(crate) fn nothing_learnt() -> Self {
         Self {

@@ -21,6 +21,7 @@ use crate::listening::Label;
 use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
+use crate::overtake;
 use crate::proxy::{Body, Proxy};
 use crate::request_id::{self, RequestId, RequestIds};
 use crate::router::Router;
@@ -141,7 +142,16 @@ impl Front {
                 (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
                     match reshuffle.take(head, incoming).await {
                         Step::Done(answer) => return answer,
-                        Step::Next(next_head, next_body) => (head, body) = (next_head, next_body),
+                        Step::Next(next_head, next_body) => {
+                            let queues = &self.shared.queues;
+                            if let Some(accept) = &reshuffle.accept
+                                && let Some(fault) =
+                                    overtake::wait(&accept.queue, queues.groups(), &next_head).await
+                            {
+                                return fault.response();
+                            }
+                            (head, body) = (next_head, next_body);
+                        }
                     }
                 }
                 // An earlier filter of this flow has read it and passed it on.

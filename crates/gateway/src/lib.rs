@@ -59,6 +59,7 @@ mod metrics;
 mod outbound;
 mod outcome;
 mod outlet;
+mod overtake;
 mod parcel;
 mod part;
 mod proxy;

@@ -32,6 +32,8 @@ pub(crate) struct Queue {
     pub(crate) dead_letters: DeadLetters,
     /// The keys of requests that are written once however often they come; none: keys mean nothing.
     pub(crate) keys: Option<Arc<Keys>>,
+    /// How long writes that are not queued wait for what is.
+    pub(crate) passing_waits: Option<Duration>,
 }
 
 /// A consumer group of a queue: one target cluster.
@@ -176,6 +178,7 @@ impl Queue {
             log,
             dead_letters,
             keys: keys.transpose().map_err(failed)?,
+            passing_waits: settings.passing_waits,
         })
     }
 

@@ -292,6 +292,8 @@ pub struct Queue {
     pub idempotency: Option<Idempotency>,
     /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count then.
     pub kafka: Option<KafkaTopic>,
+    /// How long writes that are not queued wait for what is; none: they don't.
+    pub passing_waits: Option<Duration>,
 }
 
 /// Requests that are written once however often they come.

@@ -61,6 +61,19 @@ pub enum FsyncFile {
     Os,
 }
 
+/// When writes go that are not queued.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum PassingFile {
+    /// At once: they may be executed before what is queued.
+    #[default]
+    Now,
+    /// Once what was queued before them is delivered to this cluster, so that they overtake nothing.
+    Wait,
+}
+
 /// Where a queue's log is.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
@@ -119,6 +132,11 @@ section! {
         /// With `type: kafka`: what a gateway was to deliver that the brokers have not heard of for so long is delivered by
         /// others.
         session_timeout: Time = Time(Duration::from_secs(10)),
+        /// Writes that are not queued but go straight to the cluster (bulks that would not be split, single documents, updates by
+        /// query).
+        passing: PassingFile = PassingFile::Now,
+        /// With `passing: wait`, the longest wait; then the client gets 503, and nothing was executed.
+        passing_timeout: Time = Time(Duration::from_secs(10)),
     }
 }
 

@@ -119,6 +119,10 @@ impl Resolver<'_> {
                 keys_max: bulk.idempotency.max_keys as usize,
             }),
             kafka,
+            passing_waits: match file.passing {
+                PassingFile::Now => None,
+                PassingFile::Wait => Some(file.passing_timeout.0),
+            },
         }
     }
 
