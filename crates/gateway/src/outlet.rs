@@ -68,7 +68,13 @@ impl Route {
         parcel: Parcel,
     ) -> Vec<Outcome> {
         if self.outlets.is_large(&parcel) {
-            return self.alone(node, parcel).await;
+            return self.alone(node, parcel).await.0;
+        }
+        if self.outlets.alone(&outlet, node) {
+            let (outcomes, lasted) = self.alone(node, parcel).await;
+            self.outlets.returned(&outlet, 1, lasted);
+            self.consider(&outlet);
+            return outcomes;
         }
         let (tell, told) = oneshot::channel();
         let again = parcel.clone();
@@ -76,7 +82,7 @@ impl Route {
         self.consider(&outlet);
         match told.await {
             Ok(Told::Outcomes(outcomes)) => outcomes,
-            Ok(Told::Alone) => self.alone(node, again).await,
+            Ok(Told::Alone) => self.alone(node, again).await.0,
             Err(_) => {
                 let why = "sending broke off".to_owned();
                 vec![Outcome::Again(Again::in_doubt(why)); again.docs as usize]
@@ -84,10 +90,12 @@ impl Route {
         }
     }
 
-    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> Vec<Outcome> {
+    /// Sends a parcel by itself; how long that took from when it was sent.
+    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Vec<Outcome>, Duration) {
         let (leave, _pass) = self.admit(node).await;
+        let began = Instant::now();
         match self.transmit(node, vec![parcel], leave).await.pop() {
-            Some(Told::Outcomes(outcomes)) => outcomes,
+            Some(Told::Outcomes(outcomes)) => (outcomes, began.elapsed()),
             Some(Told::Alone) | None => unreachable!("a parcel by itself is told its own outcomes"),
         }
     }
@@ -208,14 +216,21 @@ impl Outlets {
         Some(Arc::clone(slot.node())).filter(|node| node.health.is_up())
     }
 
-    fn put(&self, outlet: &Outlet, node: &Arc<Node>, waiting: Waiting) {
-        let mut slots = self.slots.borrow_mut();
+    /// Whether a parcel that comes now finds nobody to wait for, and is under way by itself from now on.
+    fn alone(&self, outlet: &Outlet, node: &Arc<Node>) -> bool {
+        let (now, mut slots) = (Instant::now(), self.slots.borrow_mut());
         if slots.len() >= OUTLETS_KEPT && !slots.contains_key(outlet) {
             slots.retain(|_, slot| !slot.is_idle());
         }
+        let slot = slots.entry(outlet.clone());
+        slot.or_insert_with(|| Slot::new(node, now)).alone(now)
+    }
+
+    fn put(&self, outlet: &Outlet, node: &Arc<Node>, waiting: Waiting) {
+        let mut slots = self.slots.borrow_mut();
         let slot = slots
-            .entry(outlet.clone())
-            .or_insert_with(|| Slot::new(node, Instant::now()));
+            .get_mut(outlet)
+            .expect("whoever asked whether it is alone has made it");
         slot.push(node, waiting);
     }
 
