@@ -143,7 +143,7 @@ impl Front {
                     match reshuffle.take(head, incoming).await {
                         Step::Done(answer) => return answer,
                         Step::Next(next_head, next_body) => {
-                            let queues = &self.shared.queues;
+                            let queues = self.shared.queues.load_full();
                             if let Some(accept) = &reshuffle.accept
                                 && let Some(fault) =
                                     overtake::wait(&accept.queue, queues.groups(), &next_head).await

@@ -233,6 +233,7 @@ fn may_go(queue: &Arc<Queue>) -> Result<(), StartError> {
 fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError> {
     let name = &now.name;
     let adjusted = config::Queue {
+        level: now.level,
         fsync: now.fsync,
         bytes_max: now.bytes_max,
         free_bytes_min: now.free_bytes_min,
