@@ -101,6 +101,10 @@ impl Resolver<'_> {
             self.error(&format!("{path}.fsync_interval"), "must be more than 0");
         }
         let kafka = self.kafka(&path, file, &name);
+        if kafka.is_some() && file.passing == PassingFile::Wait {
+            let message = "`wait` needs a queue on disk: what other gateways have to deliver from a topic is not known here";
+            self.error(&format!("{path}.passing"), message);
+        }
         Queue {
             cluster: bulk.elasticsearch.as_str().into(),
             name,
