@@ -197,6 +197,12 @@ impl Running {
     }
 }
 
+impl Drop for Handed {
+    fn drop(&mut self) {
+        match self.0 {}
+    }
+}
+
 impl Future for Append {
     type Output = Result<Receipt, AppendError>;
 
