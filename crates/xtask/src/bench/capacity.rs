@@ -97,7 +97,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
 
 fn measure(cluster: &FakeCluster, gateway: &Gateway) -> Result<Vec<Found>> {
     let client = Client::new(gateway.url())?;
-    let lasts = (SETTLE + MEASURE).as_secs_f64() * 1.2;
+    let lasts = (SETTLE + MEASURE).as_secs_f64() * 2.5;
     let requests: usize = CAPACITIES.iter().sum::<usize>() * (lasts / WORKED_FOR.as_secs_f64()) as usize;
     let docs_a_bulk = LANES * DOCS_A_REQUEST;
     for bulk in 0..requests * DOCS_A_REQUEST / docs_a_bulk {
