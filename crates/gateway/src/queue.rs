@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use log::{Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
+use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
 
-use crate::config::{self, Config, Fsync};
+use crate::config::{self, Compression, Config, Fsync};
 use crate::dead_letters::{self, Committed, DeadLetters};
 use crate::idempotency::{Keys, SEGMENTS_STAY};
 use crate::journal::{Consumer, Journal};
@@ -261,6 +261,11 @@ fn log_options(settings: &config::Queue) -> Options {
             Fsync::Always => log::Fsync::Always,
             Fsync::Interval(interval) => log::Fsync::Interval(interval),
             Fsync::Os => log::Fsync::Os,
+        },
+        codec: match settings.compression {
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
+            Compression::Zstd => Codec::Zstd,
         },
         segment_bytes: match settings.bytes_max {
             None => SEGMENT_BYTES,

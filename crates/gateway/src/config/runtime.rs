@@ -282,6 +282,8 @@ pub struct Queue {
     pub lanes: u32,
     /// When an appended request counts as safe.
     pub fsync: Fsync,
+    /// How documents are packed on disk.
+    pub compression: Compression,
     /// Bytes on disk at most; none: no such limit.
     pub bytes_max: Option<u64>,
     /// Bytes that stay free on the disk.
@@ -335,6 +337,18 @@ pub enum Fsync {
     Interval(Duration),
     /// Once it is written.
     Os,
+}
+
+/// How documents are packed on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4.
+    Lz4,
+    /// Zstandard, level 1.
+    Zstd,
 }
 
 /// Delivery from one queue to one cluster.

@@ -87,6 +87,21 @@ pub enum QueueTypeFile {
     Kafka,
 }
 
+/// How documents are packed on disk.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum CompressionFile {
+    /// Not at all: the least CPU.
+    #[default]
+    None,
+    /// LZ4: fast, packs to about a third.
+    Lz4,
+    /// Zstandard: packs to about a fifth.
+    Zstd,
+}
+
 section! {
     /// The durable log that asynchronous mode answers from; below `path.data`, in `queue/NAME`, or in Kafka. Filters with
     /// the same name share it, and must then say the same of it.
@@ -104,6 +119,8 @@ section! {
         fsync: FsyncFile = FsyncFile::Always,
         /// With `fsync: interval`, the time between two syncs.
         fsync_interval: Time = Time(Duration::from_secs(1)),
+        /// How documents are packed on disk. May be changed: what is there already stays as it is. See docs/log.md.
+        compression: CompressionFile = CompressionFile::None,
         /// Bytes on disk at most; beyond it clients get 429. `-1`: as long as `min_free` allows.
         max_size: BytesOrUnlimited = BytesOrUnlimited(None),
         /// Bytes that stay free on the disk; below it clients get 429.

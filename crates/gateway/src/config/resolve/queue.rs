@@ -115,6 +115,11 @@ impl Resolver<'_> {
                 FsyncFile::Interval => Fsync::Interval(file.fsync_interval.0),
                 FsyncFile::Os => Fsync::Os,
             },
+            compression: match file.compression {
+                CompressionFile::None => Compression::None,
+                CompressionFile::Lz4 => Compression::Lz4,
+                CompressionFile::Zstd => Compression::Zstd,
+            },
             bytes_max: file.max_size.0,
             free_bytes_min: file.min_free.0,
             dead_letters_bytes_max: file.dead_letters_max_size.0,
