@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hdrhistogram::Histogram;
@@ -53,6 +53,8 @@ pub struct Load {
     pub gzip: bool,
     /// TLS, trusting this PEM certificate.
     pub ca_pem: Option<String>,
+    /// No id is sent twice: each request's ids are numbered anew as it is sent. Not for packed bodies.
+    pub fresh_ids: bool,
 }
 
 /// When a run ends.
@@ -92,6 +94,7 @@ pub struct Report {
 pub struct Prepared {
     requests: Arc<Vec<Request>>,
     docs: u64,
+    fresh_ids: bool,
     connections: Vec<Connection>,
 }
 
@@ -100,7 +103,8 @@ pub struct Prepared {
 struct Request {
     bytes: Vec<u8>,
     body_bytes: u64,
-    ids: Vec<Box<[u8]>>,
+    /// Where its ids begin; none in a packed body.
+    ids: Vec<usize>,
 }
 
 trait Socket: Read + Write + Send {}
@@ -110,6 +114,8 @@ struct Connection {
     socket: Box<dyn Socket>,
     replies: Replies,
     ids_checked: bool,
+    /// The request with ids of its own.
+    renumbered: Vec<u8>,
 }
 
 // === impl Load ===
@@ -125,6 +131,7 @@ impl Load {
             connections: 1,
             gzip: false,
             ca_pem: None,
+            fresh_ids: false,
         }
     }
 
@@ -133,6 +140,10 @@ impl Load {
     /// # Errors
     /// When a connection cannot be made.
     pub fn prepare(&self) -> Result<Prepared> {
+        ensure!(
+            !(self.fresh_ids && self.gzip),
+            "packed bodies cannot be given fresh ids"
+        );
         let requests = (0..self.bodies)
             .map(|seed| self.request(seed as u64))
             .collect::<Result<Vec<_>>>()?;
@@ -143,13 +154,17 @@ impl Load {
         Ok(Prepared {
             requests: Arc::new(requests),
             docs: self.bulk.docs as u64,
+            fresh_ids: self.fresh_ids,
             connections,
         })
     }
 
     fn request(&self, seed: u64) -> Result<Request> {
         let plain = self.bulk.body(seed);
-        let ids = reply::ids_in(&plain).map(Box::from).collect();
+        let checked = match self.gzip {
+            true => Vec::new(),
+            false => reply::id_places(&plain).collect(),
+        };
         let (body, packed) = if self.gzip {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
             encoder.write_all(&plain)?;
@@ -164,11 +179,12 @@ impl Load {
             body.len()
         )
         .into_bytes();
+        let head = bytes.len();
         bytes.extend_from_slice(&body);
         Ok(Request {
             bytes,
             body_bytes: body.len() as u64,
-            ids,
+            ids: checked.into_iter().map(|at: usize| head + at).collect(),
         })
     }
 
@@ -192,6 +208,7 @@ impl Load {
             socket,
             replies: Replies::default(),
             ids_checked: false,
+            renumbered: Vec::new(),
         })
     }
 }
@@ -229,9 +246,9 @@ impl Prepared {
         let mut threads = Vec::new();
         for mut connection in self.connections {
             let (requests, tickets) = (Arc::clone(&self.requests), Arc::clone(&tickets));
-            let docs = self.docs;
+            let (docs, fresh) = (self.docs, self.fresh_ids);
             let work = move || {
-                connection.work(&requests, docs, &|| {
+                connection.work(&requests, docs, fresh, &|| {
                     let ticket = tickets.fetch_add(1, Ordering::Relaxed);
                     (ticket < requests_max && until.is_none_or(|until| Instant::now() < until))
                         .then_some(ticket)
@@ -262,12 +279,21 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    fn work(&mut self, requests: &[Request], docs: u64, next: &dyn Fn() -> Option<u64>) -> Tally {
+    fn work(
+        &mut self,
+        requests: &[Request],
+        docs: u64,
+        fresh: bool,
+        next: &dyn Fn() -> Option<u64>,
+    ) -> Tally {
         let mut tally = Tally::new();
         while let Some(ticket) = next() {
             let request = &requests[ticket as usize % requests.len()];
+            if fresh {
+                self.renumber(request, ticket * docs);
+            }
             let begun = Instant::now();
-            if let Err(error) = self.exchange(request, docs) {
+            if let Err(error) = self.exchange(request, docs, fresh) {
                 tally.failed += 1;
                 tally.failure.get_or_insert_with(|| format!("{error:#}"));
                 break;
@@ -278,8 +304,22 @@ impl Connection {
         tally
     }
 
-    fn exchange(&mut self, request: &Request, docs: u64) -> Result<()> {
-        self.socket.write_all(&request.bytes).context("while sending")?;
+    /// Copies a request and writes a number of this process into the first characters of each of its ids.
+    fn renumber(&mut self, request: &Request, first: u64) {
+        self.renumbered.clear();
+        self.renumbered.extend_from_slice(&request.bytes);
+        for (id, number) in request.ids.iter().zip(first..) {
+            let mut number = number | u64::from(std::process::id()) << 40;
+            for letter in &mut self.renumbered[*id..*id + NUMBER_LETTERS] {
+                *letter = b'A' + (number & 15) as u8;
+                number >>= 4;
+            }
+        }
+    }
+
+    fn exchange(&mut self, request: &Request, docs: u64, fresh: bool) -> Result<()> {
+        let bytes = if fresh { &self.renumbered } else { &request.bytes };
+        self.socket.write_all(bytes).context("while sending")?;
         self.socket.flush()?;
         let body = self
             .replies
@@ -287,7 +327,7 @@ impl Connection {
             .context("while reading the reply")?;
         reply::check(body, docs)?;
         if !self.ids_checked {
-            reply::check_ids(body, &request.ids)?;
+            reply::check_ids(body, bytes, &request.ids)?;
             self.ids_checked = true;
         }
         Ok(())
@@ -340,6 +380,8 @@ impl Tally {
     }
 }
 
+/// Of an id: as many as hold 60 bits, of which the last 20 are the process's.
+const NUMBER_LETTERS: usize = 15;
 /// A request that takes longer has failed.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 const LATENCY_US_MAX: u64 = 120_000_000;

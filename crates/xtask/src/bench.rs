@@ -10,6 +10,7 @@ mod case;
 mod generators;
 mod machine;
 mod proxy;
+mod queued;
 mod rounds;
 mod table;
 
@@ -27,9 +28,15 @@ pub(crate) struct Options {
     /// The second table too: the same cost from 3 to 300 shards, 1 to 1,000 connections, 100 KB to 90 MB bodies
     #[arg(long)]
     flat: bool,
-    /// How often each proxy is measured in each case
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    /// Asynchronous mode in place of the synchronous: accepted and delivered, each synced before it is answered
+    #[arg(long = "async")]
+    queued: bool,
+    /// With `--async`: documents of the backlog that is drained; 50000000 take 7 GB of disk, 0 leaves it out
+    #[arg(long, default_value_t = 5_000_000)]
+    backlog: u64,
+    /// How often each proxy is measured in each case; 5, and with `--async` 3
+    #[arg(long)]
+    rounds: Option<usize>,
     /// Documents a round, in thousands
     #[arg(long, default_value_t = 1000)]
     kdocs: u64,
@@ -57,6 +64,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.queued {
+        return run_queued(options);
+    }
+    let rounds = options.rounds.unwrap_or(5);
     let wanted = |case: &Case| options.cases.is_empty() || options.cases.iter().any(|name| case.name == name);
     let mut cases = case::main_table();
     if options.flat || !options.cases.is_empty() || options.list {
@@ -70,18 +81,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     ensure!(!cases.is_empty(), "no case of that name; see --list");
-    ensure!(
-        machine::cores()? >= 2,
-        "two cores are needed: one for the proxy, one for the load and the cluster"
-    );
-    if !options.no_build {
-        build()?;
-    }
+    make_ready(options)?;
     if options.capacity {
         return capacity::run();
     }
     if options.loadgen {
-        return generators::run(options.rounds, options.seconds);
+        return generators::run(rounds, options.seconds);
     }
     let proxies = proxy::chosen(&options.haproxy)?;
     let before = machine::load_average();
@@ -89,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut failed = Vec::new();
     for case in &cases {
         eprintln!("{} …", case.name);
-        match rounds::measure(case, &proxies, options.rounds, options.kdocs * 1000) {
+        match rounds::measure(case, &proxies, rounds, options.kdocs * 1000) {
             Ok(figures) => measured.push(figures),
             Err(error) => failed.push(format!("case {}: {error:#}", case.name)),
         }
@@ -104,6 +109,33 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
+}
+
+fn run_queued(options: &Options) -> Result<()> {
+    if options.list {
+        say(&queued::list());
+        return Ok(());
+    }
+    make_ready(options)?;
+    say(&queued::run(queued::Wanted {
+        names: &options.cases,
+        rounds: options.rounds.unwrap_or(3),
+        docs: options.kdocs * 1000,
+        backlog: options.backlog,
+        json: options.json,
+    })?);
+    Ok(())
+}
+
+fn make_ready(options: &Options) -> Result<()> {
+    ensure!(
+        machine::cores()? >= 2,
+        "two cores are needed: one for the proxy, one for the load and the cluster"
+    );
+    match options.no_build {
+        true => Ok(()),
+        false => build(),
+    }
 }
 
 /// Builds what is measured, as it is released.

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -16,8 +17,11 @@ struct Arguments {
     #[arg(long)]
     to: SocketAddr,
     /// How many documents in all.
-    #[arg(long)]
-    docs: u64,
+    #[arg(long, required_unless_present = "seconds")]
+    docs: Option<u64>,
+    /// For how long, in place of how many documents.
+    #[arg(long, conflicts_with = "docs")]
+    seconds: Option<u64>,
     /// Documents a request.
     #[arg(long, default_value_t = 5_000)]
     bulk: usize,
@@ -36,6 +40,9 @@ struct Arguments {
     /// Connections, one request at a time on each.
     #[arg(long, default_value_t = 1)]
     connections: usize,
+    /// Send no id twice.
+    #[arg(long)]
+    fresh_ids: bool,
     /// Send gzipped bodies.
     #[arg(long)]
     gzip: bool,
@@ -68,13 +75,17 @@ fn main() -> Result<()> {
         bodies: arguments.bodies,
         connections: arguments.connections,
         gzip: arguments.gzip,
+        fresh_ids: arguments.fresh_ids,
         ca_pem: ca_pem.transpose()?,
         ..Load::at(arguments.to)
     };
     let prepared = load.prepare()?;
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
-    let report = prepared.run(Wanted::Docs(arguments.docs))?;
+    let report = prepared.run(match arguments.seconds {
+        Some(seconds) => Wanted::Time(Duration::from_secs(seconds)),
+        None => Wanted::Docs(arguments.docs.unwrap_or_default()),
+    })?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }

@@ -102,22 +102,20 @@ pub(super) fn check(body: &[u8], docs: u64) -> Result<()> {
         "no end: {}",
         String::from_utf8_lossy(&body[body.len().saturating_sub(80)..])
     );
-    let items = memmem::find_iter(body, b"\"_seq_no\":").count() as u64;
+    let items = memmem::find_iter(body, b"\"status\":20").count() as u64;
     ensure!(items == docs, "{items} items for {docs} documents");
     Ok(())
 }
 
 /// The ids of the items are those of the request, in its order. A request without ids has items with any.
-pub(super) fn check_ids(body: &[u8], wanted: &[Box<[u8]>]) -> Result<()> {
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let mut got = ids_in(body);
-    for (at, wanted) in wanted.iter().enumerate() {
-        let got = got.next().unwrap_or_default();
+pub(super) fn check_ids(body: &[u8], request: &[u8], places: &[usize]) -> Result<()> {
+    let mut got = id_places(body);
+    for (at, wanted) in places.iter().enumerate() {
+        let wanted = id_at(request, *wanted);
+        let got = got.next().map_or(&b""[..], |place| id_at(body, place));
         let show = String::from_utf8_lossy;
         ensure!(
-            got == &**wanted,
+            got == wanted,
             "item {at} is of {}, not {}",
             show(got),
             show(wanted)
@@ -126,13 +124,15 @@ pub(super) fn check_ids(body: &[u8], wanted: &[Box<[u8]>]) -> Result<()> {
     Ok(())
 }
 
-/// The values of `"_id":"…"`, which none of the generated sources contain.
-pub(super) fn ids_in(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Where the values of `"_id":"…"` begin, which none of the generated sources contain.
+pub(super) fn id_places(text: &[u8]) -> impl Iterator<Item = usize> {
     const KEY: &[u8] = b"\"_id\":\"";
-    memmem::find_iter(text, KEY).map(move |at| {
-        let value = &text[at + KEY.len()..];
-        &value[..memchr::memchr(b'"', value).unwrap_or(value.len())]
-    })
+    memmem::find_iter(text, KEY).map(|at| at + KEY.len())
+}
+
+fn id_at(text: &[u8], place: usize) -> &[u8] {
+    let value = &text[place..];
+    &value[..memchr::memchr(b'"', value).unwrap_or(value.len())]
 }
 
 fn beginning(body: &[u8]) -> String {
@@ -164,20 +164,23 @@ mod tests {
                 .is_err()
         );
         check(
-            br#"{"took":1,"errors":false,"items":[{"index":{"_id":"a","_seq_no":1}}]}"#,
+            br#"{"took":1,"errors":false,"items":[{"index":{"_id":"a","status":201}}]}"#,
             1,
         )
         .unwrap();
         check(
-            br#"{"took":1,"errors":false,"items":[{"index":{"_id":"a","_seq_no":1}}]}"#,
+            br#"{"took":1,"errors":false,"items":[{"index":{"_id":"a","status":201}}]}"#,
             2,
         )
         .unwrap_err();
         check(
-            br#"{"took":1,"errors":true,"items":[{"index":{"_id":"a","_seq_no":1}}]}"#,
+            br#"{"took":1,"errors":true,"items":[{"index":{"_id":"a","status":201}}]}"#,
             1,
         )
         .unwrap_err();
-        check_ids(br#"{"_id":"b"}{"_id":"a"}"#, &[b"a"[..].into(), b"b"[..].into()]).unwrap_err();
+        let (request, other) = (br#"{"_id":"a"}{"_id":"b"}"#, br#"{"_id":"b"}{"_id":"a"}"#);
+        let places: Vec<_> = id_places(request).collect();
+        check_ids(request, request, &places).unwrap();
+        check_ids(other, request, &places).unwrap_err();
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Case {
     /// 200-byte documents in place of access-log lines.
     pub(super) short: bool,
     pub(super) gzip: bool,
+    /// No id twice.
+    pub(super) fresh_ids: bool,
     /// TLS to the proxy and from it to the nodes.
     pub(super) tls: bool,
     pub(super) connections: usize,
@@ -31,6 +33,7 @@ pub(super) fn main_table() -> Vec<Case> {
         ids: true,
         short: false,
         gzip: false,
+        fresh_ids: false,
         tls: false,
         connections: 4,
         target: Some(0.5),

@@ -102,24 +102,41 @@ impl Proxy {
     /// Starts a proxy before the nodes and waits until it answers.
     pub(super) fn start(kind: Kind, case: &Case, nodes: &Nodes, folder: &Path) -> Result<Proxy> {
         let address = free_address()?;
-        let mut command = bound_to_us("taskset");
-        command.args(["-c", &PROXY_CORE.to_string()]);
         match kind {
             Kind::Tidegate => {
-                let file = folder.join("tidegate.yml");
-                fs::write(&file, tidegate_yml(case, nodes, address, free_address()?, folder))?;
-                command
-                    .arg(binary("tidegate"))
-                    .arg("gateway")
-                    .arg("--config")
-                    .arg(&file);
+                let text = tidegate_yml(case, nodes, address, free_address()?, folder);
+                Proxy::tidegate(&text, case, address, folder)
             }
             Kind::Haproxy => {
                 let file = folder.join("haproxy.cfg");
                 fs::write(&file, haproxy_cfg(case, nodes, address, folder)?)?;
+                let mut command = on_its_core();
                 command.args(["haproxy", "-db", "-f"]).arg(&file);
+                Proxy::run(command, kind, case, address, folder)
             }
         }
+    }
+
+    /// Starts Tidegate with a configuration that listens at `address`, and waits until it answers.
+    pub(super) fn tidegate(config: &str, case: &Case, address: SocketAddr, folder: &Path) -> Result<Proxy> {
+        let file = folder.join("tidegate.yml");
+        fs::write(&file, config)?;
+        let mut command = on_its_core();
+        command
+            .arg(binary("tidegate"))
+            .arg("gateway")
+            .arg("--config")
+            .arg(&file);
+        Proxy::run(command, Kind::Tidegate, case, address, folder)
+    }
+
+    fn run(
+        mut command: Command,
+        kind: Kind,
+        case: &Case,
+        address: SocketAddr,
+        folder: &Path,
+    ) -> Result<Proxy> {
         let log = fs::File::create(folder.join(format!("{kind:?}.log")))?;
         let child = command
             .stdin(Stdio::null())
@@ -137,6 +154,13 @@ impl Proxy {
 
     pub(super) fn pid(&self) -> u32 {
         self.process.0.id()
+    }
+
+    /// Ends it at once, as kill -9 does.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.process.0.kill()?;
+        self.process.0.wait()?;
+        Ok(())
     }
 
     /// A count that reaches a node says that everything stands.
@@ -185,12 +209,21 @@ pub(super) struct Ready {
 
 impl Ready {
     pub(super) fn prepare(case: &Case, to: SocketAddr, docs: u64, folder: &Path) -> Result<Ready> {
+        Self::until(case, to, ("--docs", docs), folder)
+    }
+
+    /// A load that ends after so many seconds.
+    pub(super) fn for_seconds(case: &Case, to: SocketAddr, seconds: u64, folder: &Path) -> Result<Ready> {
+        Self::until(case, to, ("--seconds", seconds), folder)
+    }
+
+    fn until(case: &Case, to: SocketAddr, end: (&str, u64), folder: &Path) -> Result<Ready> {
         let mut command = Command::new(binary("load-source"));
         command.args([
             "--to",
             &to.to_string(),
-            "--docs",
-            &docs.to_string(),
+            end.0,
+            &end.1.to_string(),
             "--bulk",
             &case.bulk.to_string(),
         ]);
@@ -205,6 +238,7 @@ impl Ready {
             (!case.ids, "--no-ids"),
             (case.short, "--short"),
             (case.gzip, "--gzip"),
+            (case.fresh_ids, "--fresh-ids"),
         ] {
             if wanted {
                 command.arg(flag);
@@ -248,6 +282,13 @@ impl Ready {
         }
         Ok(report)
     }
+}
+
+/// A command for the proxy's core.
+fn on_its_core() -> Command {
+    let mut command = bound_to_us("taskset");
+    command.args(["-c", &PROXY_CORE.to_string()]);
+    command
 }
 
 // === Configuration files ===
@@ -345,7 +386,7 @@ fn binary(name: &str) -> PathBuf {
     crate::root().join("target/release").join(name)
 }
 
-fn free_address() -> Result<SocketAddr> {
+pub(super) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 

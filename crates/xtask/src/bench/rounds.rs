@@ -114,7 +114,7 @@ impl Samples {
 // === impl Figure ===
 
 impl Figure {
-    fn of(mut samples: Vec<f64>) -> Figure {
+    pub(super) fn of(mut samples: Vec<f64>) -> Figure {
         samples.sort_by(f64::total_cmp);
         let at = |index: usize| samples.get(index).copied().unwrap_or_default();
         let last = samples.len().saturating_sub(1);

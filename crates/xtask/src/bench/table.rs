@@ -4,7 +4,7 @@ use super::proxy::Kind;
 use super::rounds::{Figure, Measured, Row};
 
 /// The most memory that Tidegate may have resident, in MiB (bodies of the largest case aside).
-const PEAK_MIB_MAX: f64 = 256.0;
+pub(super) const PEAK_MIB_MAX: f64 = 256.0;
 
 pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
     let mut lines = vec![
@@ -59,7 +59,6 @@ fn targets(one: &Measured, row: &Row) -> String {
         return String::new();
     }
     let mut marks = Vec::new();
-    let mark = |kept: bool| if kept { "ok" } else { "MISSED" };
     if let Some(target) = one.case.target {
         marks.push(format!("CPU ≤ {target:.1}: {}", mark(row.cpu.median <= target)));
     }
@@ -78,16 +77,20 @@ fn targets(one: &Measured, row: &Row) -> String {
     marks.join(", ")
 }
 
+pub(super) fn mark(kept: bool) -> &'static str {
+    if kept { "ok" } else { "MISSED" }
+}
+
 fn ms(figure: Figure) -> String {
     format!("{:.1}", figure.median)
 }
 
-fn thousands(number: f64) -> String {
+pub(super) fn thousands(number: f64) -> String {
     format!("{:.0} k", number / 1e3)
 }
 
 /// A Markdown table that reads as well in a terminal.
-fn align<const N: usize>(lines: &[[String; N]]) -> String {
+pub(super) fn align<const N: usize>(lines: &[[String; N]]) -> String {
     let mut widths = [3; N];
     for line in lines {
         for (width, cell) in widths.iter_mut().zip(line) {

@@ -1,0 +1,156 @@
+//! Figures of the queue beside their targets.
+
+use super::super::rounds::Figure;
+use super::super::table::{PEAK_MIB_MAX, align, mark, thousands};
+use super::backlog::Drained;
+use super::latency::Latency;
+use super::phases::Measured;
+
+/// By how much the last tenth of a backlog may seem to cost more than a short queue: what a measurement of a shared
+/// machine swings.
+const ROOM: f64 = 1.15;
+
+pub(super) fn print(
+    machine: &str,
+    measured: &[Measured],
+    latencies: &[Latency],
+    drained: Option<&Drained>,
+) -> String {
+    let mut text = String::new();
+    if !measured.is_empty() {
+        text += &phases(measured);
+        text.push('\n');
+        for one in measured {
+            text += &format!(
+                "{}: {}; {} connections\n",
+                one.case.name, one.case.about, one.case.load.connections
+            );
+        }
+        text.push('\n');
+    }
+    if !latencies.is_empty() {
+        text += &acknowledgements(latencies);
+        text.push('\n');
+    }
+    if let Some(drained) = drained {
+        text += &backlog(drained);
+        text.push('\n');
+    }
+    text + machine
+}
+
+fn phases(measured: &[Measured]) -> String {
+    let mut lines = vec![
+        [
+            "case",
+            "accept CPU s / M",
+            "deliver",
+            "sum",
+            "both at once",
+            "accepted/s",
+            "delivered/s",
+            "ack p50 ms",
+            "p99 ms",
+            "disk B / doc",
+            "wire B / doc",
+            "peak MiB",
+            "misrouted",
+            "targets",
+        ]
+        .map(str::to_owned),
+    ];
+    for one in measured {
+        lines.push([
+            one.case.name.to_owned(),
+            spread(one.accept),
+            spread(one.deliver),
+            spread(one.sum),
+            spread(one.together),
+            thousands(one.accepted_a_second.median),
+            thousands(one.delivered_a_second.median),
+            format!("{:.1}", one.p50_ms.median),
+            format!("{:.1}", one.p99_ms.median),
+            format!("{:.0}", one.disk_bytes),
+            format!("{:.0}", one.wire_bytes),
+            format!("{:.0}", one.peak_mib),
+            format!("{:.1} %", one.misrouted * 100.0),
+            targets(one),
+        ]);
+    }
+    align(&lines)
+}
+
+fn targets(one: &Measured) -> String {
+    let memory = format!("≤ {PEAK_MIB_MAX:.0} MiB: {}", mark(one.peak_mib <= PEAK_MIB_MAX));
+    match one.case.target {
+        Some(target) => format!("sum ≤ {target:.2}: {}, {memory}", mark(one.sum.median <= target)),
+        None => memory,
+    }
+}
+
+fn acknowledgements(latencies: &[Latency]) -> String {
+    let mut lines = vec![
+        [
+            "clients",
+            "docs a bulk",
+            "ack p50 ms",
+            "p99 ms",
+            "max ms",
+            "docs/s",
+        ]
+        .map(str::to_owned),
+    ];
+    for one in latencies {
+        lines.push([
+            one.clients.to_string(),
+            one.bulk.to_string(),
+            format!("{:.1}", one.p50_ms),
+            format!("{:.1}", one.p99_ms),
+            format!("{:.1}", one.max_ms),
+            thousands(one.docs_a_second),
+        ]);
+    }
+    align(&lines)
+}
+
+fn backlog(drained: &Drained) -> String {
+    let [grown, emptied] = drained.peak_mib;
+    let lines = [
+        [
+            "backlog",
+            "deliver CPU s / M: short queue",
+            "first tenth",
+            "all",
+            "last tenth",
+            "delivered/s",
+            "GiB on disk",
+            "start ms",
+            "peak MiB growing",
+            "draining",
+            "targets",
+        ]
+        .map(str::to_owned),
+        [
+            format!("{:.1} M docs, {}", drained.docs as f64 / 1e6, drained.compression),
+            format!("{:.2}", drained.short),
+            format!("{:.2}", drained.first),
+            format!("{:.2}", drained.all),
+            format!("{:.2}", drained.last),
+            thousands(drained.docs_a_second),
+            format!("{:.1}", drained.disk_gib),
+            format!("{:.0}", drained.start_ms),
+            format!("{grown:.0}"),
+            format!("{emptied:.0}"),
+            format!(
+                "last ≤ short + 15 %: {}, ≤ {PEAK_MIB_MAX:.0} MiB: {}",
+                mark(drained.last <= drained.short * ROOM),
+                mark(grown.max(emptied) <= PEAK_MIB_MAX)
+            ),
+        ],
+    ];
+    align(&lines)
+}
+
+fn spread(figure: Figure) -> String {
+    format!("{:.2} ({:.2}..{:.2})", figure.median, figure.min, figure.max)
+}
