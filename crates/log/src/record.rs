@@ -13,7 +13,7 @@ pub const GROUPS_MAX: usize = 4096;
 /// The most bytes of payload, as stored.
 pub const PAYLOAD_MAX: usize = 1 << 30;
 
-/// One client request on its way into the log, from [`crate::Log::record`]. Its buffers are pooled.
+/// One client request on its way into the log, from [`crate::Log::record`]. The memory for its groups is pooled.
 pub struct Record {
     /// Room for the fixed part, then the parameters.
     pub(crate) head: Vec<u8>,
@@ -51,18 +51,30 @@ pub struct Receipt {
 
 impl Record {
     pub(crate) fn new(kind: u8, params: &[u8], lanes: u32, codec: Codec, pool: Arc<Pool>) -> Self {
-        let mut head = pool.take();
+        let mut head = Vec::with_capacity(HEAD_BYTES + params.len());
         head.resize(HEAD_BYTES, 0);
         head.extend_from_slice(params);
         Self {
             head,
             directory: Vec::new(),
-            payload: pool.take(),
+            payload: Vec::new(),
             kind,
             codec,
             lanes,
             documents: 0,
             pool,
+        }
+    }
+
+    /// Makes room for groups of so many bytes together, which is faster than to make it group by group.
+    pub fn reserve(&mut self, bytes: usize) {
+        let room = match self.codec {
+            Codec::None => bytes,
+            // They are packed better than that.
+            Codec::Lz4 | Codec::Zstd => bytes / 2,
+        };
+        if self.payload.capacity() == 0 {
+            self.payload = self.pool.take(room);
         }
     }
 
@@ -80,12 +92,13 @@ impl Record {
             self.lanes
         );
         assert!(documents > 0, "a group has documents");
+        self.reserve(0);
         let start = self.payload.len();
         let raw = if self.codec == Codec::None {
             fill(&mut self.payload);
             self.payload.len() - start
         } else {
-            let mut raw = self.pool.take();
+            let mut raw = self.pool.take(0);
             fill(&mut raw);
             self.codec.pack(&raw, &mut self.payload);
             let bytes = raw.len();
@@ -155,7 +168,6 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.pool.give(std::mem::take(&mut self.head));
         self.pool.give(std::mem::take(&mut self.payload));
     }
 }

@@ -182,7 +182,7 @@ impl Writer {
                 codec: record.codec,
             };
             documents_before += u64::from(placed.receipt.documents);
-            let mut bytes = shared.pool.take();
+            let mut bytes = Vec::with_capacity(head.bytes());
             bytes.extend_from_slice(&record.head);
             head.write(&mut bytes, &record.directory, shared.folder.key);
             heads.push(bytes);
@@ -196,7 +196,6 @@ impl Writer {
         let at = self.end - active.first;
         let written = active.file.write_at(&mut slices, at);
         drop(slices);
-        heads.into_iter().for_each(|head| shared.pool.give(head));
         match written {
             Ok(()) => Ok(self.end + stretch.bytes),
             Err(error) => Err(undo(&*active.file, at, &error)),
