@@ -1,10 +1,11 @@
 //! Items for operations that are accepted and not yet executed.
 
 use crate::action::Op;
-use crate::failed::{minted_id, write_string};
+use crate::failed::write_string;
 use crate::ids::ID_MINT;
-use crate::walk::Walk;
-use crate::{Ask, ID_LENGTH, Plan, RouteTable};
+use crate::plan::{Aside, plan_aside};
+use crate::walk::Doc;
+use crate::{Ask, ID_LENGTH, IdMint, RouteTable, Scratch, Verdict, scan};
 
 /// The ids that were minted for one body: all that one mint made from `first` to `last`, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,56 +16,91 @@ pub struct Minted {
     pub last: [u8; ID_LENGTH],
 }
 
-/// Appends the items of an answer that is given before anything is executed, with commas between: for each operation its
-/// action, the concrete index, its id (a minted one too), `result` and `status`. An `index` is reported as created; the
-/// version, the sequence number and the shards, which nobody knows yet, are left out.
+/// As [`crate::plan`], and appends the items of an answer that is given before anything is executed, with commas between:
+/// for each operation its action, the concrete index, its id (a minted one too), `result` and `status`. An `index` is
+/// reported as created; the version, the sequence number and the shards, which nobody knows yet, are left out.
 ///
-/// `body`, `ask` and `table` are those that `plan` was made of. Returns which ids were minted.
-pub fn acknowledge(
-    plan: &Plan,
+/// Nothing is appended for a body that passes.
+pub fn plan_acknowledged(
     body: &[u8],
     ask: &Ask<'_>,
     table: &RouteTable,
+    ids: &mut IdMint,
+    scratch: &mut Scratch,
     out: &mut Vec<u8>,
-) -> Option<Minted> {
-    let typed = table.dialect().items_have_type();
-    let mut minted: Option<Minted> = None;
-    let mut arena_at = 0;
-    let mut walk = Walk::new(body, ask, table, true).ok()?;
+) -> Verdict {
     let start = out.len();
-    while let Ok(Some(doc)) = walk.next() {
-        let id = if doc.aim.mints() {
-            let id = minted_id(plan, &mut arena_at, doc.action.place.form);
-            if let Ok(id) = <[u8; ID_LENGTH]>::try_from(id) {
-                let first = minted.map_or(id, |minted| minted.first);
-                minted = Some(Minted { first, last: id });
-            }
-            Some(id)
-        } else {
-            doc.action.id
-        };
-        if out.len() > start {
+    let mut items = Items {
+        out,
+        start,
+        typed: table.dialect().items_have_type(),
+        opening: Vec::new(),
+        of: None,
+    };
+    let verdict = plan_aside(body, ask, table, ids, scratch, &mut items);
+    if let Verdict::Pass(_) = verdict {
+        out.truncate(start);
+    }
+    verdict
+}
+
+/// Items in the making.
+struct Items<'o> {
+    out: &'o mut Vec<u8>,
+    /// Where the first one begins.
+    start: usize,
+    typed: bool,
+    /// What the last item began with, up to its id, and of which index and operation it was.
+    opening: Vec<u8>,
+    of: Option<(u32, Op)>,
+}
+
+// === impl Items ===
+
+impl Aside for Items<'_> {
+    #[inline]
+    fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>) {
+        let op = doc.action.op;
+        if self.of != Some((doc.ordinal, op)) {
+            self.open(doc);
+        }
+        let out = &mut *self.out;
+        if out.len() > self.start {
             out.push(b',');
         }
-        out.extend_from_slice(b"{\"");
-        out.extend_from_slice(doc.action.op.as_str().as_bytes());
-        out.extend_from_slice(b"\":{\"_index\":");
-        write_string(out, &doc.route.name);
-        if typed {
-            out.extend_from_slice(b",\"_type\":\"_doc\"");
-        }
-        out.extend_from_slice(b",\"_id\":");
+        out.extend_from_slice(&self.opening);
         match id {
+            Some(id) if scan::is_plain(id) => {
+                out.push(b'"');
+                out.extend_from_slice(id);
+                out.push(b'"');
+            }
             Some(id) => write_string(out, &String::from_utf8_lossy(id)),
             None => out.extend_from_slice(b"null"),
         }
-        out.extend_from_slice(match doc.action.op {
+        out.extend_from_slice(match op {
             Op::Index | Op::Create => b",\"result\":\"created\",\"status\":201}}".as_slice(),
             Op::Update => b",\"result\":\"updated\",\"status\":200}}",
             Op::Delete => b",\"result\":\"deleted\",\"status\":200}}",
         });
     }
-    minted
+}
+
+impl Items<'_> {
+    #[cold]
+    fn open(&mut self, doc: &Doc<'_, '_>) {
+        let opening = &mut self.opening;
+        opening.clear();
+        opening.extend_from_slice(b"{\"");
+        opening.extend_from_slice(doc.action.op.as_str().as_bytes());
+        opening.extend_from_slice(b"\":{\"_index\":");
+        write_string(opening, &doc.route.name);
+        if self.typed {
+            opening.extend_from_slice(b",\"_type\":\"_doc\"");
+        }
+        opening.extend_from_slice(b",\"_id\":");
+        self.of = Some((doc.ordinal, doc.action.op));
+    }
 }
 
 // === impl Minted ===
@@ -115,11 +151,12 @@ mod tests {
             ..Ask::default()
         };
         let mut scratch = Scratch::default();
-        let Verdict::Plan(plan) = crate::plan(body, &ask, &table, &mut IdMint::new(7), &mut scratch) else {
+        let (mut ids, mut items) = (IdMint::new(7), Vec::new());
+        let verdict = plan_acknowledged(body, &ask, &table, &mut ids, &mut scratch, &mut items);
+        let Verdict::Plan(plan) = verdict else {
             panic!("plain")
         };
-        let mut items = Vec::new();
-        let minted = acknowledge(&plan, body, &ask, &table, &mut items).unwrap();
+        let minted = plan.minted().unwrap();
         let answer = [
             b"{\"took\":0,\"errors\":false,\"items\":[",
             items.as_slice(),
@@ -146,6 +183,35 @@ mod tests {
             assert!(logged.contains(&format!("\"_id\":\"{id}\"")), "{id} in {logged}");
         }
         assert!(!minted.has(b"u") && !minted.has(&[b'-'; ID_LENGTH]));
+    }
+
+    #[test]
+    fn ids_are_written_as_json_has_them_and_nothing_is_for_a_body_that_passes() {
+        let table = table();
+        let ask = Ask {
+            default_index: Some("logs"),
+            level: Level::Lane(5),
+            null_id: NullId::Always,
+            ..Ask::default()
+        };
+        let items = |body: &str| {
+            let mut items = b"before".to_vec();
+            let (mut ids, mut scratch) = (IdMint::new(7), Scratch::default());
+            let verdict =
+                plan_acknowledged(body.as_bytes(), &ask, &table, &mut ids, &mut scratch, &mut items);
+            (verdict, String::from_utf8(items).unwrap())
+        };
+        let (verdict, text) = items(
+            "{\"delete\":{\"_id\":\"a\\\"\\u0001é\"}}\n{\"delete\":{\"_id\":\"plain, and long enough\"}}\n",
+        );
+        assert!(matches!(verdict, Verdict::Plan(_)));
+        let items_of: Vec<serde_json::Value> =
+            serde_json::from_str(&format!("[{}]", &text["before".len()..])).unwrap();
+        assert_eq!(items_of[0]["delete"]["_id"], "a\"\u{1}é");
+        assert_eq!(items_of[1]["delete"]["_id"], "plain, and long enough");
+        let (verdict, text) = items("{\"delete\":{\"_id\":\"a\"}}\n{\"delete\":{}}\n");
+        assert!(matches!(verdict, Verdict::Pass(_)));
+        assert_eq!(text, "before");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum Op {
 }
 
 /// An action line, read. Strings are decoded UTF-8; none is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Action<'a> {
     /// The effective operation: `index` with `op_type: create` is a create.
     pub(crate) op: Op,

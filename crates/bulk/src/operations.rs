@@ -6,7 +6,10 @@ use memchr::memchr;
 use serde_json::Value;
 
 use crate::action::Op;
-use crate::{Ask, RouteTable, Target, scan};
+use crate::fingerprint::Fingerprint;
+use crate::plan::{Aside, plan_aside};
+use crate::walk::Doc;
+use crate::{Ask, IdMint, RouteTable, Scratch, Target, Verdict, scan};
 
 /// One operation of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,70 @@ pub struct Operation {
     pub versioned: bool,
     /// The same number for operations on the same document. Others may share it, by rare chance.
     pub document: u64,
+}
+
+/// As [`crate::plan`], and puts the body's operations into `operations`, in place of what is there; none if the body
+/// passes.
+pub fn plan_cut(
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    ids: &mut IdMint,
+    scratch: &mut Scratch,
+    operations: &mut Vec<Operation>,
+) -> Verdict {
+    operations.clear();
+    let mut cuts = Cuts {
+        operations,
+        fingerprint: Fingerprint::default(),
+    };
+    let verdict = plan_aside(body, ask, table, ids, scratch, &mut cuts);
+    if let Verdict::Pass(_) = verdict {
+        operations.clear();
+    }
+    verdict
+}
+
+/// How many of these operations, from the first on, are on documents of their own: at least one, if there are any.
+pub fn distinct(operations: &[Operation]) -> usize {
+    // Open addressing, at most half full; 0 is an empty place.
+    let mut seen = vec![0_u64; (operations.len() * 2).next_power_of_two()];
+    let mask = seen.len() - 1;
+    let mut is_new = |operation: &Operation| {
+        let document = operation.document.max(1);
+        let mut at = document as usize & mask;
+        while seen[at] != 0 {
+            if seen[at] == document {
+                return false;
+            }
+            at = (at + 1) & mask;
+        }
+        seen[at] = document;
+        true
+    };
+    operations
+        .iter()
+        .take_while(|operation| is_new(operation))
+        .count()
+}
+
+/// Operations in the making.
+struct Cuts<'o> {
+    operations: &'o mut Vec<Operation>,
+    fingerprint: Fingerprint,
+}
+
+impl Aside for Cuts<'_> {
+    #[inline]
+    fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>) {
+        self.operations.push(Operation {
+            start: doc.start,
+            end: doc.end,
+            op: doc.action.op,
+            versioned: doc.action.versioned,
+            document: self.fingerprint.of(doc.ordinal, id, doc.routing),
+        });
+    }
 }
 
 /// Cuts a body into its operations; `None` if it is not one that a [`crate::plan`] was made of, gathered.
@@ -140,6 +207,74 @@ mod tests {
         assert_ne!(documents[0], documents[3]);
         assert_ne!(documents[0], documents[4]);
         assert!(operations[4].versioned && !operations[0].versioned);
+    }
+
+    #[test]
+    fn a_plan_cuts_as_the_cutting_does_and_runs_end_before_a_document_comes_again() {
+        let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1);
+        let routes = ["logs", "other"].map(|name| {
+            let primaries = [Some(NodeIx(0)), Some(NodeIx(0))];
+            Arc::new(IndexRoute::new(name, Formula::Modulo, primaries))
+        });
+        for route in &routes {
+            table.index(Arc::clone(route));
+        }
+        let table = table.build();
+        let ask = Ask {
+            default_index: Some("logs"),
+            ..Ask::default()
+        };
+        let ids = [
+            "1",
+            "a long id of one document",
+            "a long id of another one",
+            "é",
+            "2",
+        ];
+        let mut body = String::new();
+        for number in 0..200_usize {
+            let id = ids[number * number % 7 % ids.len()];
+            let rest = match number % 5 {
+                0 => ",\"_index\":\"other\"",
+                1 => ",\"routing\":\"r\"",
+                2 => ",\"version\":3,\"version_type\":\"external\"",
+                _ => "",
+            };
+            body.push_str(&match number % 3 {
+                0 => format!("{{\"delete\":{{\"_id\":\"{id}\"{rest}}}}}\n"),
+                _ => format!("{{\"index\":{{\"_id\":\"{id}\"{rest}}}}}\n{{\"n\":{number}}}\n"),
+            });
+        }
+        let mut cut = vec![];
+        let (mut mint, mut scratch) = (IdMint::new(1), Scratch::default());
+        let verdict = plan_cut(body.as_bytes(), &ask, &table, &mut mint, &mut scratch, &mut cut);
+        assert!(matches!(verdict, Verdict::Plan(plan) if plan.docs() == 200));
+        let slowly = operations(body.as_bytes(), &ask, &table).unwrap();
+        let places = |operations: &[Operation]| -> Vec<_> {
+            operations
+                .iter()
+                .map(|one| (one.start, one.end, one.op, one.versioned))
+                .collect()
+        };
+        assert_eq!(places(&cut), places(&slowly));
+        // The numbers are others, but they tell the same documents apart.
+        for (one, other) in cut.iter().zip(&slowly) {
+            for (two, another) in cut.iter().zip(&slowly) {
+                let (same, slowly) = (one.document == two.document, other.document == another.document);
+                assert_eq!(same, slowly);
+            }
+        }
+        let mut from = 0;
+        while from < cut.len() {
+            let mut documents = std::collections::HashSet::new();
+            let run = cut[from..]
+                .iter()
+                .take_while(|one| documents.insert(one.document));
+            let run = run.count();
+            assert_eq!((distinct(&cut[from..]), distinct(&slowly[from..])), (run, run));
+            from += run;
+        }
+        assert_eq!(distinct(&[]), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::action::Form;
 use crate::direct::RoutingValues;
 use crate::runs::{Runs, Turn};
 use crate::walk::{Aim, Doc, Walk};
-use crate::{Ask, ID_LENGTH, IdMint, Level, NodeIx, Pass, RouteTable, Why, murmur};
+use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur};
 
 /// What is to be done with a body.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub struct Plan {
     pub(crate) arena: Vec<u8>,
     pub(crate) docs: u32,
     pub(crate) ingests: bool,
+    minted: Option<Minted>,
 }
 
 /// What goes to one destination in one request.
@@ -87,8 +88,31 @@ pub fn plan(
     ids: &mut IdMint,
     scratch: &mut Scratch,
 ) -> Verdict {
+    plan_aside(body, ask, table, ids, scratch, &mut ())
+}
+
+/// What else is made of each operation on the way.
+pub(crate) trait Aside {
+    /// The next operation, with its id, made here or not, if it has one.
+    fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>);
+}
+
+impl Aside for () {
+    #[inline]
+    fn take(&mut self, _: &Doc<'_, '_>, _: Option<&[u8]>) {}
+}
+
+/// As [`plan`], with something else made on the way: nothing of use if the body passes.
+pub(crate) fn plan_aside(
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    ids: &mut IdMint,
+    scratch: &mut Scratch,
+    aside: &mut impl Aside,
+) -> Verdict {
     let mut draft = Draft::new(body, ask.level, table, scratch);
-    match draft.fill(ask, ids) {
+    match draft.fill(ask, ids, aside) {
         Ok(()) => Verdict::Plan(draft.finish()),
         Err(pass) => {
             let plan = draft.finish();
@@ -186,6 +210,11 @@ impl Plan {
         self.ingests
     }
 
+    /// The ids that were minted, if any were; of those made for wanted shards the first and the last only.
+    pub fn minted(&self) -> Option<Minted> {
+        self.minted
+    }
+
     /// The part that the `doc`th operation is in.
     pub fn part_of(&self, doc: u32) -> usize {
         self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
@@ -202,6 +231,7 @@ impl<'a, 's> Draft<'a, 's> {
             arena: std::mem::take(&mut scratch.arena),
             docs: 0,
             ingests: false,
+            minted: None,
         };
         scratch.slots.clear(level, table);
         Self {
@@ -213,7 +243,7 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint) -> Result<(), Pass> {
+    fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint, aside: &mut impl Aside) -> Result<(), Pass> {
         let mut walk = Walk::new(self.body, ask, self.table, self.scratch.fast)?;
         let mut runs = Runs::default();
         while let Some(doc) = walk.next()? {
@@ -221,17 +251,23 @@ impl<'a, 's> Draft<'a, 's> {
                 Aim::Shard(shard) => {
                     let part = self.part(&doc, Some(shard))?;
                     self.push(part, doc.start, doc.end);
+                    aside.take(&doc, doc.action.id);
                 }
                 Aim::Free => {
                     let part = self.part(&doc, None)?;
                     self.push(part, doc.start, doc.end);
+                    aside.take(&doc, doc.action.id);
                 }
                 Aim::Mint => {
                     let id = ids.mint();
                     let shard = doc.route.shard_of(&id, doc.routing);
                     self.push_minted(&doc, id, shard)?;
+                    aside.take(&doc, Some(&id));
                 }
-                Aim::Pack | Aim::Route => self.push_directed(&mut runs, &doc, ask, ids)?,
+                Aim::Pack | Aim::Route => {
+                    let id = self.push_directed(&mut runs, &doc, ask, ids)?;
+                    aside.take(&doc, id.as_ref().map(|id| id.as_slice()));
+                }
             }
         }
         if let Some(directing) = ask.direct {
@@ -319,7 +355,7 @@ impl<'a, 's> Draft<'a, 's> {
         part.push(start as u32, end as u32);
     }
 
-    /// A document that goes to the shard whose turn it is. Kept apart: it would slow the other documents down.
+    /// A document that goes to the shard whose turn it is, and the id that it gets, if it gets one. Kept apart: it would slow the other documents down.
     #[cold]
     fn push_directed(
         &mut self,
@@ -327,28 +363,31 @@ impl<'a, 's> Draft<'a, 's> {
         doc: &Doc<'_, 'a>,
         ask: &Ask<'_>,
         ids: &mut IdMint,
-    ) -> Result<(), Pass> {
+    ) -> Result<Option<[u8; ID_LENGTH]>, Pass> {
         let turn = ask.direct.and_then(|directing| runs.next(doc, directing));
         match (turn, doc.aim) {
-            (Some(turn), Aim::Route) => self.push_routed(runs, doc, turn),
+            (Some(turn), Aim::Route) => self.push_routed(runs, doc, turn).map(|()| None),
             (Some(turn), _) => {
                 let id = ids.mint_for(doc.route, turn.shard);
-                self.push_minted(doc, id, turn.shard)
+                self.push_minted(doc, id, turn.shard).map(|()| Some(id))
             }
             (None, Aim::Route) => {
                 let part = self.part(doc, None)?;
                 self.push(part, doc.start, doc.end);
-                Ok(())
+                Ok(None)
             }
             (None, _) => {
                 let id = ids.mint();
-                self.push_minted(doc, id, doc.route.shard_of(&id, None))
+                let shard = doc.route.shard_of(&id, None);
+                self.push_minted(doc, id, shard).map(|()| Some(id))
             }
         }
     }
 
     /// A document that gets its id here.
     fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH], shard: u32) -> Result<(), Pass> {
+        let first = self.plan.minted.map_or(id, |minted| minted.first);
+        self.plan.minted = Some(Minted { first, last: id });
         let place = doc.action.place;
         let arena = &mut self.plan.arena;
         let from = arena.len();

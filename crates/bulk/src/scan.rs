@@ -137,7 +137,7 @@ fn expect(line: &[u8], p: usize, byte: u8) -> Option<usize> {
 
 /// The string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control characters.
 #[inline]
-fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
+pub(crate) fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
     let rest = line.get(p..)?;
     let mut at = 0;
     // Eight bytes a step. The lowest flagged byte is exact; above it a borrow may flag more.
@@ -152,6 +152,16 @@ fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
         .iter()
         .position(|b| !matches!(b, b' '..=b'~') || matches!(b, b'"' | b'\\'))?;
     finish(rest, at + length)
+}
+
+/// Whether a text stands in JSON as it is: ASCII without control characters, quotes and backslashes.
+#[inline]
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    words.iter().all(|word| stops(u64::from_le_bytes(*word)) == 0)
+        && rest
+            .iter()
+            .all(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\'))
 }
 
 #[inline]
@@ -250,6 +260,8 @@ mod tests {
                     expected,
                     "{byte} at {place}"
                 );
+                assert_eq!(is_plain(&text[..12]), expected == Some(12), "{byte} at {place}");
+                assert_eq!(is_plain(&text[..10]), expected == Some(12), "{byte} at {place}");
             }
         }
     }

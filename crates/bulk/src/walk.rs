@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use crate::action::{Action, Op};
+use crate::action::{Action, ID_BYTES_MAX, Op};
 use crate::packed::mints_in_order;
 use crate::slow::SlowAction;
 use crate::table::Entry;
@@ -53,7 +53,20 @@ pub(crate) struct Walk<'b, 't> {
     at: usize,
     fast: bool,
     slow: Option<SlowAction<'b>>,
+    model: Option<Model<'b, 't>>,
     resolver: Resolver<'b, 't>,
+}
+
+/// An action line that was read and resolved. Those that follow are mostly the same but for their ids, and are told from
+/// it without being read again.
+struct Model<'b, 't> {
+    /// The line up to its id; the whole line if it has none.
+    before: &'b [u8],
+    /// The line from the end of its id.
+    after: &'b [u8],
+    action: Action<'b>,
+    entry: &'t Entry,
+    route: &'t IndexRoute,
 }
 
 /// Knows what names stand for, and remembers the last one.
@@ -113,6 +126,7 @@ impl<'b, 't> Walk<'b, 't> {
             at: 0,
             fast,
             slow: None,
+            model: None,
             resolver,
         })
     }
@@ -120,44 +134,59 @@ impl<'b, 't> Walk<'b, 't> {
     /// The next operation; `None` at the end of the body.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
+        let (body, start) = (self.body, self.at);
+        if let Some(model) = &self.model
+            && let Some((id, length)) = model.read(&body[start..])
+        {
+            let action = Action { id, ..model.action };
+            let (entry, route) = (model.entry, model.route);
+            return self.doc(start, action, start + length, entry, route).map(Some);
+        }
+        self.next_unlike()
+    }
+
+    /// The next operation, whose line is not like the one before.
+    #[inline(never)]
+    fn next_unlike(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
         let fast = if self.fast {
             scan::action(self.body, self.at)
         } else {
             None
         };
-        let (start, action, after_action) = match fast {
-            Some((action, after)) => (self.at, action, after),
-            None => match self.read_slowly()? {
-                Some((start, after)) => {
-                    let slow = self.slow.as_ref().expect("read_slowly has just left an action");
-                    (start, slow.action(), after)
-                }
-                None => return Ok(None),
-            },
-        };
-        match self.resolver.resolve(&action) {
-            Ok((entry, route, routing, aim)) => {
-                let end = source_end(self.body, after_action, &action);
-                let end = end.map_err(|why| pass_at(self.body, after_action, why))?;
-                self.at = end;
-                let ordinal = entry.ordinal;
-                let aim = match aim {
-                    // The line takes no second one.
-                    Aim::Route if action.routing_null => self.resolver.without_id(),
-                    aim => aim,
-                };
-                Ok(Some(Doc {
-                    action,
-                    start,
-                    end,
-                    route,
-                    ordinal,
-                    routing,
-                    aim,
-                }))
-            }
-            Err(why) => Err(pass_at(self.body, start, why)),
+        if let Some((action, after)) = fast {
+            let (body, start) = (self.body, self.at);
+            let resolved = self.resolver.resolve(&action);
+            let (entry, route) = resolved.map_err(|why| pass_at(body, start, why))?;
+            self.model = Some(Model::of(body, start, after, action, entry, route));
+            return self.doc(start, action, after, entry, route).map(Some);
         }
+        // What the resolver remembers is about to be of another line.
+        self.model = None;
+        let Some((start, after)) = self.read_slowly()? else {
+            return Ok(None);
+        };
+        let slow = self.slow.as_ref().expect("read_slowly has just left an action");
+        let action = slow.action();
+        let (body, at) = (self.body, &mut self.at);
+        let resolved = self.resolver.resolve(&action);
+        let (entry, route) = resolved.map_err(|why| pass_at(body, start, why))?;
+        let doc = doc(&self.resolver, body, start, action, after, entry, route)?;
+        *at = doc.end;
+        Ok(Some(doc))
+    }
+
+    #[inline]
+    fn doc(
+        &mut self,
+        start: usize,
+        action: Action<'b>,
+        after: usize,
+        entry: &'t Entry,
+        route: &'t IndexRoute,
+    ) -> Result<Doc<'_, 't>, Pass> {
+        let doc = doc(&self.resolver, self.body, start, action, after, entry, route)?;
+        self.at = doc.end;
+        Ok(doc)
     }
 
     /// Whether some operation so far may go through an ingest pipeline.
@@ -184,6 +213,31 @@ impl<'b, 't> Walk<'b, 't> {
             }
         }
     }
+}
+
+/// What is known of an operation once its action line, which ends at `after`, is resolved.
+#[inline]
+fn doc<'s, 'b: 's, 't: 's>(
+    resolver: &Resolver<'b, 't>,
+    body: &'b [u8],
+    start: usize,
+    action: Action<'s>,
+    after: usize,
+    entry: &'t Entry,
+    route: &'t IndexRoute,
+) -> Result<Doc<'s, 't>, Pass> {
+    let routing = resolver.routing(&action, entry);
+    let aim = resolver.aim(&action, route, routing);
+    let end = source_end(body, after, &action).map_err(|why| pass_at(body, after, why))?;
+    Ok(Doc {
+        action,
+        start,
+        end,
+        route,
+        ordinal: entry.ordinal,
+        routing,
+        aim,
+    })
 }
 
 /// The end of the operation whose action line ends at `at`.
@@ -218,17 +272,57 @@ fn line_of(body: &[u8], at: usize) -> u32 {
     memchr::memchr_iter(b'\n', &body[..at]).count() as u32 + 1
 }
 
+// === impl Model ===
+
+impl<'b, 't> Model<'b, 't> {
+    /// The line from `start` to `end`, which the fast reader understood.
+    fn of(
+        body: &'b [u8],
+        start: usize,
+        end: usize,
+        action: Action<'b>,
+        entry: &'t Entry,
+        route: &'t IndexRoute,
+    ) -> Self {
+        let line = &body[start..end];
+        let (before, after) = match action.id {
+            None => (line, &line[..0]),
+            Some(id) => {
+                let at = id.as_ptr() as usize - line.as_ptr() as usize;
+                (&line[..at], &line[at + id.len()..])
+            }
+        };
+        Self {
+            before,
+            after,
+            action,
+            entry,
+            route,
+        }
+    }
+
+    /// The id and the length of the line that `rest` begins with, if it is like this one.
+    #[inline]
+    fn read(&self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
+        if !rest.starts_with(self.before) {
+            return None;
+        }
+        let at = self.before.len();
+        if self.action.id.is_none() {
+            return Some((None, at));
+        }
+        let id = scan::plain_string(rest, at)?;
+        let end = at + id.len();
+        (id.len() <= ID_BYTES_MAX && rest[end..].starts_with(self.after))
+            .then_some((Some(id), end + self.after.len()))
+    }
+}
+
 // === impl Resolver ===
 
-type Resolved<'s, 't> = (&'t Entry, &'t IndexRoute, Option<&'s [u8]>, Aim);
-
 impl<'b, 't> Resolver<'b, 't> {
-    #[inline]
-    fn resolve<'s>(&mut self, action: &Action<'s>) -> Result<Resolved<'s, 't>, Why>
-    where
-        'b: 's,
-        't: 's,
-    {
+    /// What an action's index stands for, if it is one that is not refused.
+    fn resolve(&mut self, action: &Action<'_>) -> Result<(&'t Entry, &'t IndexRoute), Why> {
         action.admit(self.table.dialect().allow_explicit_index)?;
         if action.pipeline.is_some_and(|pipeline| pipeline != self.pipeline) {
             self.check_pipeline(action)?;
@@ -237,17 +331,26 @@ impl<'b, 't> Resolver<'b, 't> {
         if action.op != Op::Create && matches!(entry.target, Target::DataStream { .. }) {
             return Err(Why::StreamNotCreate);
         }
-        let mut routing = action.routing.or(self.ask.url_routing.map(str::as_bytes));
-        if let Target::Alias {
-            index_routing: Some(of_alias),
-            ..
-        } = &entry.target
-        {
+        Ok((entry, route))
+    }
+
+    /// The effective routing.
+    #[inline]
+    fn routing<'s>(&self, action: &Action<'s>, entry: &'t Entry) -> Option<&'s [u8]>
+    where
+        'b: 's,
+        't: 's,
+    {
+        let routing = action.routing.or(self.ask.url_routing.map(str::as_bytes));
+        match &entry.target {
             // A conflicting routing is answered with an item error (`Metadata.resolveWriteIndexRouting`), so
             // following it is as good as any choice.
-            routing = routing.or(Some(of_alias.as_bytes()));
+            Target::Alias {
+                index_routing: Some(of_alias),
+                ..
+            } => routing.or(Some(of_alias.as_bytes())),
+            _ => routing,
         }
-        Ok((entry, route, routing, self.aim(action, route, routing)))
     }
 
     #[inline]
@@ -259,6 +362,8 @@ impl<'b, 't> Resolver<'b, 't> {
             (None, Some(routing)) if route.partition_size == 1 => {
                 Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }
+            // The line takes no second routing.
+            (None, None) if action.routing_null && self.neither == Aim::Route => self.without_id(),
             (None, None) => self.neither,
             (None, Some(_)) => self.without_id(),
         }

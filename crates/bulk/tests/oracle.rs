@@ -284,6 +284,40 @@ fn same(fast: &Verdict, slow: &Verdict, body: &[u8]) {
     }
 }
 
+/// Operations that differ in little; most bodies of a few of them are whole.
+const ALIKE: [&str; 14] = [
+    "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{}\n",
+    "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n{\"a\":1}\n",
+    "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\r\n{}\n",
+    "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\",\"routing\":\"r\"}}\n{}\n",
+    "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\",\"routing\":null}}\n{}\n",
+    "{\"index\":{\"_id\":\"ID\",\"_index\":\"logs\"}}\n{}\n",
+    "{\"index\":{\"_id\":\"ID\",\"_index\":\"parted\",\"routing\":\"r\"}}\n{}\n",
+    "{\"index\":{\"_index\":\"routed\",\"_id\":\"ID\"}}\n{}\n",
+    "{\"create\":{\"_index\":\"stream\",\"_id\":\"ID\"}}\n{}\n",
+    "{\"index\":{\"_index\":\"logs\",\"_id\":\"ID\",\"pipeline\":\"harmless\"}}\n{}\n",
+    "{\"delete\":{\"_index\":\"logs\",\"_id\":\"ID\"}}\n",
+    "{\"index\":{\"_index\":\"modulo\"}}\n{}\n",
+    "{\"index\":{\"_id\":null}}\n{}\n",
+    "{\"index\":{}}\n{}\n",
+];
+
+/// Ids, and what stands in the place of one and is none.
+const IDS: [&str; 12] = [
+    "a",
+    "7",
+    "abcdefghijklmnopqrst",
+    "abcdefghijklmnopqrstu",
+    "bcdefghi",
+    "d\",\"routing\":\"s",
+    "e\",\"routing\":null,\"pipeline\":\"harmless",
+    "\\u0061",
+    "é",
+    "",
+    "c\\",
+    "long",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -363,6 +397,23 @@ proptest! {
         let ask = Ask { default_index: Some("logs"), level, null_id, ..Ask::default() };
         let fast = planned(&body, &ask, &mut Scratch::default());
         same(&fast, &planned(&body, &ask, &mut Scratch::without_fast_path()), &body);
+    }
+
+    #[test]
+    fn lines_like_and_almost_like_the_one_before_are_read_alike_by_both_readers(
+        lines in prop::collection::vec((0..ALIKE.len(), 0..IDS.len()), 1..12),
+        url_routing in prop::option::of(Just("u")),
+        mint in any::<bool>(),
+    ) {
+        let long = "x".repeat(513);
+        let body: String = lines
+            .iter()
+            .map(|(line, id)| ALIKE[*line].replace("ID", if IDS[*id] == "long" { &long } else { IDS[*id] }))
+            .collect();
+        let null_id = if mint { NullId::Mint } else { NullId::Keep };
+        let ask = Ask { default_index: Some("logs"), url_routing, level: Level::Shard, null_id, ..Ask::default() };
+        let fast = planned(body.as_bytes(), &ask, &mut Scratch::default());
+        same(&fast, &planned(body.as_bytes(), &ask, &mut Scratch::without_fast_path()), body.as_bytes());
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::{Ask, Flavour, Minted, Plan};
+use bulk::{Flavour, Minted, Plan};
 use cluster::{PickReason, Snapshot};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use wire::{Chunk, Outgoing};
+use wire::{Buffer, Chunk, Outgoing};
 
 use crate::answer::{json_response, with_head};
 use crate::error::Fault;
@@ -68,7 +68,8 @@ pub(crate) struct Queued<'a> {
     pub(crate) target: &'a str,
     pub(crate) body: &'a [u8],
     pub(crate) plan: &'a Plan,
-    pub(crate) ask: &'a Ask<'a>,
+    /// The items of its answer.
+    pub(crate) items: Buffer,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) arrived: Instant,
 }
@@ -92,7 +93,7 @@ impl Accept {
     ) -> Response<Outgoing> {
         let request_id = RequestId::of(&queued.head.extensions);
         let claim = match turn {
-            Some(Turn::Again(accepted)) => return self.again(&queued, &accepted),
+            Some(Turn::Again(accepted)) => return self.again(queued, &accepted),
             Some(Turn::First(claim)) => Some(claim),
             None => {
                 let headers = &queued.head.headers;
@@ -103,7 +104,6 @@ impl Accept {
                 None
             }
         };
-        let (items, minted) = items(&queued);
         let content_type = queued.head.headers.get(CONTENT_TYPE);
         let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let keyed = claim
@@ -115,7 +115,7 @@ impl Accept {
                 .and_then(|value| value.to_str().ok())
                 .unwrap_or(NDJSON)
                 .to_owned(),
-            minted: minted.map(written),
+            minted: queued.plan.minted().map(written),
             replay: None,
             idempotency: keyed,
         };
@@ -137,7 +137,7 @@ impl Accept {
             }
             Ok(receipt) => {
                 let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
-                let mut response = answer(took, items, &receipt);
+                let mut response = answer(took, queued.items, &receipt);
                 if keyed.is_some() {
                     let kept = HeaderValue::from_static("kept");
                     response.headers_mut().insert(&keyed::SAYS, kept);
@@ -224,25 +224,10 @@ impl Accept {
     }
 }
 
-/// The items of a request's answer, and which ids were minted for it.
-fn items(queued: &Queued<'_>) -> (Vec<u8>, Option<Minted>) {
-    let Queued {
-        plan,
-        body,
-        ask,
-        snapshot,
-        ..
-    } = queued;
-    let mut items = Vec::with_capacity(plan.docs() as usize * ITEM_BYTES_TYPICAL);
-    let minted = bulk::acknowledge(plan, body, ask, &snapshot.table, &mut items);
-    (items, minted)
-}
-
 /// What a client is told whose request is durable, and where.
-fn answer(took_ms: u64, items: Vec<u8>, place: &impl Display) -> Response<Outgoing> {
+fn answer(took_ms: u64, items: Buffer, place: &impl Display) -> Response<Outgoing> {
     let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
-    let chunks = [head.into_bytes(), items, b"]}".to_vec()];
-    let chunks = chunks.map(|chunk| Chunk::Bytes(chunk.into()));
+    let chunks = [Chunk::from(head), Chunk::from(items), Chunk::from("]}")];
     let mut response = json_response(chunks.into_iter().collect());
     let ack = format!("queued; {place}");
     if let Ok(ack) = HeaderValue::from_str(&ack) {
@@ -277,5 +262,3 @@ const ADMITTED_MAX: usize = 10_000;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECK_BYTES_MAX: usize = 1 << 20;
 const CHECK_NODES_MAX: usize = 3;
-/// A guess for the room that items take.
-const ITEM_BYTES_TYPICAL: usize = 100;

@@ -141,6 +141,8 @@ impl Journal {
         match self {
             Journal::Disk(log) => {
                 let mut record = log.record(kind, &params);
+                let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
+                record.reserve(usize::try_from(bytes).unwrap_or_default());
                 for part in &plan.parts {
                     record.group(part.lane, part.docs, |out| gather(part, out));
                 }

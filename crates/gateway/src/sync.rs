@@ -1,7 +1,7 @@
 //! The filter `bulk_reshuffle`, synchronous mode: a bulk is split, each part sent to the node that holds its
 //! primaries, and the answers merged into the one that the cluster would have given.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -153,12 +153,19 @@ impl Reshuffle {
         };
         // A request that has a key gets the same ids however often it comes, so they follow from the key.
         let ask = self.ask(bulk_head, Some(&course).filter(|_| turn.is_none()));
-        let verdict = match &turn {
-            None => self.plan(&body, &ask, &snapshot.table),
-            Some(turn) => {
+        let (verdict, items) = match self.accept {
+            // What is queued is answered before anybody executes it.
+            Some(_) => {
+                let (mut items, table) = (self.pool.take(body.len() / ITEM_SHARE_TYPICAL), &snapshot.table);
                 let scratch = &mut self.scratch.borrow_mut();
-                bulk::plan(&body, &ask, &snapshot.table, &mut turn.mint(), scratch)
+                let out = items.as_mut_vec();
+                let verdict = match &turn {
+                    None => bulk::plan_acknowledged(&body, &ask, table, &mut self.mint(&ask), scratch, out),
+                    Some(turn) => bulk::plan_acknowledged(&body, &ask, table, &mut turn.mint(), scratch, out),
+                };
+                (verdict, Some(items))
             }
+            None => (self.plan(&body, &ask, &snapshot.table), None),
         };
         match &verdict {
             Verdict::Plan(_) => self.counters.docs_directed.add(course.docs()),
@@ -206,14 +213,14 @@ impl Reshuffle {
                 }
                 Ok(Step::Next(head, Body::Held(original.unwrap_or(body))))
             }
-            Verdict::Plan(plan) if let Some(accept) = &self.accept => {
+            Verdict::Plan(plan) if let (Some(accept), Some(items)) = (&self.accept, items) => {
                 self.fallback.fill(&mut head.headers);
                 let queued = Queued {
                     head: &head,
                     target,
                     body: &body,
                     plan: &plan,
-                    ask: &ask,
+                    items,
                     snapshot: &snapshot,
                     arrived,
                 };
@@ -344,12 +351,18 @@ impl Reshuffle {
     }
 
     pub(crate) fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
+        let mut ids = self.mint(ask);
+        bulk::plan(body, ask, table, &mut ids, &mut self.scratch.borrow_mut())
+    }
+
+    /// What makes ids, told the time if it may have to.
+    fn mint(&self, ask: &Ask<'_>) -> RefMut<'_, IdMint> {
         let mut ids = self.ids.borrow_mut();
         if ask.null_id != NullId::Keep || ask.direct.is_some() {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             ids.tick(now.map_or(0, |since| since.as_millis() as u64));
         }
-        bulk::plan(body, ask, table, &mut ids, &mut self.scratch.borrow_mut())
+        ids
     }
 
     async fn send(&self, split: Split<'_>, course: &Course<'_>) -> Response<Outgoing> {
@@ -530,7 +543,8 @@ const LEARNT_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Indices that one bulk may make at most before it is queued.
 const INTRODUCED_MAX: usize = 16;
-
+/// The items of an answer take such a share of what documents take, by a guess.
+const ITEM_SHARE_TYPICAL: usize = 6;
 /// Samples are taken from a bulk's first documents: reading on costs time.
 const SAMPLED_FROM: usize = 16;
 

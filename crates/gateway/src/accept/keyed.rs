@@ -84,10 +84,9 @@ impl Accept {
     }
 
     /// The answer that was given when this was accepted, made once more.
-    pub(super) fn again(&self, queued: &Queued<'_>, accepted: &Accepted) -> Response<Outgoing> {
-        let (items, _) = super::items(queued);
+    pub(super) fn again(&self, queued: Queued<'_>, accepted: &Accepted) -> Response<Outgoing> {
         let place = format!("position={}", accepted.position);
-        let mut response = super::answer(accepted.keyed.took, items, &place);
+        let mut response = super::answer(accepted.keyed.took, queued.items, &place);
         response
             .headers_mut()
             .insert(&SAYS, HeaderValue::from_static("repeated"));

@@ -196,12 +196,10 @@ impl DeadLetters {
                 return Ok(Ok(()));
             }
         };
-        let mut items = Vec::new();
-        let minted = bulk::acknowledge(&plan, &run.body, &ask, way.table, &mut items);
         let params = Params {
             target: cause.target.clone(),
             content_type: cause.content_type.clone(),
-            minted: minted.map(accept::written),
+            minted: plan.minted().map(accept::written),
             replay: Some(Replay {
                 group: cause.group.clone(),
                 letters: run.letters.iter().map(|letter| letter.id).collect(),
