@@ -144,7 +144,10 @@ impl Journal {
                 let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
                 record.reserve(usize::try_from(bytes).unwrap_or_default());
                 for part in &plan.parts {
-                    record.group(part.lane, part.docs, |out| gather(part, out));
+                    let mut gather = Gather::default();
+                    record.group_by_piece(part.lane, part.docs, |out, most| {
+                        gather.next(plan, part, body, out, most)
+                    });
                 }
                 Ok(Entry::Disk(record))
             }

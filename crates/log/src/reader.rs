@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::checksum;
+use crate::checksum::{self, PIECE_BYTES, Sum};
 use crate::disk::File;
 use crate::folder::read_error;
 use crate::head::Head;
@@ -322,13 +322,7 @@ impl LaneReader {
         let right = if let Some(stored) = self.buffer.get(range) {
             unpack(stored, &entry, head.codec, out)
         } else if head.codec == Codec::None {
-            let start = out.len();
-            out.resize(start + entry.stored as usize, 0);
-            let read = view
-                .file
-                .read_at(&mut out[start..], u64::from(place.group))
-                .map_err(failed)?;
-            read == entry.stored as usize && checksum::of(&out[start..]) == entry.crc
+            append(&*view.file, out, u64::from(place.group), &entry).map_err(failed)?
         } else {
             fill(
                 &*view.file,
@@ -388,6 +382,23 @@ fn unpack(stored: &[u8], entry: &Entry, codec: Codec, out: &mut Vec<u8>) -> bool
     checksum::of(stored) == entry.crc
         && stored.len() == entry.stored as usize
         && codec.unpack(stored, entry.raw as usize, out).is_ok()
+}
+
+/// Appends a group that is not packed, as it stands in the file; whether it is whole and right.
+fn append(file: &dyn File, out: &mut Vec<u8>, mut at: u64, entry: &Entry) -> std::io::Result<bool> {
+    let (mut left, mut sum) = (entry.stored as usize, Sum::default());
+    out.reserve(left);
+    while left > 0 {
+        let (start, piece) = (out.len(), left.min(PIECE_BYTES));
+        out.resize(start + piece, 0);
+        if file.read_at(&mut out[start..], at)? < piece {
+            return Ok(false);
+        }
+        sum.update(&out[start..]);
+        at += piece as u64;
+        left -= piece;
+    }
+    Ok(sum.finish() == entry.crc)
 }
 
 /// Reads `bytes` bytes, or as many as there are.

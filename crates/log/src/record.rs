@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::checksum;
+use crate::checksum::{PIECE_BYTES, Sum};
 use crate::pool::Pool;
 use crate::{AppendError, Codec};
 
@@ -86,6 +86,27 @@ impl Record {
     /// # Panics
     /// If there is no such lane, if there are no documents, or if `fill` appends nothing.
     pub fn group(&mut self, lane: u32, documents: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut fill = Some(fill);
+        self.group_by_piece(lane, documents, |out, _| {
+            let before = out.len();
+            if let Some(fill) = fill.take() {
+                fill(out);
+            }
+            out.len() - before
+        });
+    }
+
+    /// As [`Record::group`]; `more` appends some more of the group's bytes, at most as many as it is told if it can, and
+    /// returns how many; 0 at the end. Their checksum is made while they are in the core's own cache.
+    ///
+    /// # Panics
+    /// As [`Record::group`].
+    pub fn group_by_piece(
+        &mut self,
+        lane: u32,
+        documents: u32,
+        mut more: impl FnMut(&mut Vec<u8>, usize) -> usize,
+    ) {
         assert!(
             lane < self.lanes,
             "there is no lane {lane}, the log has {}",
@@ -93,14 +114,21 @@ impl Record {
         );
         assert!(documents > 0, "a group has documents");
         self.reserve(0);
-        let start = self.payload.len();
+        let (start, mut sum) = (self.payload.len(), Sum::default());
         let raw = if self.codec == Codec::None {
-            fill(&mut self.payload);
+            loop {
+                let before = self.payload.len();
+                if more(&mut self.payload, PIECE_BYTES) == 0 {
+                    break;
+                }
+                sum.update(&self.payload[before..]);
+            }
             self.payload.len() - start
         } else {
             let mut raw = self.pool.take(0);
-            fill(&mut raw);
+            while more(&mut raw, usize::MAX) > 0 {}
             self.codec.pack(&raw, &mut self.payload);
+            sum.update(&self.payload[start..]);
             let bytes = raw.len();
             self.pool.give(raw);
             bytes
@@ -113,7 +141,7 @@ impl Record {
             // What is too long for u32 is over PAYLOAD_MAX, and refused as such before these numbers are used.
             stored: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             raw: u32::try_from(raw).unwrap_or(u32::MAX),
-            crc: checksum::of(stored),
+            crc: sum.finish(),
         });
         self.documents += u64::from(documents);
     }
