@@ -9,7 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::{Flavour, Minted, Plan};
+use bulk::{Ask, Flavour, Minted, Plan};
 use cluster::{PickReason, Snapshot};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
@@ -68,6 +68,7 @@ pub(crate) struct Queued<'a> {
     pub(crate) target: &'a str,
     pub(crate) body: &'a [u8],
     pub(crate) plan: &'a Plan,
+    pub(crate) ask: &'a Ask<'a>,
     /// The items of its answer.
     pub(crate) items: Buffer,
     pub(crate) snapshot: &'a Snapshot,

@@ -220,6 +220,7 @@ impl Reshuffle {
                     target,
                     body: &body,
                     plan: &plan,
+                    ask: &ask,
                     items,
                     snapshot: &snapshot,
                     arrived,
