@@ -26,7 +26,7 @@ fn check_exits_0_for_good_1_for_bad_2_for_wrong_usage() {
     let good = tidegate(&["check", GOOD]);
     assert_eq!(good.status.code(), Some(0));
     assert!(
-        text(&good.stdout).ends_with("guide.yml: good, 8 warnings\n"),
+        text(&good.stdout).ends_with("guide.yml: good, 4 warnings\n"),
         "{}",
         text(&good.stdout)
     );

@@ -97,6 +97,9 @@ const UNDER_WAY_MAX: u32 = 1;
 /// A request is at most so many times `flush_threshold_size` when its node falls behind.
 const GROWTH_MAX: u64 = 4;
 
+/// Parts of more than this share of `flush_threshold_size` (an eighth) gather among themselves.
+const LARGE_SHARE: u64 = 8;
+
 /// Nodes say `errors` among the first words of an answer.
 const ERRORS_WITHIN: usize = 128;
 
@@ -145,8 +148,14 @@ impl Combiner {
 
     /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.
     pub(crate) fn any(&self, family: &Family, part: &Part, next: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
-        let gathering = family.node(&Target::new(None, part.index.as_deref(), part.shard));
+        let gathering = family.node(&self.target(None, part));
         gathering.filter(|node| node.health.is_up()).unwrap_or_else(next)
+    }
+
+    /// What a part gathers for. `node`: none if any may take it.
+    fn target(&self, node: Option<&Arc<Node>>, part: &Part) -> Target {
+        let large = part.bytes * LARGE_SHARE > self.0.settings.get().flush_bytes;
+        Target::new(node, part.index.as_deref(), part.shard, large)
     }
 
     /// Waits until a part may be sent by itself, or has been sent with others.
@@ -157,18 +166,12 @@ impl Combiner {
         part: usize,
         split: Split<'_>,
     ) -> Way {
-        let Part {
-            index,
-            shard,
-            bytes,
-            destination,
-            ..
-        } = &split.load.plan.parts[part];
+        let ours = &split.load.plan.parts[part];
+        let bytes = ours.bytes;
         if bytes * 2 > self.0.settings.get().flush_bytes {
             return Way::Alone(self.leave(node).await);
         }
-        let node_alone = (*destination != Destination::Any).then_some(node);
-        let target = Target::new(node_alone, index.as_deref(), *shard);
+        let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
         if family.alone(&target, node) {
             let adaptive = self.0.settings.get().adaptive;
             let leave = adaptive.then(|| node.health.limiter().try_acquire()).flatten();
@@ -179,7 +182,7 @@ impl Combiner {
             .0
             .pool
             .budget()
-            .hold(usize::try_from(*bytes).unwrap_or(usize::MAX))
+            .hold(usize::try_from(bytes).unwrap_or(usize::MAX))
         else {
             return Way::Alone(self.leave(node).await);
         };

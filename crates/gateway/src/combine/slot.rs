@@ -11,7 +11,8 @@ use cluster::Node;
 use super::{UNDER_WAY_MAX, linger};
 use crate::config::Combine;
 
-/// Whom parts are for: a node, and where parts are made for an index or a shard, that too.
+/// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep apart, so that small
+/// ones never wait for the answer to one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     /// The address of the node's health, which outlives changes of the topology; the slot keeps the node. None: any node
@@ -19,6 +20,7 @@ pub(crate) struct Target {
     node: Option<usize>,
     index: Option<Box<str>>,
     shard: Option<u32>,
+    large: bool,
 }
 
 /// What a slot has to know of what waits in it.
@@ -82,11 +84,17 @@ pub(crate) enum Asking {
 
 impl Target {
     /// `node`: none where any may take them.
-    pub(crate) fn new(node: Option<&Arc<Node>>, index: Option<&str>, shard: Option<u32>) -> Self {
+    pub(crate) fn new(
+        node: Option<&Arc<Node>>,
+        index: Option<&str>,
+        shard: Option<u32>,
+        large: bool,
+    ) -> Self {
         Self {
             node: node.map(|node| Arc::as_ptr(&node.health).addr()),
             index: index.map(Into::into),
             shard,
+            large,
         }
     }
 }
