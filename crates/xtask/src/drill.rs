@@ -12,6 +12,7 @@ mod damage;
 mod ledger;
 mod load;
 mod place;
+mod repeat;
 mod run;
 mod schedule;
 mod world;
@@ -248,7 +249,7 @@ impl Drill<'_> {
         } else if self.options.verbose || self.options.real {
             let tally = &outcome.tally;
             say(&format!(
-                "seed {}: {} in {:.1} s: {} documents of {} requests, {} refused, {} without an answer ({} accepted), {} dead, {} lost, accounts seen {} times",
+                "seed {}: {} in {:.1} s: {} documents of {} requests, {} refused, {} without an answer ({} accepted), {} answered again, {} dead, {} lost, accounts seen {} times",
                 outcome.seed,
                 paint(Look::Good, "no flaw"),
                 outcome.took_s,
@@ -257,6 +258,7 @@ impl Drill<'_> {
                 tally.refused,
                 tally.unanswered,
                 tally.unanswered_accepted,
+                tally.repeated,
                 tally.dead,
                 tally.lost,
                 outcome.samples,
@@ -292,7 +294,7 @@ impl Drill<'_> {
             self.options,
             &format!(
                 "{} runs in {:.0} s: {} things went wrong on purpose; {} documents of {} requests were accepted, {} requests refused, {} got no \
-                 answer ({} of them accepted); {} operations are dead letters, {} documents were lost to flipped bits; the accounts added up {} times",
+                 answer ({} of them accepted); {} answers were given again to requests that were sent again; {} operations are dead letters, {} documents were lost to flipped bits; the accounts added up {} times",
                 done.len(),
                 self.begun.elapsed().as_secs_f64(),
                 sum(|one| one.acts as u64),
@@ -301,6 +303,7 @@ impl Drill<'_> {
                 sum(|one| one.tally.refused),
                 sum(|one| one.tally.unanswered),
                 sum(|one| one.tally.unanswered_accepted),
+                sum(|one| one.tally.repeated),
                 sum(|one| one.tally.dead),
                 sum(|one| one.tally.lost),
                 sum(|one| one.samples),

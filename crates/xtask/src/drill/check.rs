@@ -66,6 +66,8 @@ pub(crate) enum FlawKind {
     DeadForNothing,
     /// A 200 for what was not queued.
     NotQueued,
+    /// A request that was sent again was answered in another way than before.
+    AnsweredOtherwise,
     /// The numbers do not add up.
     Accounts,
     /// Something did not work that has to: a start, an answer, an end.
@@ -92,6 +94,8 @@ pub(crate) struct Tally {
     pub(crate) unanswered: u64,
     /// Those of them that had been accepted.
     pub(crate) unanswered_accepted: u64,
+    /// Answers that were given once more, to requests that were sent again.
+    pub(crate) repeated: u64,
     /// Documents accepted, all in all.
     pub(crate) documents: u64,
     /// Dead letters of all clusters.
@@ -113,6 +117,7 @@ pub(crate) fn check(
         let what = format!("200 without the queue, for {documents} documents");
         flaws.push(Flaw::new(FlawKind::NotQueued, what));
     }
+    flaws.extend(requests.iter().flat_map(answers_are_alike));
     for holding in holdings {
         let mut one = OfCluster {
             holding,
@@ -138,11 +143,40 @@ pub(crate) fn check(
             .filter(|request| request.told == Told::Nothing)
             .count() as u64,
         unanswered_accepted: known.accepted.len() as u64 - requests.iter().filter(accepted).count() as u64,
+        repeated: requests
+            .iter()
+            .flat_map(|request| &request.said)
+            .filter(|said| said.repeated)
+            .count() as u64,
         documents: known.documents(requests),
         dead: holdings.iter().map(|holding| holding.account.dead).sum(),
         lost: holdings.iter().map(|holding| holding.account.lost).sum(),
     };
     (flaws, tally)
+}
+
+/// A request that was sent many times with one key was accepted once, and every answer to it says the same.
+fn answers_are_alike(request: &Request) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    let Some((first, others)) = request.said.split_first() else {
+        return flaws;
+    };
+    for other in others {
+        if !other.repeated {
+            let what = format!(
+                "accepted at {} and, sent again, anew at {}",
+                first.position, other.position
+            );
+            flaws.push(Flaw::new(FlawKind::Twice, what));
+        } else if (other.position, &other.body) != (first.position, &first.body) {
+            let what = format!(
+                "what was accepted at {} was answered as {}: {:.300}; and before: {:.300}",
+                first.position, other.position, other.body, first.body
+            );
+            flaws.push(Flaw::new(FlawKind::AnsweredOtherwise, what));
+        }
+    }
+    flaws
 }
 
 /// A write, by its request's number and its own in that.

@@ -1,3 +1,4 @@
+use super::super::ledger::Said;
 use super::*;
 
 /// A run that went well: two clusters, requests with and without answers, writes to the same documents.
@@ -25,6 +26,15 @@ fn request(moment: u64, process: u32, told: Told, writes: Vec<Write>) -> Request
         processes: (process, process),
         told,
         writes,
+        said: Vec::new(),
+    }
+}
+
+fn said(position: u64, repeated: bool) -> Said {
+    Said {
+        position,
+        repeated,
+        body: "{}".to_owned(),
     }
 }
 
@@ -81,6 +91,10 @@ impl Run {
                 vec![write(Kind::Create, "u6", 61), write(Kind::Index, "s4", 62)],
             ),
         ];
+        let mut requests = requests;
+        // Sent four times: what became of the first one nobody was told.
+        requests[1].said = vec![said(200, true); 2];
+        requests[5].said = vec![said(300, false), said(300, true)];
         let docs = [
             ("u1", 11),
             ("made", 21),
@@ -144,6 +158,39 @@ fn a_good_run_has_no_flaw_and_is_counted() {
         (tally.unanswered_accepted, tally.documents, tally.dead),
         (1, 12, 2)
     );
+    assert_eq!(tally.repeated, 3);
+}
+
+#[test]
+fn a_request_that_was_sent_again_and_accepted_twice_is_found_in_answers_documents_and_accounts() {
+    let mut run = Run::good();
+    run.requests[5].said[1] = said(400, false);
+    assert_eq!(run.kinds(), [FlawKind::Twice], "by what it was told");
+    let mut run = Run::good();
+    // Nobody got the first one's answer, and the ids were made anew.
+    for holding in &mut run.holdings {
+        holding.docs.push(("made anew".to_owned(), 21));
+        holding.account.accepted += 4;
+        holding.account.indexed += 4;
+    }
+    let found = run.kinds();
+    assert!(found.contains(&FlawKind::Twice), "{found:?}");
+    assert!(found.contains(&FlawKind::Accounts), "{found:?}");
+    let mut run = Run::good();
+    // With ids of their own the documents are there once, however often they are written.
+    run.holdings[0].account.accepted += 2;
+    run.holdings[0].account.indexed += 2;
+    assert_eq!(run.kinds(), [FlawKind::Accounts]);
+}
+
+#[test]
+fn a_request_that_was_sent_again_is_answered_with_the_same_position_and_ids() {
+    let mut run = Run::good();
+    run.requests[5].said[1].position = 299;
+    assert_eq!(run.kinds(), [FlawKind::AnsweredOtherwise]);
+    let mut run = Run::good();
+    run.requests[1].said[1].body.push_str("other ids");
+    assert_eq!(run.kinds(), [FlawKind::AnsweredOtherwise]);
 }
 
 #[test]

@@ -40,6 +40,19 @@ pub(crate) struct Request {
     pub(crate) processes: (u32, u32),
     pub(crate) told: Told,
     pub(crate) writes: Vec<Write>,
+    /// Of a request with an `Idempotency-Key`, which may have been sent many times: every answer from the queue, in the
+    /// order in which they came.
+    pub(crate) said: Vec<Said>,
+}
+
+/// An answer from the queue to a request with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) position: u64,
+    /// It says that the request was accepted before.
+    pub(crate) repeated: bool,
+    /// What it says of the operations.
+    pub(crate) body: String,
 }
 
 /// What the client knows.

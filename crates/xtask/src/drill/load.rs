@@ -12,59 +12,98 @@ use super::ledger::{Kind, Ledger, Request, Told, Write};
 use super::schedule::Setup;
 use super::world::UNFIT;
 
-/// Writes until it is told to stop.
-///
-/// # Errors
-/// When an answer is not what the API promises.
-pub(crate) fn write_until(
-    stop: &AtomicBool,
-    ledger: &Ledger,
-    setup: &Setup,
-    (url, index): (&str, &str),
-    mut rng: Rng,
-) -> Result<()> {
-    let (path, begun) = (format!("/{index}/_bulk"), Instant::now());
-    while !stop.load(Ordering::Relaxed) {
-        let age_ms = u64::try_from(begun.elapsed().as_millis())?;
-        let fresh = format!("{index}-new-{}", age_ms / setup.index_ms);
-        let mut writes = writes(ledger, setup, &fresh, &mut rng);
-        let body = body(&writes, &mut rng);
-        // A client for each request: a connection that broke while it was idle would make another kind of failure.
-        let client = Client::build(url, None, ANSWER_MAX)?;
-        let first = ledger.process();
-        let sent = ledger.now();
-        let answer = client.post_ndjson(&path, body.as_bytes());
-        let ended = ledger.now();
-        let told = match &answer {
-            Err(_) => Told::Nothing,
-            Ok(answer) => told(answer, &mut writes)?,
-        };
-        let is_good = matches!(told, Told::Queued(_));
-        ledger.enter(Request {
-            sent,
-            ended,
-            processes: (first, ledger.process()),
-            told,
-            writes,
-        });
-        let pause = rng.u64(..=setup.pause_ms) + if is_good { 0 } else { AFTER_FAILURE_MS };
+/// A client: what it needs to write, and for how long.
+pub(crate) struct Load<'l> {
+    pub(super) stop: &'l AtomicBool,
+    pub(super) ledger: &'l Ledger,
+    pub(super) setup: &'l Setup,
+    pub(super) url: &'l str,
+    index: &'l str,
+    pub(super) rng: Rng,
+    begun: Instant,
+}
+
+impl<'l> Load<'l> {
+    pub(crate) fn new(
+        stop: &'l AtomicBool,
+        ledger: &'l Ledger,
+        setup: &'l Setup,
+        (url, index): (&'l str, &'l str),
+        rng: Rng,
+    ) -> Self {
+        Self {
+            stop,
+            ledger,
+            setup,
+            url,
+            index,
+            rng,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Writes until it is told to stop.
+    ///
+    /// # Errors
+    /// When an answer is not what the API promises.
+    pub(crate) fn write(mut self) -> Result<()> {
+        while !self.is_over() {
+            let (mut writes, body) = self.request()?;
+            // A client for each request: a connection that broke while it was idle would make another kind of failure.
+            let client = Client::build(self.url, None, ANSWER_MAX)?;
+            let (first, sent) = (self.ledger.process(), self.ledger.now());
+            let answer = client.post_ndjson(&self.path(), body.as_bytes());
+            let ended = self.ledger.now();
+            let told = match &answer {
+                Err(_) => Told::Nothing,
+                Ok(answer) => told(answer, &mut writes)?,
+            };
+            let is_good = matches!(told, Told::Queued(_));
+            self.ledger.enter(Request {
+                sent,
+                ended,
+                processes: (first, self.ledger.process()),
+                told,
+                writes,
+                said: Vec::new(),
+            });
+            self.pause(is_good);
+        }
+        Ok(())
+    }
+
+    /// What to send next.
+    pub(super) fn request(&mut self) -> Result<(Vec<Write>, String)> {
+        let age_ms = u64::try_from(self.begun.elapsed().as_millis())?;
+        let fresh = format!("{}-new-{}", self.index, age_ms / self.setup.index_ms);
+        let writes = writes(self.ledger, self.setup, &fresh, &mut self.rng);
+        let body = body(&writes, &mut self.rng);
+        Ok((writes, body))
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("/{}/_bulk", self.index)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn pause(&mut self, is_good: bool) {
+        let pause = self.rng.u64(..=self.setup.pause_ms) + if is_good { 0 } else { AFTER_FAILURE_MS };
         std::thread::sleep(Duration::from_millis(pause));
     }
-    Ok(())
 }
 
 /// Reads an answer; ids that the gateway made are written down.
-fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
+pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
     if answer.status != 200 {
         return Ok(Told::Refused(answer.status));
     }
-    let Some(ack) = answer.header("x-tidegate-ack") else {
+    if answer.header("x-tidegate-ack").is_none() {
         return Ok(Told::Passed);
-    };
-    let position = ack
-        .rsplit_once("position=")
-        .and_then(|(_, position)| position.parse().ok());
-    let position = position.with_context(|| format!("no position in {ack:?}"))?;
+    }
+    let position = position(answer)?;
     let answer = answer.json()?;
     let items = answer["items"].as_array().context("items in an answer")?;
     anyhow::ensure!(
@@ -85,6 +124,15 @@ fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
         }
     }
     Ok(Told::Queued(position))
+}
+
+/// Where an answer says that its request is in the queue.
+pub(super) fn position(answer: &Answer) -> Result<u64> {
+    let ack = answer.header("x-tidegate-ack").unwrap_or_default();
+    let position = ack
+        .rsplit_once("position=")
+        .and_then(|(_, position)| position.parse().ok());
+    position.with_context(|| format!("no position in {ack:?}"))
 }
 
 /// The operations of a request: documents of its own, with and without ids, and documents that everybody writes to. One
@@ -162,7 +210,7 @@ fn body(writes: &[Write], rng: &mut Rng) -> String {
 }
 
 /// A client that waits longer than this has no answer.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Clients that failed wait a little.
 const AFTER_FAILURE_MS: u64 = 10;
 

@@ -76,6 +76,7 @@ flow:
           elasticsearch: c0
           mode: async
           queue: {{name: q, lanes: {}, fsync: {}, fsync_interval: 50ms, min_free: {min_free}{quota}}}
+          idempotency: {{enabled: {}}}
       - elasticsearch: {{elasticsearch: c0}}
 pipeline:
 ",
@@ -84,6 +85,7 @@ pipeline:
             self.listen,
             setup.lanes,
             setup.fsync,
+            setup.keyed > 0,
         );
         for number in 0..clusters.len() {
             text.push_str(&format!(

@@ -13,7 +13,7 @@ use super::books;
 use super::check::{Flaw, FlawKind, Holding, Letter, Tally, check};
 use super::damage::{SmallDisk, flip_bits};
 use super::ledger::Ledger;
-use super::load::write_until;
+use super::load::Load;
 use super::place::Place;
 use super::schedule::{Act, Role, Schedule};
 use super::world::{Cluster, token_of};
@@ -116,7 +116,11 @@ impl<'a> Run<'a> {
                     let rng = Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(number as u64));
                     let (url, index) = (self.place.url(), self.clusters[0].index.as_str());
                     let (stop, ledger, setup) = (&load_ends, &self.ledger, &self.schedule.setup);
-                    scope.spawn(move || write_until(stop, ledger, setup, (url.as_str(), index), rng))
+                    let keyed = number < setup.keyed;
+                    scope.spawn(move || {
+                        let load = Load::new(stop, ledger, setup, (url.as_str(), index), rng);
+                        if keyed { load.write_keyed() } else { load.write() }
+                    })
                 })
                 .collect();
             let acted = self.act(&mut damaged);

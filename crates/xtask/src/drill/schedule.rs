@@ -29,6 +29,8 @@ pub(crate) struct Setup {
     /// Of the first cluster.
     pub(crate) replicas: u32,
     pub(crate) writers: usize,
+    /// So many of them give their requests an `Idempotency-Key`, and send them again.
+    pub(crate) keyed: usize,
     /// Documents that all writers write to.
     pub(crate) shared_ids: u64,
     /// Operations of a request at most.
@@ -192,6 +194,7 @@ impl Schedule {
             shards: [rng.u32(1..=6), rng.u32(1..=4)],
             replicas: 0,
             writers: rng.usize(2..=4),
+            keyed: rng.usize(..=2),
             shared_ids: rng.u64(3..=60),
             docs_max: rng.usize(3..=60),
             index_ms: rng.u64(150..=1_000),
@@ -235,6 +238,7 @@ impl Schedule {
             shards: [3, 2],
             replicas: rng.u32(..2),
             writers: 3,
+            keyed: 1,
             shared_ids: 200,
             docs_max: 40,
             index_ms: 20_000,
