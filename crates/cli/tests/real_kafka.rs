@@ -10,6 +10,8 @@
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_kafka/secured.rs"]
+mod secured;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,6 +39,11 @@ struct Place {
 impl Place {
     /// Before a cluster, with a topic as its queue.
     fn new(cluster: &FakeCluster, broker: &Broker, topic: &str, more: &str) -> Self {
+        Self::at(cluster, broker.address(), topic, more)
+    }
+
+    /// With brokers at this address.
+    fn at(cluster: &FakeCluster, brokers: &str, topic: &str, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.yml");
         let text = format!(
@@ -55,7 +62,7 @@ pipeline: [{{name: p, retry_delay_in_ms: 20, processor: [{{bulk_indexing: {{elas
 elasticsearch: [{{name: c, endpoint: '{}'}}]
 ",
             folder.path().join("data").display(),
-            broker.address(),
+            brokers,
             cluster.urls()[0]
         );
         std::fs::write(&file, text).unwrap();
@@ -73,6 +80,17 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
 }
 
 impl Place {
+    /// A gateway of this place ends at once; returns what it said.
+    fn does_not_start(&self) -> String {
+        let refused = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(["gateway", "--config", self.file.to_str().unwrap()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{said}");
+        said
+    }
+
     /// Stops a gateway of this place in the usual way, and starts another.
     fn start_again(&self, mut gateway: Gateway) -> Gateway {
         gateway.signal("TERM");
@@ -396,14 +414,9 @@ fn lanes_do_not_change_under_a_queue() {
     let place = Place::new(&cluster, broker(), "fixed", ", partitions: 3");
     let gateway = place.start();
     let other = Place::new(&cluster, broker(), "fixed", ", partitions: 5");
-    let refused = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-        .args(["gateway", "--config", other.file.to_str().unwrap()])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let said = other.does_not_start();
     assert!(
-        !refused.status.success()
-            && said.contains("topic fixed has 3 partitions and the configuration says 5"),
+        said.contains("topic fixed has 3 partitions and the configuration says 5"),
         "{said}"
     );
     // Without a number those that it has are taken.

@@ -249,6 +249,16 @@ fn open_topic(settings: &config::KafkaTopic) -> Result<kafka::Topic, kafka::Open
         message_bytes_max: settings.message_bytes_max,
         ack_timeout: settings.ack_timeout,
         session_timeout: settings.session_timeout,
+        tls: settings.tls.as_ref().map(|tls| kafka::Tls {
+            verify: !tls.insecure_skip_verify,
+            ca_file: tls.ca_file.clone(),
+            client_certificate: tls.client_certificate.clone(),
+        }),
+        sasl: settings.sasl.as_ref().map(|sasl| kafka::Sasl {
+            mechanism: sasl.mechanism,
+            username: sasl.username.clone(),
+            password: sasl.password.expose().to_owned(),
+        }),
     })
 }
 

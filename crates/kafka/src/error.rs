@@ -11,6 +11,16 @@ pub enum OpenError {
         /// What the client library says.
         why: String,
     },
+    /// A broker answered, and either it does not know the gateway's account or the gateway does not trust it.
+    #[error(
+        "the brokers {brokers} are there and cannot be used (`sasl` and `tls` of the queue say how): {why}"
+    )]
+    Refused {
+        /// Those that were asked.
+        brokers: String,
+        /// What the client library says.
+        why: String,
+    },
     /// The topic cannot be made, or asked about.
     #[error("topic {topic}: {why}")]
     Topic {

@@ -12,10 +12,11 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::client::consumer_config;
 use crate::hand_over::HandOver;
 use crate::lane::Lane;
 use crate::produce::Voice;
-use crate::topic::{self, consumer_config};
+use crate::topic;
 use crate::{Cursor, LaneReader, OpenError, ReadError, StartAt};
 
 /// A consumer group. Cheap to clone.
@@ -74,9 +75,20 @@ pub(crate) struct Inner {
     committing: Mutex<()>,
 }
 
-/// Passes on what the library logs.
+/// Passes on what the library logs, and remembers what was wrong.
 #[derive(Default)]
-pub(crate) struct Quiet(pub(crate) Voice);
+pub(crate) struct Quiet {
+    pub(crate) voice: Voice,
+    heard: Mutex<Heard>,
+}
+
+/// What was last wrong with the brokers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) why: Option<String>,
+    /// The account or the certificate: that does not pass by itself.
+    pub(crate) is_refusal: bool,
+}
 
 /// What became of a commit.
 #[derive(Debug)]
@@ -418,13 +430,29 @@ impl Running {
 
 // === impl Quiet ===
 
+impl Quiet {
+    pub(crate) fn heard(&self) -> Heard {
+        lock(&self.heard).clone()
+    }
+}
+
 impl ClientContext for Quiet {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.0.log(level, facility, message);
+        self.voice.log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.0.say(&format!("{error}: {reason}"));
+        let code = error.rdkafka_error_code();
+        // That all are down comes after the reason, and tells less.
+        if code != Some(RDKafkaErrorCode::AllBrokersDown) {
+            let mut heard = lock(&self.heard);
+            heard.is_refusal = matches!(
+                code,
+                Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)
+            );
+            heard.why = Some(reason.to_owned());
+        }
+        self.voice.say(&format!("{error}: {reason}"));
     }
 }
 

@@ -13,9 +13,10 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::client::consumer_config;
 use crate::group::{Change, CommitError, Handed, Inner, lock};
 use crate::lane::Fetched;
-use crate::topic::{self, consumer_config};
+use crate::topic;
 use crate::{Cursor, Head, ReadError, StartAt};
 
 /// What the library calls when lanes come and go.

@@ -48,6 +48,8 @@ mod options;
 #[cfg(feature = "client")]
 mod append;
 #[cfg(feature = "client")]
+mod client;
+#[cfg(feature = "client")]
 mod group;
 #[cfg(feature = "client")]
 mod hand_over;
@@ -66,7 +68,7 @@ mod absent;
 pub use cursor::Cursor;
 pub use error::{AppendError, OpenError, ReadError};
 pub use head::Head;
-pub use options::{Options, StartAt};
+pub use options::{Mechanism, Options, Sasl, StartAt, Tls};
 
 #[cfg(feature = "client")]
 pub use append::Append;

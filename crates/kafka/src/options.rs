@@ -1,5 +1,7 @@
 //! What is said of a topic.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where a topic is, and how it is made if it is missing.
@@ -21,6 +23,43 @@ pub struct Options {
     pub ack_timeout: Duration,
     /// A gateway that the brokers have not heard of for so long loses its lanes to others.
     pub session_timeout: Duration,
+    /// How brokers are spoken to over TLS; none: in plain text.
+    pub tls: Option<Tls>,
+    /// The account; none: there is none.
+    pub sasl: Option<Sasl>,
+}
+
+/// TLS to the brokers. Files are read when the topic is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Whether a broker's certificate and its name are checked.
+    pub verify: bool,
+    /// Authorities (PEM) in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Certificate and key (PEM) that brokers are shown.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// An account at the brokers. Its password never prints.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sasl {
+    /// How it is proved.
+    pub mechanism: Mechanism,
+    /// User name.
+    pub username: String,
+    /// Password.
+    pub password: String,
+}
+
+/// How an account is proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// With the password itself (RFC 4616).
+    Plain,
+    /// With the knowledge of it (RFC 5802, RFC 7677).
+    ScramSha256,
+    /// As before, with SHA-512.
+    ScramSha512,
 }
 
 /// Where a consumer group that is new begins; one that has committed something goes on from there.
@@ -33,4 +72,48 @@ pub enum StartAt {
     Newest,
     /// With the first message of this time or later, ms since 1970.
     Time(u64),
+}
+
+// === impl Sasl ===
+
+impl fmt::Debug for Sasl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Sasl")
+            .field("mechanism", &self.mechanism)
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Mechanism ===
+
+impl Mechanism {
+    /// Its name, as it is registered.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_never_prints() {
+        let sasl = Sasl {
+            mechanism: Mechanism::ScramSha256,
+            username: "tidegate".to_owned(),
+            password: "hunter2".to_owned(),
+        };
+        let printed = format!("{sasl:?}");
+        assert!(
+            printed.contains("tidegate") && !printed.contains("hunter2"),
+            "{printed}"
+        );
+    }
 }

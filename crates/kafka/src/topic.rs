@@ -8,12 +8,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::append::{Append, Counts};
+use crate::client::{base_config, consumer_config};
 use crate::group::{Group, Quiet, lock};
 use crate::produce::{Outcomes, Poison, Producing};
 use crate::{OpenError, Options, Part, StartAt, Status, watch};
@@ -192,36 +192,26 @@ impl Inner {
     }
 }
 
-/// What every client of ours says.
-fn base_config(options: &Options) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", options.brokers.join(","))
-        .set("client.id", "tidegate")
-        .set("log.connection.close", "false")
-        .set("reconnect.backoff.max.ms", "2000");
-    config
-}
-
-/// What every consumer of ours says.
-pub(crate) fn consumer_config(options: &Options) -> ClientConfig {
-    let mut config = base_config(options);
-    config.set("allow.auto.create.topics", "false");
-    config
-}
-
 /// The partitions of the topic; none if there is no topic. Waits for brokers, and for partitions that have no leader yet.
 fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u32>, OpenError> {
-    let until = Instant::now() + OPEN_TIMEOUT;
+    let began = Instant::now();
     loop {
-        let late = Instant::now() > until;
+        let heard = probe.context().heard();
+        // Another broker may let the gateway in; if none does soon, waiting is of no use.
+        if heard.is_refusal && began.elapsed() > REFUSED_TIMEOUT {
+            return Err(OpenError::Refused {
+                brokers: options.brokers.join(", "),
+                why: heard.why.unwrap_or_default(),
+            });
+        }
+        let late = began.elapsed() > OPEN_TIMEOUT;
         // Serves what the library wants to say.
         drop(probe.poll(Duration::ZERO));
-        match probe.fetch_metadata(Some(&options.topic), ASK_TIMEOUT) {
+        match probe.fetch_metadata(Some(&options.topic), METADATA_TIMEOUT) {
             Err(error) if late => {
                 return Err(OpenError::Away {
                     brokers: options.brokers.join(", "),
-                    why: error.to_string(),
+                    why: heard.why.unwrap_or_else(|| error.to_string()),
                 });
             }
             Err(_) => {}
@@ -351,6 +341,10 @@ fn wait<F: Future>(future: F) -> F::Output {
 const PARTITIONS: u32 = 16;
 /// For brokers to answer as a gateway starts.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Brokers that refuse the gateway are asked again for so long.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
+/// For the first question to them, so that what is heard meanwhile is seen soon.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 /// For one question to them.
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a message has beside parameters and lines, and a batch beside its messages.

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Run one real Kafka broker (KRaft: its own controller) on the loopback address, for as long as standard input is open.
 
-The server is the project's own: its jars are artifacts of Maven Central, fetched once. Prints `ready HOST:PORT` when the
-broker answers. Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`; each is answered by a line.
+The server is the project's own: its jars are artifacts of Maven Central, fetched once. Prints `ready HOST:PORT SCRAM MUTUAL
+CERTS` when the broker answers: the address of its listener without TLS, the ports of one for which an account is needed
+(SASL_SSL) and of one that asks for a certificate (SSL), and the folder with the certificates. Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`; each is answered by a line.
 """
 
 import argparse
@@ -18,10 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from node import make_certificate
 from server import DEPENDENCY_PLUGIN, Failure, find_java, say
 
 VERSION = "4.1.0"
 CLUSTER_ID = base64.urlsafe_b64encode(b"tidegate-test-12").decode().rstrip("=")
+ACCOUNT = "tidegate", "between-the-tides"
+TEMPLATE = "formatted-with-accounts"
 JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 
 
@@ -34,8 +38,9 @@ def install(dist):
         if not (home / ".complete").exists():
             shutil.rmtree(home, ignore_errors=True)
             fetch(home / "libs")
-            storage_template(home)
             (home / ".complete").touch()
+        if not (home / TEMPLATE).exists():
+            storage_template(home)
     return home
 
 
@@ -62,15 +67,29 @@ def fetch(libs):
         raise Failure(f"maven could not fetch Kafka {VERSION}: {reason[:400]}")
 
 
-def properties(folder, port, controller):
+def properties(folder, certificates, ports):
+    port, controller, scram, mutual = ports
+    module = "org.apache.kafka.common.security"
+    user, password = ACCOUNT
     return "".join(f"{key}={value}\n" for key, value in {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},"
+                     f"SCRAM://127.0.0.1:{scram},MUTUAL://127.0.0.1:{mutual}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SCRAM://127.0.0.1:{scram},MUTUAL://127.0.0.1:{mutual}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SCRAM:SASL_SSL,MUTUAL:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificates / "broker.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates / "ca.pem",
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+        "listener.name.scram.scram-sha-256.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        "listener.name.scram.plain.sasl.jaas.config":
+            f'{module}.plain.PlainLoginModule required user_{user}="{password}";',
         "log.dirs": folder,
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1,
@@ -95,19 +114,24 @@ def classpath(home):
 
 def storage_template(home):
     """What every new broker's storage looks like: made once, since it takes a JVM."""
-    template = home / "formatted"
+    template = home / f"{TEMPLATE}.new"
+    shutil.rmtree(template, ignore_errors=True)
     config = home / "format.properties"
-    config.write_text(properties(template, 9092, 9093))
+    config.write_text(properties(template, home, range(9092, 9096)))
+    user, password = ACCOUNT
+    accounts = [word for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+                for word in ("--add-scram", f"{name}=[name={user},password={password}]")]
     result = subprocess.run(
         [java(), *JVM, "-cp", classpath(home), "kafka.tools.StorageTool", "format",
-         "--cluster-id", CLUSTER_ID, "--config", str(config)],
+         "--cluster-id", CLUSTER_ID, "--config", str(config), *accounts],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if result.returncode:
         raise Failure(f"Kafka's storage could not be formatted: {result.stdout[-800:]}")
+    template.rename(home / TEMPLATE)
 
 
 def free_ports():
-    sockets = [socket.socket() for _ in range(2)]
+    sockets = [socket.socket() for _ in range(4)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
     ports = [one.getsockname()[1] for one in sockets]
@@ -119,10 +143,15 @@ def free_ports():
 class Broker:
     def __init__(self, home, folder):
         self.home, self.folder = home, folder
-        self.port, controller = free_ports()
-        shutil.copytree(home / "formatted", folder / "storage")
+        self.ports = free_ports()
+        self.port = self.ports[0]
+        self.certificates = folder / "certificates"
+        make_certificate(self.certificates)
+        both = [(self.certificates / name).read_text() for name in ("node.key", "node.pem")]
+        (self.certificates / "broker.pem").write_text("".join(both))
+        shutil.copytree(home / TEMPLATE, folder / "storage")
         self.config = folder / "server.properties"
-        self.config.write_text(properties(folder / "storage", self.port, controller))
+        self.config.write_text(properties(folder / "storage", self.certificates, self.ports))
         self.process = None
 
     def start(self):
@@ -161,7 +190,8 @@ def run(dist):
     broker = Broker(home, folder)
     try:
         broker.start()
-        say(f"ready 127.0.0.1:{broker.port}")
+        _, _, scram, mutual = broker.ports
+        say(f"ready 127.0.0.1:{broker.port} {scram} {mutual} {broker.certificates}")
         for line in sys.stdin:
             command = line.strip()
             {

@@ -1,4 +1,5 @@
-//! A real Kafka broker for tests: the project's own server, out of Maven, on the loopback address.
+//! A real Kafka broker for tests: the project's own server, out of Maven, on the loopback address. It has three listeners:
+//! one in plain text, one with TLS for which an account is needed, one with TLS that asks for a certificate.
 //!
 //! ```no_run
 //! let broker = testkit::broker::Broker::start()?;
@@ -8,6 +9,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,10 +17,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::real::hold::root;
 
+/// User name and password that a broker knows.
+pub const ACCOUNT: (&str, &str) = ("tidegate", "between-the-tides");
+
 /// A running broker. It ends with this, and with the process, whatever that process's end is.
 #[derive(Debug)]
 pub struct Broker {
     address: String,
+    scram_port: u16,
+    mutual_port: u16,
+    certificates: PathBuf,
     child: Child,
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
 }
@@ -43,7 +51,8 @@ impl Broker {
         let mut out = BufReader::new(child.stdout.take().expect("asked for a pipe above"));
         let mut line = String::new();
         out.read_line(&mut line)?;
-        let Some(address) = line.trim().strip_prefix("ready ") else {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &["ready", address, scram, mutual, certificates] = words.as_slice() else {
             let mut reason = String::new();
             if let Some(mut err) = child.stderr.take() {
                 err.read_to_string(&mut reason)?;
@@ -53,6 +62,9 @@ impl Broker {
         };
         Ok(Self {
             address: address.to_owned(),
+            scram_port: scram.parse()?,
+            mutual_port: mutual.parse()?,
+            certificates: certificates.into(),
             child,
             pipes: Mutex::new(Some((stdin, out))),
         })
@@ -62,6 +74,33 @@ impl Broker {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// `host:port` of the listener with TLS that wants [`ACCOUNT`], by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    #[must_use]
+    pub fn scram_address(&self) -> String {
+        format!("127.0.0.1:{}", self.scram_port)
+    }
+
+    /// `host:port` of the listener with TLS that wants a certificate, such as that of [`Broker::certificate`].
+    #[must_use]
+    pub fn mutual_address(&self) -> String {
+        format!("127.0.0.1:{}", self.mutual_port)
+    }
+
+    /// The authority that the broker's certificate is by (PEM).
+    #[must_use]
+    pub fn ca_file(&self) -> PathBuf {
+        self.certificates.join("ca.pem")
+    }
+
+    /// A certificate by that authority, and its key (PEM).
+    #[must_use]
+    pub fn certificate(&self) -> (PathBuf, PathBuf) {
+        (
+            self.certificates.join("node.pem"),
+            self.certificates.join("node.key"),
+        )
     }
 
     /// Kills it (-9). What it has stored stays.

@@ -326,6 +326,21 @@ pub struct KafkaTopic {
     pub ack_timeout: Duration,
     /// A gateway that is not heard of for so long loses its lanes.
     pub session_timeout: Duration,
+    /// How brokers' certificates are checked; none: TLS is not spoken.
+    pub tls: Option<ClusterTls>,
+    /// The gateway's account at the brokers.
+    pub sasl: Option<Sasl>,
+}
+
+/// An account at Kafka's brokers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sasl {
+    /// How it is proved.
+    pub mechanism: kafka::Mechanism,
+    /// User name.
+    pub username: String,
+    /// Password.
+    pub password: Secret,
 }
 
 /// When an appended request counts as safe.

@@ -28,11 +28,9 @@ pub(super) fn refused(section: &str, key: &str) -> Option<&'static str> {
         ("ConfigFile", "kafka_queue") => {
             "queues in Kafka are described where they are filled: `queue` of `bulk_reshuffle`, with `type: kafka`"
         }
-        (
-            "QueueFile",
-            "tls" | "ssl" | "sasl" | "security_protocol" | "username" | "password" | "basic_auth",
-        ) => {
-            "brokers are spoken to in plain text, without TLS and SASL; a listener of theirs must take that, on a network that you trust"
+        ("QueueFile", "ssl" | "security_protocol") => "write `tls` and `sasl`",
+        ("QueueFile", "username" | "password" | "basic_auth") => {
+            "an account at Kafka's brokers is written as `sasl: {mechanism: …, username: …, password: …}`"
         }
         ("ElasticsearchFile", "credential_id") => "accounts are written as `basic_auth` or `api_key`",
         ("ElasticsearchFile", "http_proxy") => "clusters are reached directly, without a proxy",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{BytesOrUnlimited, Ignored, Names, OneOrMany, Time, section};
+use super::{BytesOrUnlimited, Ignored, KafkaTlsFile, Names, OneOrMany, SaslFile, Time, section};
 use crate::config::runtime::{Balancer, DirectRouting, Level};
 
 section! {
@@ -149,6 +149,10 @@ section! {
         /// With `type: kafka`: what a gateway was to deliver that the brokers have not heard of for so long is delivered by
         /// others.
         session_timeout: Time = Time(Duration::from_secs(10)),
+        /// With `type: kafka`: TLS to the brokers.
+        tls: KafkaTlsFile = KafkaTlsFile::default(),
+        /// With `type: kafka`: the gateway's account at the brokers.
+        sasl: Option<SaslFile> = None,
         /// Writes that are not queued but go straight to the cluster (bulks that would not be split, single documents, updates by
         /// query).
         passing: PassingFile = PassingFile::Now,

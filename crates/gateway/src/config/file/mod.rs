@@ -11,6 +11,7 @@
 mod cluster;
 mod entry;
 mod flow;
+mod kafka;
 mod pipeline;
 mod root;
 mod router;
@@ -19,6 +20,7 @@ pub(super) mod scalar;
 pub use cluster::*;
 pub use entry::*;
 pub use flow::*;
+pub use kafka::*;
 pub use pipeline::*;
 pub use root::*;
 pub use router::*;

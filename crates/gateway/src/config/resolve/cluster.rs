@@ -198,20 +198,37 @@ impl Resolver<'_> {
 
     fn cluster_tls(&mut self, path: &str, cluster: &ElasticsearchFile) -> ClusterTls {
         let tls = &cluster.tls;
-        let path = format!("{path}.tls");
-        if tls.insecure_skip_verify && tls.ca_file.is_some() {
+        self.tls(
+            &format!("{path}.tls"),
+            tls.insecure_skip_verify,
+            &tls.ca_file,
+            (&tls.cert_file, &tls.key_file),
+            "the cluster",
+        )
+    }
+
+    /// How certificates of `whom` are checked, and which one it is shown.
+    pub(super) fn tls(
+        &mut self,
+        path: &str,
+        insecure_skip_verify: bool,
+        ca_file: &Option<String>,
+        shown: (&Option<String>, &Option<String>),
+        whom: &str,
+    ) -> ClusterTls {
+        if insecure_skip_verify && ca_file.is_some() {
             self.error(
-                &path,
+                path,
                 "`ca_file` is of no use with `insecure_skip_verify: true`: remove one of them",
             );
         }
-        if tls.insecure_skip_verify {
-            self.warning(
-                &format!("{path}.insecure_skip_verify"),
-                "any certificate is taken: whoever sits between here and the cluster can read and change everything; give `ca_file` instead",
+        if insecure_skip_verify {
+            let message = format!(
+                "any certificate is taken: whoever sits between here and {whom} can read and change everything; give `ca_file` instead"
             );
+            self.warning(&format!("{path}.insecure_skip_verify"), message);
         }
-        let client_certificate = match (&tls.cert_file, &tls.key_file) {
+        let client_certificate = match shown {
             (Some(cert), Some(key)) => Some((
                 self.file(&format!("{path}.cert_file"), cert),
                 self.file(&format!("{path}.key_file"), key),
@@ -220,16 +237,15 @@ impl Resolver<'_> {
             (cert, _) => {
                 let missing = if cert.is_some() { "key_file" } else { "cert_file" };
                 self.error(
-                    &path,
+                    path,
                     format!("`{missing}` is missing: certificate and key go together"),
                 );
                 None
             }
         };
         ClusterTls {
-            insecure_skip_verify: tls.insecure_skip_verify,
-            ca_file: tls
-                .ca_file
+            insecure_skip_verify,
+            ca_file: ca_file
                 .as_ref()
                 .map(|name| self.file(&format!("{path}.ca_file"), name)),
             client_certificate,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kafka::Mechanism;
+
 use super::Resolver;
-use crate::config::file::{QueueFile, QueueTypeFile};
-use crate::config::runtime::KafkaTopic;
+use crate::config::file::{KafkaTlsFile, QueueFile, QueueTypeFile, SaslMechanismFile};
+use crate::config::runtime::{ClusterTls, KafkaTopic, Sasl};
 
 impl Resolver<'_> {
     /// The topic that a queue is, if it is one. Keys of the other kind are refused where they are not as by default.
@@ -39,6 +41,8 @@ impl Resolver<'_> {
                     ),
                     ("ack_timeout", file.ack_timeout != plain.ack_timeout),
                     ("session_timeout", file.session_timeout != plain.session_timeout),
+                    ("tls", file.tls != plain.tls),
+                    ("sasl", file.sasl != plain.sasl),
                 ],
                 "means something with `type: kafka` only",
             ),
@@ -73,7 +77,7 @@ impl Resolver<'_> {
                 .and_then(|(_, port)| port.parse::<u16>().ok());
             let message = match broker.split_once("://") {
                 Some((scheme, _)) if !scheme.eq_ignore_ascii_case("plaintext") => format!(
-                    "`{broker}`: brokers are spoken to in plain text, without TLS and SASL; write `host:port` of such a listener"
+                    "`{broker}`: write `host:port` alone; how brokers are spoken to is said by `tls` and `sasl`"
                 ),
                 Some(_) => format!("`{broker}`: write `host:port` alone"),
                 None if port.is_none() || broker.contains(',') => {
@@ -108,7 +112,11 @@ impl Resolver<'_> {
                 "must be between 64kb and 1000000000",
             );
         }
+        let tls = self.kafka_tls(&format!("{path}.tls"), &file.tls);
+        let sasl = self.sasl(&format!("{path}.sasl"), file);
         Some(KafkaTopic {
+            tls,
+            sasl,
             brokers: file
                 .brokers
                 .0
@@ -124,6 +132,61 @@ impl Resolver<'_> {
             message_bytes_max: message_bytes_max.and_then(|bytes| u32::try_from(bytes).ok()),
             ack_timeout: file.ack_timeout.0,
             session_timeout: file.session_timeout.0,
+        })
+    }
+
+    /// How brokers are spoken to, if over TLS.
+    fn kafka_tls(&mut self, path: &str, tls: &KafkaTlsFile) -> Option<ClusterTls> {
+        if !tls.enabled {
+            if *tls != KafkaTlsFile::default() {
+                // Left to itself everything would travel in plain text, against what was meant.
+                self.error(
+                    path,
+                    "says how to speak TLS and does not switch it on: write `enabled: true`",
+                );
+            }
+            return None;
+        }
+        let checked = self.tls(
+            path,
+            tls.insecure_skip_verify,
+            &tls.ca_file,
+            (&tls.cert_file, &tls.key_file),
+            "the brokers",
+        );
+        Some(checked)
+    }
+
+    /// The account at the brokers.
+    fn sasl(&mut self, path: &str, file: &QueueFile) -> Option<Sasl> {
+        let sasl = file.sasl.as_ref()?;
+        for (key, text) in [
+            ("username", sasl.username.as_str()),
+            ("password", sasl.password.expose()),
+        ] {
+            if text.is_empty() {
+                self.error(&format!("{path}.{key}"), "is empty");
+            } else if text.contains('\0') {
+                self.error(&format!("{path}.{key}"), "holds a NUL, which no account has");
+            }
+        }
+        if !file.tls.enabled {
+            let message = match sasl.mechanism {
+                SaslMechanismFile::Plain => {
+                    "the password travels in plain text, and so does all else: add `tls: {enabled: true}`"
+                }
+                _ => "what is written travels in plain text: add `tls: {enabled: true}`",
+            };
+            self.warning(path, message);
+        }
+        Some(Sasl {
+            mechanism: match sasl.mechanism {
+                SaslMechanismFile::Plain => Mechanism::Plain,
+                SaslMechanismFile::ScramSha256 => Mechanism::ScramSha256,
+                SaslMechanismFile::ScramSha512 => Mechanism::ScramSha512,
+            },
+            username: sasl.username.clone(),
+            password: sasl.password.clone(),
         })
     }
 }

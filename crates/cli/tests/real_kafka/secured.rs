@@ -1,0 +1,104 @@
+//! Brokers that want TLS, an account, or a certificate.
+
+use testkit::broker::ACCOUNT;
+
+use super::*;
+
+/// The keys of a queue for the broker's listener that wants an account.
+fn account(mechanism: &str, password: &str, tls: &str) -> String {
+    let user = ACCOUNT.0;
+    format!(
+        ", partitions: 2, tls: {{enabled: true{tls}}}, sasl: {{mechanism: {mechanism}, username: {user}, password: {password}}}"
+    )
+}
+
+fn trusting() -> String {
+    format!(", ca_file: '{}'", broker().ca_file().display())
+}
+
+#[test]
+fn a_queue_behind_tls_and_an_account_or_a_certificate_is_like_any_other_and_no_secret_shows() {
+    let scram = broker().scram_address();
+    let (certificate, key) = broker().certificate();
+    let mutual = format!(
+        ", partitions: 2, tls: {{enabled: true{}, cert_file: '{}', key_file: '{}'}}",
+        trusting(),
+        certificate.display(),
+        key.display()
+    );
+    let ways = [
+        (
+            "scram-256",
+            &scram,
+            account("SCRAM-SHA-256", ACCOUNT.1, &trusting()),
+        ),
+        (
+            "scram-512",
+            &scram,
+            account("SCRAM-SHA-512", ACCOUNT.1, &trusting()),
+        ),
+        (
+            "plain",
+            &scram,
+            account("PLAIN", ACCOUNT.1, ", insecure_skip_verify: true"),
+        ),
+        ("mutual", &broker().mutual_address(), mutual),
+    ];
+    std::thread::scope(|scope| {
+        for (topic, address, more) in ways {
+            scope.spawn(move || {
+                let cluster = cluster();
+                let place = Place::at(&cluster, address, topic, &more);
+                let gateway = place.start();
+                gateway.bulk(&body(100)).ok().unwrap();
+                wait(&gateway, |one| one["indexed"] == 100);
+                assert_eq!(cluster.docs("logs").len(), 100);
+                let shown = gateway.admin().get("/config").unwrap().ok().unwrap().text();
+                assert!(shown.contains(topic), "{shown}");
+                for text in [shown, gateway.log()] {
+                    assert!(!text.contains(ACCOUNT.1), "{text}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn with_a_wrong_password_or_a_certificate_of_nobodys_a_gateway_says_so_accepts_nothing_and_loses_nothing() {
+    let cluster = cluster();
+    cluster.cue(
+        Cue::bulk(Fault::Status {
+            status: 503,
+            body: "{}".to_owned(),
+        })
+        .always(),
+    );
+    let place = |password: &str, tls: &str| {
+        let more = account("SCRAM-SHA-512", password, tls);
+        Place::at(&cluster, &broker().scram_address(), "secured", &more)
+    };
+    let right = place(ACCOUNT.1, &trusting());
+    let mut gateway = right.start();
+    gateway.bulk(&body(100)).ok().unwrap();
+    gateway.signal("TERM");
+    assert!(gateway.wait().success(), "{}", gateway.log());
+    let [wrong, unknown] = std::thread::scope(|scope| {
+        let both = [("wrong-password", trusting()), (ACCOUNT.1, String::new())];
+        let place = &place;
+        let both = both.map(|(password, tls)| scope.spawn(move || place(password, &tls).does_not_start()));
+        both.map(|one| one.join().unwrap())
+    });
+    assert!(
+        wrong.contains("cannot be used") && wrong.to_lowercase().contains("invalid credentials"),
+        "{wrong}"
+    );
+    assert!(!wrong.contains("wrong-password"), "{wrong}");
+    assert!(
+        unknown.contains("cannot be used") && unknown.contains("certificate verify failed"),
+        "{unknown}"
+    );
+    cluster.behave();
+    let gateway = right.start();
+    wait(&gateway, |one| one["indexed"] == 100);
+    assert_eq!(cluster.docs("logs").len(), 100);
+}

@@ -1,0 +1,67 @@
+//! What every client of ours says: where the brokers are, how they are spoken to, and as whom.
+
+use std::path::Path;
+
+use rdkafka::ClientConfig;
+
+use crate::{Options, Sasl, Tls};
+
+/// What every client of ours says.
+pub(crate) fn base_config(options: &Options) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", options.brokers.join(","))
+        .set("client.id", "tidegate")
+        .set("log.connection.close", "false")
+        .set("reconnect.backoff.max.ms", "2000")
+        .set(
+            "security.protocol",
+            match (&options.tls, &options.sasl) {
+                (None, None) => "plaintext",
+                (Some(_), None) => "ssl",
+                (None, Some(_)) => "sasl_plaintext",
+                (Some(_), Some(_)) => "sasl_ssl",
+            },
+        );
+    if let Some(tls) = &options.tls {
+        add_tls(&mut config, tls);
+    }
+    if let Some(sasl) = &options.sasl {
+        add_sasl(&mut config, sasl);
+    }
+    config
+}
+
+/// What every consumer of ours says.
+pub(crate) fn consumer_config(options: &Options) -> ClientConfig {
+    let mut config = base_config(options);
+    config.set("allow.auto.create.topics", "false");
+    config
+}
+
+/// Said in full, so that no default of the library's can weaken it.
+fn add_tls(config: &mut ClientConfig, tls: &Tls) {
+    let (certificate, name) = match tls.verify {
+        true => ("true", "https"),
+        false => ("false", "none"),
+    };
+    config
+        .set("enable.ssl.certificate.verification", certificate)
+        .set("ssl.endpoint.identification.algorithm", name);
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    if let Some(file) = &tls.ca_file {
+        config.set("ssl.ca.location", text(file));
+    }
+    if let Some((certificate, key)) = &tls.client_certificate {
+        config
+            .set("ssl.certificate.location", text(certificate))
+            .set("ssl.key.location", text(key));
+    }
+}
+
+fn add_sasl(config: &mut ClientConfig, sasl: &Sasl) {
+    config
+        .set("sasl.mechanism", sasl.mechanism.as_str())
+        .set("sasl.username", &sasl.username)
+        .set("sasl.password", &sasl.password);
+}
