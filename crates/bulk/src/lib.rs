@@ -99,7 +99,7 @@ pub use ids::{ID_LENGTH, IdMint};
 pub use items::{ItemFacts, MergeError, Reply};
 pub use merge::{Merge, merge};
 pub use murmur::hash;
-pub use operations::{Operation, distinct, operations, plan_cut};
+pub use operations::{Operation, operations, plan_cut, runs};
 pub use plan::{Destination, Part, Plan, Scratch, Verdict, plan};
 pub use repeat::Repeat;
 pub use route::{Formula, IndexRoute, NodeIx};

@@ -1,5 +1,7 @@
 //! A body split into parts: one a node, or finer.
 
+use std::ops::Range;
+
 use crate::action::Form;
 use crate::direct::RoutingValues;
 use crate::runs::{Runs, Turn};
@@ -439,6 +441,14 @@ impl<'a, 's> Draft<'a, 's> {
 // === impl Part ===
 
 impl Part {
+    /// Where it lies in the body, if it lies there in one piece.
+    pub fn stretch(&self) -> Option<Range<usize>> {
+        match self.pieces[..] {
+            [piece] if piece.start & ARENA == 0 => Some(piece.start as usize..piece.end as usize),
+            _ => None,
+        }
+    }
+
     /// Appends a range of the body; neighbours become one piece.
     #[inline]
     fn push(&mut self, start: u32, end: u32) {

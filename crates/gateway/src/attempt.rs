@@ -11,20 +11,37 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use wire::Outgoing;
+use wire::{Outgoing, Pool, Shared};
 
 use crate::batch::Work;
 use crate::bulk_request::{self, Kind};
 use crate::config::Level;
 use crate::lane::Lane;
 use crate::outbound::{Message, Outbound};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Outcomes};
 use crate::outlet::Outlet;
 use crate::parcel::{Parcel, content_type, unreadable};
 use crate::part::Load;
 
+impl Work<'_> {
+    /// The lines of some operations, one after another; copied only if others stand between them.
+    fn lines(&self, operations: &[usize], pool: &Pool) -> Shared {
+        let place = |at: &usize| self.operations[*at];
+        let follow = operations.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        if let (Some(first), Some(last), true) = (operations.first(), operations.last(), follow) {
+            return self.body.slice(place(first).start..place(last).end);
+        }
+        let places = operations.iter().map(place);
+        let mut lines = pool.take(places.clone().map(|at| at.end - at.start).sum());
+        for at in places {
+            lines.extend_from_slice(&self.body[at.start..at.end]);
+        }
+        lines.freeze()
+    }
+}
+
 impl Lane {
-    /// One try of some operations: what each node holds primaries of goes there now.
+    /// One try of some operations: what each node holds primaries of goes there now. Returns those that are not done.
     pub(crate) async fn attempt(
         &self,
         work: &Work<'_>,
@@ -34,29 +51,29 @@ impl Lane {
     ) -> Vec<(usize, Outcome)> {
         let (route, pool) = (&self.route, self.route.worker.pool());
         let docs = operations.len() as u32;
-        let each = |outcomes: Vec<Outcome>| -> Vec<(usize, Outcome)> {
-            operations.iter().copied().zip(outcomes).collect()
+        let left = |outcomes: Outcomes| match outcomes.are_done() {
+            true => Vec::new(),
+            false => left(operations.iter().copied().zip(outcomes)),
         };
         let wording = &work.wording;
         let Some(headers) = content_type(&wording.content_type) else {
-            return each(unreadable(docs));
+            return left(unreadable(docs));
         };
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
-            return each(unreadable(docs));
+            return left(unreadable(docs));
         };
-        let bytes = operations.iter().map(|at| work.operations[*at]);
-        let mut body = pool.take(bytes.clone().map(|at| at.end - at.start).sum());
-        for at in bytes {
-            body.extend_from_slice(&work.batch.body[at.start..at.end]);
-        }
-        let body = body.freeze();
-        let ask = Ask {
-            level: level(route.group.settings.level),
-            ..ask_of(&head)
-        };
-        let verdict = {
-            let (mut ids, mut scratch) = (route.ids.borrow_mut(), route.scratch.borrow_mut());
-            bulk::plan(&body, &ask, &snapshot.table, &mut ids, &mut scratch)
+        let body = work.lines(operations, pool);
+        let planned = work
+            .planned
+            .take()
+            .filter(|(of, _)| std::ptr::eq(&**of, snapshot) && operations.len() == work.operations.len());
+        let verdict = match planned {
+            Some((_, plan)) => Verdict::Plan(plan),
+            None => {
+                let ask = ask_of(&head, route.group.settings.level);
+                let (mut ids, mut scratch) = (route.ids.borrow_mut(), route.scratch.borrow_mut());
+                bulk::plan(&body, &ask, &snapshot.table, &mut ids, &mut scratch)
+            }
         };
         match verdict {
             Verdict::Plan(plan) => {
@@ -67,25 +84,26 @@ impl Lane {
                     let shard = (one.index.as_deref(), one.shard);
                     self.send(outbound, snapshot, one.destination, shard, parcel)
                 });
-                let mut sent: Vec<_> = join_all(sent).await.into_iter().map(Vec::into_iter).collect();
-                let outcomes = operations.iter().enumerate().map(|(doc, at)| {
-                    let outcome = sent[load.plan.part_of(doc as u32)].next();
-                    (
-                        *at,
-                        outcome.expect("a part has an outcome for each of its operations"),
-                    )
-                });
-                let outcomes = outcomes.collect();
+                let sent = join_all(sent).await;
+                let mut not_done = Vec::new();
+                if !sent.iter().all(Outcomes::are_done) {
+                    let mut sent: Vec<_> = sent.into_iter().map(Outcomes::into_iter).collect();
+                    not_done = self::left(operations.iter().enumerate().map(|(doc, at)| {
+                        let outcome = sent[load.plan.part_of(doc as u32)].next();
+                        let outcome = outcome.expect("a part has an outcome for each of its operations");
+                        (*at, outcome)
+                    }));
+                }
                 if let Ok(load) = Rc::try_unwrap(load) {
                     route.scratch.borrow_mut().recycle(load.plan);
                 }
-                outcomes
+                not_done
             }
             Verdict::Pass(_) => {
                 outbound.cluster().hint();
                 let parcel = Parcel::whole(body, docs, wording);
                 let sent = self.send(outbound, snapshot, Destination::Any, (None, None), parcel);
-                each(sent.await)
+                left(sent.await)
             }
         }
     }
@@ -98,7 +116,7 @@ impl Lane {
         destination: Destination,
         (index, shard): (Option<&str>, Option<u32>),
         parcel: Parcel,
-    ) -> Vec<Outcome> {
+    ) -> Outcomes {
         let home = match destination {
             Destination::Node(node) => snapshot.node(node).filter(|node| node.health.is_up()),
             Destination::Any => None,
@@ -130,11 +148,11 @@ impl Lane {
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
             return Err(unknown());
         };
-        let lines = &work.batch.body[at.start..at.end];
+        let lines = &work.body[at.start..at.end];
         // Who it is is asked here, not where it is: that may not be proven yet.
         let ask = Ask {
             level: bulk::Level::Lane(1),
-            ..ask_of(&head)
+            ..ask_of(&head, Level::Node)
         };
         let explained = bulk::explain(lines, &ask, &snapshot.table).next();
         let Some(Ok(document)) = explained else {
@@ -180,21 +198,24 @@ impl Lane {
     }
 }
 
-pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>) -> Ask<'a> {
+/// What is not done.
+fn left(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, Outcome)> {
+    outcomes
+        .filter(|(_, outcome)| *outcome != Outcome::Done)
+        .collect()
+}
+
+pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>, level: Level) -> Ask<'a> {
     Ask {
         default_index: head.index.as_deref(),
         url_routing: head.routing.as_deref(),
         url_pipeline: head.pipeline.as_deref(),
-        level: bulk::Level::Node,
+        level: match level {
+            Level::Cluster | Level::Node => bulk::Level::Node,
+            Level::Index => bulk::Level::Index,
+            Level::Shard => bulk::Level::Shard,
+        },
         null_id: bulk::NullId::Keep,
         direct: None,
-    }
-}
-
-fn level(level: Level) -> bulk::Level {
-    match level {
-        Level::Cluster | Level::Node => bulk::Level::Node,
-        Level::Index => bulk::Level::Index,
-        Level::Shard => bulk::Level::Shard,
     }
 }

@@ -1,14 +1,17 @@
 //! One batch of a lane on its way: sent by today's topology, again where that may help, until every operation is
 //! indexed or among the dead letters.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::{ID_LENGTH, Minted, Operation};
+use bulk::{ID_LENGTH, Minted, Operation, Plan, Verdict};
+use cluster::Snapshot;
 use futures_util::future::join_all;
 use http::Method;
 use log::Mark;
+use wire::Shared;
 
 use crate::accept::Params;
 use crate::attempt::ask_of;
@@ -26,7 +29,6 @@ pub(crate) struct Batch {
     params: Option<Params>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
-    pub(crate) body: Vec<u8>,
     pub(crate) documents: usize,
     pub(crate) origins: Vec<Origin>,
     /// What to commit.
@@ -46,6 +48,9 @@ pub(crate) struct Origin {
 /// How far a batch is.
 pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
+    pub(crate) body: Shared,
+    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used it.
+    pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
     /// For each operation: it may have been executed already, and nobody knows.
@@ -67,7 +72,6 @@ impl Batch {
             params,
             raw_params,
             minted,
-            body: Vec::new(),
             documents: 0,
             origins: vec![origin],
             mark,
@@ -86,8 +90,8 @@ impl Batch {
     }
 
     /// Whether more would fit into one request with it.
-    pub(crate) fn has_room(&self, settings: &Delivery) -> bool {
-        self.body.len() < settings.batch_bytes_max && self.documents < settings.batch_docs_max
+    pub(crate) fn has_room(&self, settings: &Delivery, body: &[u8]) -> bool {
+        body.len() < settings.batch_bytes_max && self.documents < settings.batch_docs_max
     }
 
     pub(crate) fn take_minted(&mut self, raw_params: &[u8]) {
@@ -113,9 +117,10 @@ fn minted(params: &Params) -> Option<Minted> {
 // === impl Lane ===
 
 impl Lane {
-    /// Delivers a batch and returns how many of its operations are dead; `None` if the gateway stops first.
-    pub(crate) async fn deliver(&mut self, batch: &Batch) -> Option<u64> {
-        let group = std::sync::Arc::clone(&self.route.group);
+    /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if the gateway stops
+    /// first.
+    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared) -> Option<u64> {
+        let group = Arc::clone(&self.route.group);
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
             let work = batch.params.as_ref().and_then(|params| {
@@ -123,16 +128,40 @@ impl Lane {
                 let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
                     return None;
                 };
-                let operations = bulk::operations(&batch.body, &ask_of(&head), &snapshot.table)?;
+                let ask = ask_of(&head, group.settings.level);
+                let mut operations = Vec::with_capacity(batch.documents);
+                let verdict = {
+                    let (mut ids, mut scratch) =
+                        (self.route.ids.borrow_mut(), self.route.scratch.borrow_mut());
+                    let table = &snapshot.table;
+                    bulk::plan_cut(&body, &ask, table, &mut ids, &mut scratch, &mut operations)
+                };
+                let planned = match verdict {
+                    Verdict::Plan(plan) => Some((Arc::clone(&snapshot), plan)),
+                    Verdict::Pass(_) => {
+                        operations = bulk::operations(&body, &ask, &snapshot.table)?;
+                        None
+                    }
+                };
                 let doubtful_before = group.doubtful_before(self.number);
-                let doubt = (0..operations.len()).map(|at| batch.origin(at).position < doubtful_before);
+                let doubtful = batch
+                    .origins
+                    .iter()
+                    .filter(|origin| origin.position < doubtful_before);
+                let doubtful = doubtful.count();
+                let doubt_ends = batch
+                    .origins
+                    .get(doubtful)
+                    .map_or(operations.len(), |origin| origin.first);
                 (operations.len() == batch.documents).then(|| Work {
                     batch,
+                    body: body.clone(),
+                    planned: RefCell::new(planned),
                     wording: Rc::new(Wording {
                         target: params.target.clone(),
                         content_type: params.content_type.clone(),
                     }),
-                    doubt: doubt.collect(),
+                    doubt: (0..operations.len()).map(|at| at < doubt_ends).collect(),
                     attempts: vec![0; operations.len()],
                     refusals: vec![0; operations.len()],
                     operations,
@@ -150,23 +179,16 @@ impl Lane {
                 }
             }
         };
-        let mut from = 0;
-        while from < work.operations.len() {
-            // Two operations on one document never travel together: tried again, one could overtake the other.
-            let mut documents = HashSet::new();
-            let operations = work.operations[from..].iter();
-            let run = operations
-                .take_while(|operation| documents.insert(operation.document))
-                .count();
-            self.settle(&mut work, (from..from + run).collect()).await?;
-            from += run;
+        // Two operations on one document never travel together: tried again, one could overtake the other.
+        for run in bulk::runs(&work.operations) {
+            self.settle(&mut work, run.collect()).await?;
         }
         Some(work.dead)
     }
 
     /// Tries until each of these operations is done or dead.
     async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
-        let group = std::sync::Arc::clone(&self.route.group);
+        let group = Arc::clone(&self.route.group);
         let mut failures = 0;
         while !left.is_empty() {
             if self.is_stopped() {
@@ -175,10 +197,10 @@ impl Lane {
             let chunk = left.len().min(work.limit);
             let rest = left.split_off(chunk);
             let (outbound, snapshot) = self.topology().await?;
-            let outcomes = self.attempt(work, &left, &outbound, &snapshot).await;
+            let not_done = self.attempt(work, &left, &outbound, &snapshot).await;
             let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
             let mut split = false;
-            for (operation, outcome) in outcomes {
+            for (operation, outcome) in not_done {
                 work.attempts[operation] += 1;
                 let outcome = self.judge(work, operation, outcome).await;
                 match self.by_rules(work, operation, outcome) {
@@ -278,7 +300,7 @@ impl Lane {
 
     /// Puts operations among the dead letters; waits, for as long as it takes, if there is no room.
     async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
-        let group = std::sync::Arc::clone(&self.route.group);
+        let group = Arc::clone(&self.route.group);
         while !dead.is_empty() {
             let puts = dead.iter().map(|(operation, error)| {
                 let (batch, at) = (work.batch, work.operations[*operation]);
@@ -298,7 +320,7 @@ impl Lane {
                     content_type: work.wording.content_type.clone(),
                     rewritten: None,
                 };
-                group.queue.dead_letters.put(cause, &batch.body[at.start..at.end])
+                group.queue.dead_letters.put(cause, &work.body[at.start..at.end])
             });
             let results = join_all(puts).await;
             let mut failed = None;

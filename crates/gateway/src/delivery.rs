@@ -12,7 +12,7 @@ use log::{Commit, Mark, Next, ReadError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use wire::Worker;
+use wire::{Buffer, Worker};
 
 use crate::accept::Params;
 use crate::batch::{Batch, Origin};
@@ -65,6 +65,7 @@ pub(crate) async fn deliver(
                     route: Rc::clone(&route),
                     number,
                     reader,
+                    batch_bytes: 0,
                     stop: stop.clone(),
                 };
                 running.spawn_local(lane.run());
@@ -102,14 +103,17 @@ impl Lane {
                 () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => return,
             }
             let mut dead = 0;
-            let commit = match read(&mut self.reader, &group.settings, None) {
+            // Batches of a lane are mostly alike: memory of that size was used a moment ago.
+            let mut body = self.route.worker.pool().take(self.batch_bytes);
+            let commit = match read(&mut self.reader, &group.settings, &mut body, None) {
                 Ok(Some(Read::Batch(batch))) => {
-                    let Some(batch) = self.fill(batch).await else {
+                    let Some(batch) = self.fill(batch, &mut body).await else {
                         return;
                     };
+                    self.batch_bytes = body.len();
                     group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
                     group.set(self.number, Doing::Delivering, None);
-                    match self.deliver(&batch).await {
+                    match self.deliver(&batch, body.freeze()).await {
                         Some(buried) => {
                             dead = buried;
                             batch.mark.done_with(buried)
@@ -144,14 +148,14 @@ impl Lane {
 
     /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway stops, and the
     /// batch is read again after the next start.
-    async fn fill(&mut self, mut batch: Box<Batch>) -> Option<Box<Batch>> {
+    async fn fill(&mut self, mut batch: Box<Batch>, body: &mut Buffer) -> Option<Box<Batch>> {
         let group = Arc::clone(&self.route.group);
         let until = Instant::now() + group.settings.linger;
         if !group.settings.linger.is_zero() {
             let since = batch.origins.first().map(|origin| origin.time_ms);
             group.works_on(self.number, since);
         }
-        while batch.has_room(&group.settings) && Instant::now() < until {
+        while batch.has_room(&group.settings, body) && Instant::now() < until {
             let ready = self.reader.ready();
             tokio::select! {
                 biased;
@@ -160,7 +164,7 @@ impl Lane {
                 () = tokio::time::sleep_until(until) => break,
             }
             let known = batch.documents;
-            match read(&mut self.reader, &group.settings, Some(batch)) {
+            match read(&mut self.reader, &group.settings, body, Some(batch)) {
                 Ok(Some(Read::Batch(more))) => batch = more,
                 _ => unreachable!("what was read stays a batch"),
             }
@@ -188,29 +192,28 @@ impl Lane {
     }
 }
 
-/// Reads what a lane holds next: groups of requests with the same parameters, up to a batch; with `known`, what comes after
-/// that batch, and may go along.
+/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch; with `known`, what
+/// comes after that batch, and may go along.
 fn read(
     reader: &mut LaneReader,
     settings: &config::Delivery,
+    body: &mut Buffer,
     known: Option<Box<Batch>>,
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
-    let (mut body, mut documents) = match &mut batch {
-        Some(batch) => (std::mem::take(&mut batch.body), batch.documents),
-        None => (Vec::new(), 0),
-    };
+    let mut documents = batch.as_ref().map_or(0, |batch| batch.documents);
     loop {
-        if batch.is_some() {
-            let room = settings.batch_bytes_max.saturating_sub(body.len());
-            // What cannot be read now is said when it is the first: what was read already is delivered all the same.
-            match reader.peek() {
-                Ok(Some(next)) if documents < settings.batch_docs_max && next as usize <= room => {}
-                _ => break,
+        let room = settings.batch_bytes_max.saturating_sub(body.len());
+        // What cannot be read now is said when it is the first: what was read already is delivered all the same.
+        match reader.peek() {
+            Ok(Some(next)) if documents < settings.batch_docs_max && next as usize <= room => {
+                body.reserve(next as usize);
             }
+            _ if batch.is_some() => break,
+            _ => {}
         }
         let (before, start) = (reader.mark(), body.len());
-        let next = match reader.next(&mut body) {
+        let next = match reader.next(body.as_mut_vec()) {
             Err(_) if batch.is_some() => break,
             next => next?,
         };
@@ -260,7 +263,6 @@ fn read(
         }
     }
     Ok(batch.map(|mut batch| {
-        batch.body = body;
         batch.documents = documents;
         Read::Batch(Box::new(batch))
     }))
@@ -286,6 +288,7 @@ mod tests {
     use std::fs;
 
     use log::{Log, Options, RealDisk, StartAt};
+    use wire::{Budget, Pool};
 
     use super::*;
     use crate::config::Config;
@@ -334,11 +337,12 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
         let aside = folder.path().join("aside");
         fs::rename(&segments[1], &aside).unwrap();
         fs::create_dir(&segments[1]).unwrap();
-        let settings = settings();
-        assert_eq!(documents(read(&mut reader, &settings, None)), Some(1));
-        assert_eq!(documents(read(&mut reader, &settings, None)), None);
+        let (settings, pool) = (settings(), Pool::new(Arc::new(Budget::new(64 << 20))));
+        let mut read = || documents(read(&mut reader, &settings, &mut pool.take(0), None));
+        assert_eq!(read(), Some(1));
+        assert_eq!(read(), None);
         fs::remove_dir(&segments[1]).unwrap();
         fs::rename(&aside, &segments[1]).unwrap();
-        assert_eq!(documents(read(&mut reader, &settings, None)), Some(14));
+        assert_eq!(read(), Some(14));
     }
 }

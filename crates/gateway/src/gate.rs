@@ -24,8 +24,10 @@ pub(crate) struct Gate {
     requests: Cell<usize>,
     /// `num_of_slices`: requests that may be there at once.
     slices: Option<Arc<Semaphore>>,
-    /// Bytes that several parcels may have together: fewer once that was too much.
-    pub(crate) bytes_max: Cell<u64>,
+    /// Bytes that several parcels may have together: fewer once that was too much, and slowly more again.
+    bytes_max: Cell<u64>,
+    /// What it never exceeds.
+    bytes_limit: u64,
 }
 
 /// A request at a node, for as long as it is there.
@@ -99,7 +101,28 @@ impl Gate {
             requests: Cell::new(0),
             slices: slices_max.map(|slices| Arc::new(Semaphore::new(slices))),
             bytes_max: Cell::new(bytes_max),
+            bytes_limit: bytes_max,
         }
+    }
+
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max.get()
+    }
+
+    /// So many bytes of several parcels were more than something on the way takes.
+    pub(crate) fn too_large(&self, bytes: u64) {
+        self.bytes_max.set((bytes / 2).max(1));
+    }
+
+    /// A request of so many bytes was not. What is on the way may have been given more room since: that is tried, but in
+    /// small steps, since each try that fails is a request in vain.
+    pub(crate) fn fitted(&self, bytes: u64) {
+        let most = self.bytes_max.get();
+        let more = match bytes > most / 2 {
+            true => (most / GROWTH).max(1),
+            false => 0,
+        };
+        self.bytes_max.set((most + more).max(bytes).min(self.bytes_limit));
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -119,6 +142,9 @@ impl Drop for Pass {
         self.workers.serve();
     }
 }
+
+/// Requests that fit, of about the size that is allowed, add one in so many to it.
+const GROWTH: u64 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -185,5 +211,25 @@ mod tests {
             drop(held);
             assert!(!waits(workers.pass(&one)).await);
         });
+    }
+
+    #[test]
+    fn a_node_that_took_too_much_for_once_is_slowly_trusted_with_more_again() {
+        let gate = Gate::new(None, 1 << 20);
+        gate.too_large(1 << 20);
+        assert_eq!(gate.bytes_max(), 1 << 19);
+        gate.fitted(1_000);
+        assert_eq!(gate.bytes_max(), 1 << 19, "that says nothing of large ones");
+        let tries = (0..1_000).take_while(|_| {
+            let most = gate.bytes_max();
+            gate.fitted(most);
+            most < 1 << 20
+        });
+        let tries = tries.count();
+        assert!((30..100).contains(&tries), "{tries}");
+        assert_eq!(gate.bytes_max(), 1 << 20, "and no more than it may have");
+        gate.too_large(0);
+        gate.fitted(700);
+        assert_eq!(gate.bytes_max(), 700, "what went by itself did fit");
     }
 }

@@ -19,6 +19,7 @@ pub(crate) async fn deliver_handed_over(
     mut stop: watch::Receiver<bool>,
 ) {
     let group = &route.group;
+    // Bounded by what Kafka says: one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
     let running = loop {
         let tell = tell.clone();
@@ -74,6 +75,7 @@ pub(crate) async fn deliver_handed_over(
                                 route: Rc::clone(route),
                                 number,
                                 reader,
+                                batch_bytes: 0,
                                 stop: ended.clone(),
                             };
                             lanes.spawn_local(lane.run());

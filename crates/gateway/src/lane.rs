@@ -39,6 +39,8 @@ pub(crate) struct Lane {
     pub(crate) route: Rc<Route>,
     pub(crate) number: u32,
     pub(crate) reader: LaneReader,
+    /// The size of its last batch.
+    pub(crate) batch_bytes: usize,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

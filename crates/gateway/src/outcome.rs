@@ -1,6 +1,7 @@
 //! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for good.
 
 use std::time::Duration;
+use std::vec;
 
 use bulk::Reply;
 use http::header::RETRY_AFTER;
@@ -19,6 +20,14 @@ pub(crate) enum Outcome {
     Split(Error),
     /// The cluster would not take it.
     Refused(Error),
+}
+
+/// What became of operations that were sent together, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcomes {
+    /// Of all: so many are done. A list that says so would be larger than the answer.
+    Done(u32),
+    Each(Vec<Outcome>),
 }
 
 /// Why, and how.
@@ -103,6 +112,59 @@ impl Outcome {
     }
 }
 
+// === impl Outcomes ===
+
+impl Outcomes {
+    /// The same for so many.
+    pub(crate) fn of_all(outcome: &Outcome, docs: u32) -> Self {
+        Outcomes::Each(vec![outcome.clone(); docs as usize])
+    }
+
+    pub(crate) fn are_done(&self) -> bool {
+        match self {
+            Outcomes::Done(_) => true,
+            Outcomes::Each(outcomes) => outcomes.iter().all(|outcome| *outcome == Outcome::Done),
+        }
+    }
+
+    /// Whether the node had too much to do for any of them.
+    pub(crate) fn are_busy(&self) -> bool {
+        match self {
+            Outcomes::Done(_) => false,
+            Outcomes::Each(outcomes) => outcomes.iter().any(Outcome::is_busy),
+        }
+    }
+
+    /// Cuts off the first so many.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub(crate) fn split_off_front(&mut self, docs: u32) -> Self {
+        match self {
+            Outcomes::Done(left) => {
+                *left -= docs;
+                Outcomes::Done(docs)
+            }
+            Outcomes::Each(outcomes) => {
+                let rest = outcomes.split_off(docs as usize);
+                Outcomes::Each(std::mem::replace(outcomes, rest))
+            }
+        }
+    }
+}
+
+impl IntoIterator for Outcomes {
+    type Item = Outcome;
+    type IntoIter = vec::IntoIter<Outcome>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        match self {
+            Outcomes::Done(docs) => vec![Outcome::Done; docs as usize].into_iter(),
+            Outcomes::Each(outcomes) => outcomes.into_iter(),
+        }
+    }
+}
+
 /// What no answer says of the operations sent.
 pub(crate) fn unanswered(error: &SendError) -> Again {
     Again {
@@ -122,7 +184,7 @@ pub(crate) fn outcomes(
     body: &[u8],
     docs: u32,
     node: &str,
-) -> Vec<Outcome> {
+) -> Outcomes {
     let after = headers.get(RETRY_AFTER);
     let after = after.and_then(|value| value.to_str().ok()?.parse().ok().map(Duration::from_secs));
     let again = |paused: bool, doubt: bool| {
@@ -138,8 +200,12 @@ pub(crate) fn outcomes(
     };
     let of_error = || error_of(status.as_u16(), serde_json::from_slice(body).ok()?);
     let one = match status.as_u16() {
+        200 if bulk::all_succeeded(body, docs) => return Outcomes::Done(docs),
         200 => match Reply::split(body, docs) {
-            Ok(reply) => return (0..docs).map(|item| item_outcome(&reply, item)).collect(),
+            Ok(reply) => {
+                let each = (0..docs).map(|item| item_outcome(&reply, item));
+                return Outcomes::Each(each.collect());
+            }
             // Whoever answers like that is no cluster, or not well.
             Err(_) => again(true, true),
         },
@@ -154,7 +220,7 @@ pub(crate) fn outcomes(
         }),
         _ => again(true, status.is_server_error()),
     };
-    vec![one; docs as usize]
+    Outcomes::of_all(&one, docs)
 }
 
 fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
@@ -217,6 +283,8 @@ mod tests {
             docs,
             "n",
         )
+        .into_iter()
+        .collect()
     }
 
     #[test]
@@ -251,6 +319,23 @@ mod tests {
         };
         assert_eq!((error.status, error.reason.as_str()), (400, "r; caused by c: d"));
         assert!(matches!(&outcomes[6], Outcome::Refused(error) if error.status == 404));
+    }
+
+    #[test]
+    fn parcels_get_their_own_outcomes_whether_all_are_done_or_not() {
+        let refused = Outcome::Refused(Error {
+            status: 400,
+            kind: String::new(),
+            reason: String::new(),
+        });
+        let mut all = Outcomes::Done(5);
+        assert_eq!(all.split_off_front(2), Outcomes::Done(2));
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), vec![Outcome::Done; 3]);
+        let mut each = Outcomes::Each(vec![Outcome::Done, refused.clone(), Outcome::Done]);
+        assert!(!each.are_done());
+        let first: Vec<_> = each.split_off_front(2).into_iter().collect();
+        assert_eq!(first, [Outcome::Done, refused]);
+        assert!(each.are_done() && each.into_iter().count() == 1);
     }
 
     #[test]
@@ -291,8 +376,8 @@ mod tests {
         headers.insert(RETRY_AFTER, "7".parse().unwrap());
         for status in [429, 503] {
             let status = StatusCode::from_u16(status).unwrap();
-            let outcome = &outcomes(status, &headers, b"", 1, "n")[0];
-            let Outcome::Again(again) = outcome else {
+            let outcome = outcomes(status, &headers, b"", 1, "n").into_iter().next();
+            let Some(Outcome::Again(again)) = outcome else {
                 panic!("{outcome:?}")
             };
             assert_eq!(again.after, Some(Duration::from_secs(7)));

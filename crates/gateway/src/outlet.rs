@@ -26,7 +26,7 @@ use crate::combine::slot::{Slot, Step, Weight};
 use crate::config::{Combine, Delivery};
 use crate::gate::{Gate, Pass, Workers};
 use crate::lane::Route;
-use crate::outcome::{Again, Outcome};
+use crate::outcome::{Again, Outcome, Outcomes};
 use crate::parcel::{Parcel, Told, Wording};
 
 /// Outlets to all nodes, of one queue and consumer group.
@@ -60,13 +60,13 @@ const INTERVAL: Duration = Duration::from_millis(50);
 // === impl Route ===
 
 impl Route {
-    /// Has a parcel delivered to a node, alone or with those of other lanes; the outcome of each operation.
+    /// Has a parcel delivered to a node, alone or with those of other lanes; the outcomes of its operations.
     pub(crate) async fn dispatch(
         self: &Rc<Self>,
         node: &Arc<Node>,
         outlet: Outlet,
         parcel: Parcel,
-    ) -> Vec<Outcome> {
+    ) -> Outcomes {
         if self.outlets.is_large(&parcel) {
             return self.alone(node, parcel).await.0;
         }
@@ -85,13 +85,13 @@ impl Route {
             Ok(Told::Alone) => self.alone(node, again).await.0,
             Err(_) => {
                 let why = "sending broke off".to_owned();
-                vec![Outcome::Again(Again::in_doubt(why)); again.docs as usize]
+                Outcomes::of_all(&Outcome::Again(Again::in_doubt(why)), again.docs)
             }
         }
     }
 
     /// Sends a parcel by itself; how long that took from when it was sent.
-    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Vec<Outcome>, Duration) {
+    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Duration) {
         let (leave, _pass) = self.admit(node).await;
         let began = Instant::now();
         match self.transmit(node, vec![parcel], leave).await.pop() {
@@ -255,7 +255,7 @@ impl Outlets {
 
     /// What goes with one request now that a node has given leave.
     fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
-        let bytes_max = self.gate(node).bytes_max.get();
+        let bytes_max = self.gate(node).bytes_max();
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(outlet)?;
         slot.got_leave();
@@ -268,13 +268,7 @@ impl Outlets {
         }
     }
 
-    /// So many bytes of several parcels were more than something on the way takes.
-    pub(crate) fn too_large(&self, node: &Node, bytes: u64) {
-        let gate = self.gate(node);
-        gate.bytes_max.set((bytes / 2).max(1));
-    }
-
-    fn gate(&self, node: &Node) -> Rc<Gate> {
+    pub(crate) fn gate(&self, node: &Node) -> Rc<Gate> {
         let mut gates = self.gates.borrow_mut();
         if gates.len() >= OUTLETS_KEPT {
             gates.retain(|_, gate| !gate.is_idle());

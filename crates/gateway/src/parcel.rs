@@ -10,11 +10,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use wire::{Buffer, CHUNK_BYTES, Chunk, Fate, Outgoing, Pool, Shared};
+use wire::{CHUNK_BYTES, Chunk, Fate, Outgoing, Pool, Shared};
 
 use crate::lane::Route;
 use crate::outbound::{Message, Outbound};
-use crate::outcome::{Again, Outcome, outcomes, unanswered};
+use crate::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::part::Load;
 use crate::request_id::RequestId;
 
@@ -47,7 +47,7 @@ pub(crate) struct Wording {
 /// What a parcel came to.
 pub(crate) enum Told {
     /// Of each operation.
-    Outcomes(Vec<Outcome>),
+    Outcomes(Outcomes),
     /// Nothing of the request was executed, and one parcel may be to blame for all: each is to travel by itself.
     Alone,
 }
@@ -60,7 +60,10 @@ impl Parcel {
         Self {
             docs: one.docs,
             bytes: one.bytes,
-            lines: Lines::Part(Rc::clone(load), part),
+            lines: match one.stretch() {
+                Some(stretch) => Lines::Whole(load.body.slice(stretch)),
+                None => Lines::Part(Rc::clone(load), part),
+            },
             wording: Rc::clone(wording),
         }
     }
@@ -98,7 +101,7 @@ impl Route {
         if !self.group.consumer.may_send() {
             let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
             let outcome = Outcome::Again(Again::unsent(why.to_owned()));
-            let told = docs.iter().map(|docs| vec![outcome.clone(); *docs as usize]);
+            let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
             return told.map(Told::Outcomes).collect();
         }
         let mut body = Body::new(parcels, bytes, self.worker.pool());
@@ -106,7 +109,7 @@ impl Route {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             Outgoing::from(body.compressed().await)
         } else {
-            Outgoing::gather(bytes, move || body.next().map(Chunk::from))
+            Outgoing::gather(bytes, move || body.next())
         };
         let message = Message {
             request_id: &self.request_id,
@@ -121,10 +124,10 @@ impl Route {
         self.group.parts.add(docs.len() as u64);
         let answer = outbound.whole(node, message, body, outbound.deadline()).await;
         let all: u32 = docs.iter().sum();
-        let (outcomes, ended) = match answer {
+        let (mut outcomes, ended) = match answer {
             Ok((head, _)) if docs.len() > 1 && blames_one(head.status) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {
-                    self.outlets.too_large(node, bytes);
+                    self.outlets.gate(node).too_large(bytes);
                 }
                 outbound.cluster().hint();
                 return docs.iter().map(|_| Told::Alone).collect();
@@ -132,25 +135,26 @@ impl Route {
             Ok((head, body)) => {
                 let outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
                 let worked = (head.status == StatusCode::OK).then_some(Ended::Worked { bytes });
-                let busy = outcomes.iter().any(Outcome::is_busy);
+                if worked.is_some() {
+                    self.outlets.gate(node).fitted(bytes);
+                }
+                let busy = outcomes.are_busy();
                 (outcomes, if busy { Some(Ended::Refused) } else { worked })
             }
             Err(error) => {
                 let lost = (error.fate == Fate::Unknown).then_some(Ended::Lost);
-                (vec![Outcome::Again(unanswered(&error)); all as usize], lost)
+                let outcome = Outcome::Again(unanswered(&error));
+                (Outcomes::of_all(&outcome, all), lost)
             }
         };
         if let (Some(leave), Some(ended)) = (leave, ended) {
             leave.end(ended);
         }
-        if outcomes.iter().any(|outcome| *outcome != Outcome::Done) {
+        if !outcomes.are_done() {
             outbound.cluster().hint();
         }
-        let mut outcomes = outcomes.into_iter();
-        let told = docs
-            .iter()
-            .map(|docs| Told::Outcomes(outcomes.by_ref().take(*docs as usize).collect()));
-        told.collect()
+        let told = docs.iter().map(|docs| outcomes.split_off_front(*docs));
+        told.map(Told::Outcomes).collect()
     }
 
     fn headers(&self, outbound: &Outbound, wording: &Wording) -> Option<HeaderMap> {
@@ -175,9 +179,9 @@ pub(crate) fn content_type(value: &str) -> Option<HeaderMap> {
     Some(headers)
 }
 
-pub(crate) fn unreadable(docs: u32) -> Vec<Outcome> {
+pub(crate) fn unreadable(docs: u32) -> Outcomes {
     let why = "the record is not one that this version knows to send";
-    vec![Outcome::Again(Again::paused(why.to_owned())); docs as usize]
+    Outcomes::of_all(&Outcome::Again(Again::paused(why.to_owned())), docs)
 }
 
 /// The id that log lines of a delivery carry.
@@ -186,7 +190,7 @@ pub(crate) fn own_id(queue: &str) -> RequestId {
     RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
 }
 
-/// Parcels one after another, copied together chunk by chunk.
+/// Parcels one after another, chunk by chunk: what fills one goes as it lies there, the rest is copied together.
 struct Body {
     parcels: Vec<Parcel>,
     /// The one that is copied, and how far.
@@ -212,7 +216,16 @@ impl Body {
     }
 
     /// The next chunk; none at the end.
-    fn next(&mut self) -> Option<Buffer> {
+    fn next(&mut self) -> Option<Chunk> {
+        if let Some(parcel) = self.parcels.get(self.at)
+            && let Lines::Whole(body) = &parcel.lines
+            && body.len() - self.offset >= CHUNK_BYTES.min(self.left)
+        {
+            let end = body.len().min(self.offset + CHUNK_BYTES);
+            let chunk = body.slice(self.offset..end);
+            (self.offset, self.left) = (end, self.left.saturating_sub(chunk.len()));
+            return (!chunk.is_empty()).then_some(Chunk::Shared(chunk));
+        }
         let mut chunk = self.pool.take(self.left.min(CHUNK_BYTES));
         while chunk.len() < CHUNK_BYTES
             && let Some(parcel) = self.parcels.get(self.at)
@@ -238,7 +251,7 @@ impl Body {
             }
         }
         self.left = self.left.saturating_sub(chunk.len());
-        (!chunk.is_empty()).then_some(chunk)
+        (!chunk.is_empty()).then(|| chunk.into())
     }
 
     /// All of it, compressed; others get their turn in between.

@@ -246,6 +246,16 @@ impl Buffer {
         self.as_mut_vec().extend_from_slice(bytes);
     }
 
+    /// Sees to room for so many bytes more, at once and always, as [`Pool::take`] does: moves to a larger buffer, twice as
+    /// large at least, if there is not enough.
+    pub fn reserve(&mut self, more: usize) {
+        if self.spare() < more {
+            let mut larger = self.pool().take((self.len() + more).max(self.capacity() * 2));
+            larger.bytes.extend_from_slice(self);
+            *self = larger;
+        }
+    }
+
     /// Empties the buffer, keeping its memory.
     pub fn clear(&mut self) {
         self.start = 0;

@@ -10,6 +10,7 @@ use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, lock};
 use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
+use crate::config::Level;
 use crate::parcel::content_type;
 
 /// What is to be another; what is not given stays as it is.
@@ -105,7 +106,7 @@ fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), String
     let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &letter.cause.target, &headers) else {
         return Err(no_operation());
     };
-    let operations = bulk::operations(lines, &ask_of(&head), table).ok_or_else(no_operation)?;
+    let operations = bulk::operations(lines, &ask_of(&head, Level::Node), table).ok_or_else(no_operation)?;
     if operations.len() != 1 || operations[0].end != lines.len() {
         return Err(no_operation());
     }
