@@ -69,6 +69,9 @@ struct Browse {
 /// its pipeline runs. Documents that are passed over count as skipped; those that
 /// are gone back over count as rewound, and are delivered once more.
 ///
+/// Of a queue in Kafka a position is one partition's (--lane), and no gateway may
+/// deliver for the group; messages are counted, not documents.
+///
 /// Asks on a terminal; elsewhere --yes is needed.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -80,6 +83,9 @@ struct Offset {
     /// earliest, latest, a position, 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
+    /// Of a queue in Kafka: set this partition alone
+    #[arg(long, value_name = "LANE", requires = "to")]
+    lane: Option<u32>,
     /// Don't ask
     #[arg(long)]
     yes: bool,
@@ -253,12 +259,19 @@ fn run_offset(offset: &Offset, admin: &Admin, json: bool, out: &mut dyn Write) -
             if !offset.yes && !admin::confirm(&format!("set {group} of the queue {queue} to {to}?"))? {
                 return Ok(true);
             }
-            admin.post(&path, &vec![("to", place), ("confirm", true.to_string())])?
+            let mut query: Terms = vec![("to", place), ("confirm", true.to_string())];
+            query.extend(offset.lane.map(|lane| ("lane", lane.to_string())));
+            admin.post(&path, &query)?
         }
     };
     print(&answer, json, out, |answer, out| {
         if let Some(moved) = answer["moved"].as_object() {
-            writeln!(out, "skipped {}, rewound {}", moved["skipped"], moved["rewound"])?;
+            let of = |name: &str| moved.iter().find(|(key, _)| key.starts_with(name));
+            let of = |name: &str| of(name).map_or(&Value::Null, |(_, count)| count);
+            writeln!(out, "skipped {}, rewound {}", of("skipped"), of("rewound"))?;
+        }
+        if answer["kafka_group"].is_string() {
+            return write_shared(answer, out);
         }
         let lanes = answer["lanes"].as_array().into_iter().flatten().enumerate();
         let rows: Vec<_> = lanes
@@ -275,6 +288,31 @@ fn run_offset(offset: &Offset, admin: &Admin, json: bool, out: &mut dyn Write) -
             &rows,
         )
     })
+}
+
+/// Where a group in Kafka is.
+fn write_shared(answer: &Value, out: &mut dyn Write) -> io::Result<()> {
+    let lanes = answer["lanes"].as_array().into_iter().flatten().enumerate();
+    let rows: Vec<_> = lanes
+        .map(|(number, lane)| {
+            let keys = ["position", "pending_messages", "lost_messages"];
+            let mut row = vec![number.to_string()];
+            row.extend(keys.map(|key| lane[key].to_string()));
+            row.push(if lane["held"] == true { "here" } else { "-" }.to_owned());
+            row
+        })
+        .collect();
+    table(
+        out,
+        &[
+            ">lane",
+            ">position",
+            ">messages pending",
+            ">messages lost",
+            "held",
+        ],
+        &rows,
+    )
 }
 
 fn groups(name: &str, queue: &Value) -> Vec<Vec<String>> {

@@ -120,6 +120,22 @@ impl Journal {
         }
     }
 
+    /// The consumer group of this name, if it is a topic and has one.
+    pub(crate) fn topic_group(&self, name: &str) -> Option<TopicGroup> {
+        let Journal::Kafka(shelf) = self else { return None };
+        let groups = shelf.groups();
+        let found = groups.iter().find(|(known, _)| known == name);
+        found.map(|(_, group)| group.clone())
+    }
+
+    /// The topic itself, if it is one.
+    pub(crate) fn in_kafka(&self) -> Option<&Topic> {
+        match self {
+            Journal::Disk(_) => None,
+            Journal::Kafka(shelf) => Some(&shelf.topic),
+        }
+    }
+
     /// What a body that is planned by lanes becomes.
     ///
     /// # Errors

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use crate::{AppendError, Cursor, Head, OpenError, Options, Part, ReadError, Receipt, StartAt, Status};
+use crate::{
+    AppendError, Browsed, Cursor, Head, Moved, OpenError, Options, Part, ReadError, Receipt, StartAt, Status,
+};
 
 /// Of this there is none.
 #[derive(Clone, Copy)]
@@ -103,6 +105,10 @@ impl Topic {
         match self.0 {}
     }
 
+    pub fn browse(&self, _: u32, _: u64, _: impl FnMut(Browsed) -> bool) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
     pub fn status(&self) -> Status {
         match self.0 {}
     }
@@ -135,6 +141,10 @@ impl Group {
     }
 
     pub fn flush(&self) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
+    pub fn seek(&self, _: StartAt, _: Option<u32>) -> Result<Moved, ReadError> {
         match self.0 {}
     }
 

@@ -96,6 +96,9 @@ pub enum ReadError {
     /// The brokers do not answer, or refuse.
     #[error("{0}")]
     Kafka(String),
+    /// A gateway takes part in the group.
+    #[error("a gateway delivers for the consumer group {0}: stop its pipeline there first")]
+    InUse(String),
     /// There is no such lane.
     #[error("there is no lane {0}")]
     NoLane(u32),

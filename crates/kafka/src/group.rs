@@ -67,12 +67,12 @@ pub(crate) struct Inner {
     pub(crate) voice: Voice,
     lanes: Vec<Mutex<Lane>>,
     /// Never takes part: asks for what is committed.
-    probe: BaseConsumer<Quiet>,
+    pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) consumer: Mutex<Option<Weak<BaseConsumer<HandOver>>>>,
     /// Until then no lane of this process can be another's.
     lease: Mutex<Option<Instant>>,
     /// Held while something is committed, so that an older offset cannot follow a newer one.
-    committing: Mutex<()>,
+    pub(crate) committing: Mutex<()>,
 }
 
 /// Passes on what the library logs, and remembers what was wrong.
@@ -317,7 +317,7 @@ impl Inner {
         }
     }
 
-    fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
+    pub(crate) fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
         let mut one = list.add_partition(&self.topic.options.topic, number as i32);
         let offset = i64::try_from(cursor.offset).unwrap_or(i64::MAX);
         // An offset that is not negative can be set.
@@ -383,7 +383,7 @@ impl Inner {
 }
 
 /// Whether the brokers said no, so that nothing can have been committed.
-fn is_refusal(error: &KafkaError) -> bool {
+pub(crate) fn is_refusal(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
         Some(

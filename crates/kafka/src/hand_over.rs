@@ -16,8 +16,9 @@ use rdkafka::{Offset, TopicPartitionList};
 use crate::client::consumer_config;
 use crate::group::{Change, CommitError, Handed, Inner, lock};
 use crate::lane::Fetched;
+use crate::seek::offset_of;
 use crate::topic;
-use crate::{Cursor, Head, ReadError, StartAt};
+use crate::{Cursor, Head, ReadError};
 
 /// What the library calls when lanes come and go.
 pub(crate) struct HandOver {
@@ -130,33 +131,13 @@ impl HandOver {
                 }
                 Some(cursor) => cursor,
                 None => Cursor {
-                    offset: match group.start {
-                        StartAt::Oldest => low,
-                        StartAt::Newest => high,
-                        StartAt::Time(ms) => self.first_at(consumer, number, ms)?.unwrap_or(high),
-                    },
+                    offset: offset_of(consumer, topic, number, group.start, (low, high))?,
                     ..Cursor::default()
                 },
             };
             places.push((number, cursor, high));
         }
         Ok(places)
-    }
-
-    /// Offset of the first message of this time or later.
-    fn first_at(&self, consumer: &BaseConsumer<Self>, lane: u32, ms: u64) -> Result<Option<u64>, String> {
-        let mut list = TopicPartitionList::new();
-        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-        let added =
-            list.add_partition_offset(&self.group.topic.options.topic, lane as i32, Offset::Offset(ms));
-        added.map_err(|error| error.to_string())?;
-        let list = consumer
-            .offsets_for_times(list, topic::ASK_TIMEOUT)
-            .map_err(|error| error.to_string())?;
-        Ok(list.elements().first().and_then(|one| match one.offset() {
-            Offset::Offset(offset) => u64::try_from(offset).ok(),
-            _ => None,
-        }))
     }
 
     /// Lets all lanes go: waits until nothing of them is under way, and commits what is done.
@@ -260,21 +241,13 @@ impl HandOver {
         if lane >= self.group.topic.lanes {
             return;
         }
-        let header = |name: &str| {
-            let headers = message.headers()?;
-            let found = headers.iter().find(|header| header.key == name)?;
-            found.value
-        };
-        let head = match header(Head::NAME) {
-            Some(value) => Head::read(value),
-            None => Err("it has no header `tidegate`".to_owned()),
-        };
+        let (head, params) = headers_of(message);
         let fetched = Fetched {
             offset,
             time_ms: message.timestamp().to_millis().map_or(0, |ms| ms.max(0) as u64),
             lost_before: 0,
             head,
-            params: header(Head::PARAMS).unwrap_or_default().to_vec(),
+            params,
             lines: message.payload().unwrap_or_default().to_vec(),
         };
         let mut state = self.group.lane(lane);
@@ -299,6 +272,20 @@ impl HandOver {
             waker.wake();
         }
     }
+}
+
+/// What a message says of itself, or why it is not one of ours; and its parameters.
+pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, String>, Vec<u8>) {
+    let header = |name: &str| {
+        let headers = message.headers()?;
+        let found = headers.iter().find(|header| header.key == name)?;
+        found.value
+    };
+    let head = match header(Head::NAME) {
+        Some(value) => Head::read(value),
+        None => Err("it has no header `tidegate`".to_owned()),
+    };
+    (head, header(Head::PARAMS).unwrap_or_default().to_vec())
 }
 
 /// Until it is stopped, and all lanes are let go.

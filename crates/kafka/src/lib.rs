@@ -48,6 +48,8 @@ mod options;
 #[cfg(feature = "client")]
 mod append;
 #[cfg(feature = "client")]
+mod browse;
+#[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "client")]
 mod group;
@@ -57,6 +59,8 @@ mod hand_over;
 mod lane;
 #[cfg(feature = "client")]
 mod produce;
+#[cfg(feature = "client")]
+mod seek;
 #[cfg(feature = "client")]
 mod topic;
 #[cfg(feature = "client")]
@@ -113,4 +117,28 @@ pub struct Status {
     pub messages: u64,
     /// Why nothing is accepted any more, if so.
     pub poisoned: Option<String>,
+}
+
+/// How far a group was set elsewhere, summed over its lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Messages that are passed over.
+    pub skipped_messages: u64,
+    /// Messages that are gone back over.
+    pub rewound_messages: u64,
+}
+
+/// A message that is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Browsed {
+    /// Its offset.
+    pub offset: u64,
+    /// When it was written, ms since 1970.
+    pub time_ms: u64,
+    /// What it says of itself, or why it is not a gateway's.
+    pub head: Result<Head, String>,
+    /// Its parameters.
+    pub params: Vec<u8>,
+    /// Its lines.
+    pub lines: Vec<u8>,
 }

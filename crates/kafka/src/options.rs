@@ -72,6 +72,8 @@ pub enum StartAt {
     Newest,
     /// With the first message of this time or later, ms since 1970.
     Time(u64),
+    /// With the message of this offset, or the next that is there.
+    Offset(u64),
 }
 
 // === impl Sasl ===

@@ -21,7 +21,7 @@ use crate::{OpenError, Options, Part, StartAt, Status, watch};
 /// A topic that is used as a queue. Cheap to clone.
 #[derive(Clone)]
 pub struct Topic {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -345,6 +345,8 @@ pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
 /// For the first question to them, so that what is heard meanwhile is seen soon.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+/// For a gateway that has just left a group to be out of it.
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// For one question to them.
 pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a message has beside parameters and lines, and a batch beside its messages.

@@ -136,6 +136,7 @@ const QUEUES: &[Endpoint] = &[
                 "string",
                 "`earliest`, `latest`, a position, or a time (RFC 3339).",
             ),
+            parameter("lane", "integer", "Of a queue in Kafka: this partition alone."),
             CONFIRM,
         ],
         body: None,

@@ -14,6 +14,7 @@ mod queues;
 mod rates;
 mod refusal;
 mod switches;
+mod topics;
 
 use std::io;
 use std::net::SocketAddr;

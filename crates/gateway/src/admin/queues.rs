@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Desk;
 use super::dead_letters::{blocking, time_ms};
 use super::refusal::Refusal;
+use super::topics;
 use crate::queue::Queue;
 
 /// Which records to show, and how much of them.
@@ -31,6 +32,7 @@ pub(super) struct Browsing {
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
     to: Option<String>,
+    lane: Option<u32>,
     #[serde(default)]
     confirm: bool,
 }
@@ -56,7 +58,6 @@ pub(super) async fn records(
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = desk.queue(Some(&name))?;
-    on_disk(&queue, "its records are looked at")?;
     let lanes = queue.log.lanes();
     if wanted.lane.is_some_and(|lane| lane >= lanes) {
         return Err(Refusal::invalid(format!(
@@ -69,7 +70,10 @@ pub(super) async fn records(
         let limit = wanted.limit.unwrap_or(RECORDS).min(RECORDS_MAX);
         let text_bytes = wanted.text_bytes.unwrap_or(TEXT_BYTES).min(TEXT_BYTES_MAX);
         let mut left = TEXT_BYTES_MAX;
-        let log = on_disk(&queue, "its records are looked at")?;
+        let Some(log) = queue.log.on_disk() else {
+            let (records, next) = topics::records(&queue, wanted.lane, wanted.from, limit, text_bytes)?;
+            return Ok(Json(json!({"records": records, "next": next})).into_response());
+        };
         let browsed = log.browse(wanted.from).each(|record| {
             let is_of = |lane| record.groups.iter().any(|group| group.lane == lane);
             looked_at += record.receipt.bytes;
@@ -105,10 +109,11 @@ pub(super) async fn set_offset(
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = desk.queue(Some(&name))?;
     known(&queue, &group)?;
-    on_disk(
-        &queue,
-        "its consumer groups are set elsewhere, while no gateway delivers,",
-    )?;
+    let shared = queue.log.topic_group(&group);
+    if wanted.lane.is_some() && shared.is_none() {
+        let reason = "positions are those of the whole log here, so `lane` means nothing";
+        return Err(Refusal::invalid(reason));
+    }
     let to = match wanted.to.as_deref() {
         None => {
             return Err(Refusal::invalid(
@@ -134,20 +139,18 @@ pub(super) async fn set_offset(
                 .drop_unsettled(&group, &queue.committed())
                 .map_err(Refusal::failed)?;
             letters.settle(&group).map_err(Refusal::failed)?;
+            if let Some(shared) = &shared {
+                return topics::seek(shared, to, wanted.lane);
+            }
             let log = on_disk(&queue, "its consumer groups are set elsewhere")?;
             let consumer = log.consumer(&group, StartAt::Oldest).map_err(Refusal::failed)?;
-            consumer.seek(to).map_err(Refusal::failed)
+            let moved = consumer.seek(to).map_err(Refusal::failed)?;
+            Ok(json!({"skipped": moved.skipped, "rewound": moved.rewound}))
         });
         let moved = moved.ok_or_else(|| delivers(&group))??;
-        tracing::warn!(
-            queue = name,
-            group,
-            skipped = moved.skipped,
-            rewound = moved.rewound,
-            "a consumer group was set elsewhere"
-        );
+        tracing::warn!(queue = name, group, %moved, "a consumer group was set elsewhere");
         let mut now = place(&queue, &group);
-        now["moved"] = json!({"skipped": moved.skipped, "rewound": moved.rewound});
+        now["moved"] = moved;
         Ok(Json(now).into_response())
     })
     .await
@@ -198,6 +201,9 @@ pub(super) async fn remove_group(
 
 /// Where a consumer group is, lane by lane.
 fn place(queue: &Arc<Queue>, group: &str) -> Value {
+    if let Some(shared) = queue.log.topic_group(group) {
+        return topics::place(queue, group, &shared);
+    }
     let account = queue.account();
     let one = account.groups.iter().find(|one| one.name == group);
     let lanes = one.into_iter().flat_map(|one| &one.lanes);
@@ -284,6 +290,6 @@ const RECORDS: usize = 20;
 const RECORDS_MAX: usize = 1000;
 /// Bytes of documents shown of a record, unless more are asked for; and of all together at most.
 const TEXT_BYTES: usize = 4 << 10;
-const TEXT_BYTES_MAX: usize = 16 << 20;
+pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the log that one request looks through for records of a lane.
 const LOOKED_AT_MAX: u64 = 256 << 20;

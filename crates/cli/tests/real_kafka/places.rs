@@ -1,0 +1,118 @@
+//! Where consumer groups are, and records: shown, and set elsewhere.
+
+use super::*;
+
+const OFFSET: &str = "/queue/q/groups/c/offset";
+
+/// The status and the answer's text.
+fn ask(gateway: &Gateway, method: &str, target: &str) -> (u16, String) {
+    let answer = gateway.admin().send(method, target, &[], b"").unwrap();
+    (answer.status, answer.text())
+}
+
+fn stop(gateway: &Gateway) {
+    send(gateway, "POST", "/pipeline/p/_stop");
+    let began = Instant::now();
+    while queue(gateway)["groups"]["c"]["state"] != "stopped" {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", queue(gateway));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn bulk(gateway: &Gateway, prefix: &str) {
+    let text = body(100).replace("\"_id\":\"", &format!("\"_id\":\"{prefix}"));
+    gateway.bulk(&text).ok().unwrap();
+}
+
+#[test]
+fn records_are_shown_and_a_group_goes_on_from_where_it_is_set_while_nobody_delivers_for_it() {
+    let cluster = cluster();
+    let place = Place::new(&cluster, broker(), "places", ", partitions: 2");
+    let gateway = place.start();
+    bulk(&gateway, "a");
+    wait(&gateway, |one| one["indexed"] == 100);
+
+    // What is there.
+    let (status, text) = ask(&gateway, "GET", "/queue/q/records");
+    assert!(status == 400 && text.contains("`lane` from 0 to 1"), "{text}");
+    let (mut documents, mut messages) = (0, 0);
+    for lane in 0..2 {
+        let path = format!("/queue/q/records?lane={lane}&limit=1");
+        let page = send(&gateway, "GET", &path);
+        let record = &page["records"][0];
+        let group = &record["groups"][0];
+        assert_eq!((&record["position"], &group["lane"]), (&json!(0), &json!(lane)));
+        assert_eq!(record["params"]["target"], "/_bulk");
+        let text = group["text"].as_str().unwrap();
+        assert!(
+            text.starts_with("{\"index\":{\"_index\":\"logs\",\"_id\":\"a"),
+            "{text}"
+        );
+        documents += record["documents"].as_u64().unwrap();
+        messages += 1;
+        assert_eq!(page["next"], Value::Null, "{page}");
+    }
+    assert_eq!(documents, 100);
+    let at = send(&gateway, "GET", OFFSET);
+    assert_eq!(at["kafka_group"], "places.c");
+    let positions: Vec<_> = (0..2).map(|lane| at["lanes"][lane]["position"].clone()).collect();
+    assert_eq!(positions, [1, 1], "{at}");
+
+    // Not while it delivers, not without being sure, not without a partition.
+    let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=earliest&confirm=true"));
+    assert!(
+        status == 409 && text.contains("stop its pipeline first"),
+        "{text}"
+    );
+    stop(&gateway);
+    let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=earliest"));
+    assert!(status == 400 && text.contains("confirm=true"), "{text}");
+    let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=1&confirm=true"));
+    assert!(status == 400 && text.contains("`lane`"), "{text}");
+
+    // Back: all of it is delivered once more.
+    let now = send(&gateway, "POST", &format!("{OFFSET}?to=earliest&confirm=true"));
+    let moved = json!({"skipped_messages": 0, "rewound_messages": messages});
+    assert_eq!(now["moved"], moved, "{now}");
+    assert_eq!(now["pending_messages"], json!(messages), "{now}");
+    send(&gateway, "POST", "/pipeline/p/_start");
+    wait(&gateway, |one| {
+        one["indexed"] == 200 && one["pending_messages"] == 0
+    });
+    assert_eq!(cluster.counts().docs, 200);
+
+    // On: past one partition, then to a time after all that is there.
+    stop(&gateway);
+    bulk(&gateway, "b");
+    let now = send(&gateway, "POST", &format!("{OFFSET}?to=2&lane=1&confirm=true"));
+    let moved = json!({"skipped_messages": 1, "rewound_messages": 0});
+    assert_eq!(now["moved"], moved, "{now}");
+    let now = send(
+        &gateway,
+        "POST",
+        &format!("{OFFSET}?to=2099-01-01T00:00:00Z&confirm=true"),
+    );
+    assert_eq!(now["moved"], moved, "{now}");
+    send(&gateway, "POST", "/pipeline/p/_start");
+    bulk(&gateway, "c");
+    wait(&gateway, |one| {
+        one["indexed"] == 300 && one["pending_messages"] == 0
+    });
+    let docs = cluster.docs("logs");
+    assert!(!docs.keys().any(|id| id.starts_with('b')) && docs.len() == 200);
+
+    // Not while another gateway delivers, and nothing changes then.
+    let other = Place::new(&cluster, broker(), "places", ", partitions: 2").start();
+    stop(&gateway);
+    wait(&other, |one| one["lanes_held"] == 2);
+    let (status, text) = ask(&gateway, "POST", &format!("{OFFSET}?to=earliest&confirm=true"));
+    assert!(
+        status == 409 && text.contains("delivers for the consumer group places.c"),
+        "{status} {text}"
+    );
+    bulk(&other, "d");
+    wait(&other, |one| {
+        one["indexed"] == 400 && one["pending_messages"] == 0
+    });
+    assert_eq!(cluster.counts().docs, 400);
+}

@@ -1,0 +1,79 @@
+//! Looks at messages without delivering them.
+
+use std::time::Instant;
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::{Message as _, Offset, TopicPartitionList};
+
+use crate::client::consumer_config;
+use crate::group::Quiet;
+use crate::hand_over::headers_of;
+use crate::topic::{ASK_TIMEOUT, Topic};
+use crate::{Browsed, ReadError};
+
+impl Topic {
+    /// Messages of a lane from an offset on, or from the oldest that is there, until `each` says `false`, or there is no more.
+    /// Blocks on the brokers.
+    ///
+    /// # Errors
+    /// If there is no such lane, or the brokers do not answer.
+    pub fn browse(
+        &self,
+        lane: u32,
+        from: u64,
+        mut each: impl FnMut(Browsed) -> bool,
+    ) -> Result<(), ReadError> {
+        if lane >= self.lanes() {
+            return Err(ReadError::NoLane(lane));
+        }
+        let failed = |error: KafkaError| ReadError::Kafka(error.to_string());
+        let mut config = consumer_config(&self.inner.options);
+        config
+            // The library wants a name; nothing is joined and nothing is committed under it.
+            .set("group.id", format!("{}.browsing", self.name()))
+            .set("enable.auto.commit", "false")
+            .set("auto.offset.reset", "earliest")
+            .set("fetch.wait.max.ms", "100")
+            .set("queued.max.messages.kbytes", "4096");
+        let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet::default()).map_err(failed)?;
+        let marks = consumer.fetch_watermarks(self.name(), lane as i32, ASK_TIMEOUT);
+        let (low, high) = marks.map_err(failed)?;
+        let mut next = i64::try_from(from).unwrap_or(i64::MAX).max(low);
+        let mut list = TopicPartitionList::new();
+        let added = list.add_partition_offset(self.name(), lane as i32, Offset::Offset(next));
+        added.map_err(failed)?;
+        if next >= high {
+            return Ok(());
+        }
+        consumer.assign(&list).map_err(failed)?;
+        let mut heard = Instant::now();
+        while next < high {
+            match consumer.poll(ASK_TIMEOUT / 10) {
+                Some(Ok(message)) => {
+                    heard = Instant::now();
+                    next = message.offset() + 1;
+                    let (head, params) = headers_of(&message);
+                    let browsed = Browsed {
+                        offset: u64::try_from(message.offset()).unwrap_or_default(),
+                        time_ms: message.timestamp().to_millis().map_or(0, |ms| ms.max(0) as u64),
+                        head,
+                        params,
+                        lines: message.payload().unwrap_or_default().to_vec(),
+                    };
+                    if !each(browsed) {
+                        break;
+                    }
+                }
+                Some(Err(error)) if heard.elapsed() > ASK_TIMEOUT => return Err(failed(error)),
+                None if heard.elapsed() > ASK_TIMEOUT => {
+                    let why = consumer.context().heard().why;
+                    let why = why.unwrap_or_else(|| "the brokers do not answer".to_owned());
+                    return Err(ReadError::Kafka(why));
+                }
+                Some(Err(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+}
