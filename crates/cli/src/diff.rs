@@ -25,9 +25,9 @@ use crate::output::{plain, table};
 /// sequence numbers neither. What differs is looked at once more before it is
 /// told, so that documents that were only on their way are left out.
 ///
-/// An index is read with a scroll, as it is at one moment. The left and the
-/// right moment are not the same one: compare what is not being written, or
-/// after the queue has drained.
+/// An index is read with scrolls, each shard as it is at one moment. The moments
+/// are not the same: compare what is not being written, or after the queue has
+/// drained.
 ///
 /// Accounts are in the URLs (http://USER:PASSWORD@HOST:PORT), or --user and
 /// TIDEGATE_PASSWORD for both, or --left-user and TIDEGATE_LEFT_PASSWORD (and
@@ -68,6 +68,9 @@ pub(crate) struct Arguments {
     /// Documents of a page: fewer where documents are large
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     page: u32,
+    /// Parts of an index that are read at the same time; no more than it has shards
+    #[arg(long, value_name = "SLICES", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    slices: u32,
     /// Seconds for a request
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
@@ -155,6 +158,7 @@ fn options(arguments: &Arguments) -> DiffOptions {
         refresh: !arguments.no_refresh,
         counts_only: arguments.counts_only,
         page: arguments.page,
+        slices: arguments.slices,
         memory_bytes: arguments.memory,
         limit: (arguments.limit > 0).then_some(arguments.limit),
     }

@@ -10,6 +10,7 @@ mod candidates;
 mod canonical;
 mod error;
 mod field;
+mod judge;
 mod number;
 mod options;
 mod outcome;
@@ -27,8 +28,9 @@ use wire::ClientTls;
 use self::candidates::Candidates;
 use self::canonical::Digester;
 use self::error::Trouble;
+use self::judge::{by_id, judge};
 use self::ranges::{Differing, Ranges, bits_for};
-use self::side::{Held, Side};
+use self::side::{Held, Hit, Side, Slice};
 use crate::ask::Ask;
 use crate::engine::Stop;
 use crate::options::Options;
@@ -76,7 +78,8 @@ pub fn diff(
         return Ok(outcome);
     }
     let bits = bits_for(documents[0].max(documents[1]), options.memory_bytes / 2);
-    let sides = work.ranges(bits, |read| {
+    let slices = work.slices()?;
+    let sides = work.ranges(bits, slices, |read| {
         watch(DiffEvent::Reading {
             pass: 1,
             read,
@@ -101,7 +104,7 @@ pub fn diff(
         pass += 1;
         let wanted = options.limit.map(|limit| limit - outcome.documents.len());
         let now = some_of(&mut open, options.memory_bytes / 2, wanted);
-        let (ids, shed) = work.candidates(bits, &now, |read| {
+        let (ids, shed) = work.candidates(bits, slices, &now, |read| {
             watch(DiffEvent::Reading {
                 pass,
                 read,
@@ -212,40 +215,61 @@ impl<'w> Work<'w> {
         )
     }
 
+    /// How many parts of each are read at the same time.
+    fn slices(&self) -> Result<[u32; 2], DiffError> {
+        let most = self.options.slices.max(1);
+        self.both(async |_, side| Ok(side.shards().await.min(most)), |_| ())
+    }
+
     /// The ranges of both, and how many documents have no source.
-    fn ranges(&self, bits: u32, watch: impl FnMut([u64; 2])) -> Result<[(Ranges, u64); 2], DiffError> {
-        self.both(
-            async |_, side| {
-                let (mut ranges, mut without_source) = (Ranges::new(bits), 0);
-                side.read(|hits| {
-                    for hit in hits {
+    fn ranges(
+        &self,
+        bits: u32,
+        slices: [u32; 2],
+        watch: impl FnMut([u64; 2]),
+    ) -> Result<[(Ranges, u64); 2], DiffError> {
+        let sides = [0, 1].map(|_| Mutex::new((Ranges::new(bits), 0)));
+        self.all(
+            slices,
+            async |at, slice, side| {
+                side.read(slice, |hits| {
+                    let digest = |hit: &Hit<'_>| {
                         let id = self.digester.id(&hit.id);
                         let digest = self.digester.document(id, hit.routing.as_deref(), hit.source());
-                        ranges.add(id, digest.ok_or_else(|| no_json(&hit.id))?);
-                        without_source += u64::from(hit.source.is_none());
+                        Ok((id, digest.ok_or_else(|| no_json(&hit.id))?))
+                    };
+                    let digests: Vec<(u128, u128)> =
+                        hits.iter().map(digest).collect::<Result<_, Trouble>>()?;
+                    let mut side = sides[at].lock().unwrap_or_else(PoisonError::into_inner);
+                    for (id, digest) in digests {
+                        side.0.add(id, digest);
                     }
+                    side.1 += hits.iter().filter(|hit| hit.source.is_none()).count() as u64;
                     Ok(())
                 })
-                .await?;
-                Ok((ranges, without_source))
+                .await
             },
             watch,
-        )
+        )?;
+        Ok(sides.map(|side| side.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The ids of these ranges that are not alike; and ranges that found no room.
     fn candidates(
         &self,
         bits: u32,
+        slices: [u32; 2],
         ranges: &[Differing],
         watch: impl FnMut([u64; 2]),
     ) -> Result<(Vec<String>, Vec<Differing>), DiffError> {
         let candidates = Mutex::new(Candidates::new(bits, ranges, self.options.memory_bytes / 2));
-        self.both(
-            async |at, side| {
-                side.read(|hits| {
+        self.all(
+            slices,
+            async |at, slice, side| {
+                side.read(slice, |hits| {
+                    let ids: Vec<u128> = hits.iter().map(|hit| self.digester.id(&hit.id)).collect();
                     let mut candidates = candidates.lock().unwrap_or_else(PoisonError::into_inner);
-                    match candidates.see(&self.digester, at == 0, hits) {
+                    match candidates.see(&self.digester, at == 0, hits, &ids) {
                         Some(Ok(())) => Ok(()),
                         Some(Err(_)) => Err(Trouble::NoRoom),
                         None => Err(no_json("of one of them")),
@@ -290,22 +314,37 @@ impl<'w> Work<'w> {
         Ok(looked_at)
     }
 
-    /// Does something with both sides at once, each on a thread of its own.
+    /// Does something with both sides at once.
     fn both<T: Send>(
         &self,
         work: impl AsyncFn(usize, &Side<'_>) -> Result<T, Trouble> + Sync,
-        mut watch: impl FnMut([u64; 2]),
+        watch: impl FnMut([u64; 2]),
     ) -> Result<[T; 2], DiffError> {
+        let mut done = self.all([1, 1], async |at, _, side| work(at, side).await, watch)?;
+        match (done.pop(), done.pop()) {
+            (Some(right), Some(left)) => Ok([left, right]),
+            _ => Err(DiffError::Stopped),
+        }
+    }
+
+    /// Does something with so many slices of each side at once, each on a thread of its own; what came of those of the
+    /// left side comes first.
+    fn all<T: Send>(
+        &self,
+        slices: [u32; 2],
+        work: impl AsyncFn(usize, Slice, &Side<'_>) -> Result<T, Trouble> + Sync,
+        mut watch: impl FnMut([u64; 2]),
+    ) -> Result<Vec<T>, DiffError> {
         let read = [AtomicU64::new(0), AtomicU64::new(0)];
         let given_up = Stop::default();
-        let one = |at: usize| {
+        let one = |at: usize, slice: Slice| {
             let place = &self.sides[at];
             let answer = wire::run_local(ANSWERS_BYTES, async |worker| {
                 let (server, account) = (&place.server, place.account.clone());
                 let ask = Ask::new(&worker, server, self.tls.clone(), account, self.options.timeout);
                 let page = self.options.page;
                 let side = Side::new(ask, place.index, page, self.stop, &given_up, &read[at]);
-                work(at, &side).await
+                work(at, slice, &side).await
             });
             let answer = answer.map_err(Trouble::from).and_then(|answer| answer);
             if answer.is_err() {
@@ -313,32 +352,38 @@ impl<'w> Work<'w> {
             }
             answer
         };
-        let answers = std::thread::scope(|scope| {
-            let threads = [0, 1].map(|at| {
-                let one = &one;
-                scope.spawn(move || one(at))
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let one = &one;
+            let parts = [0, 1].into_iter().flat_map(|at| {
+                let of = slices[at];
+                (0..of).map(move |number| (at, Slice { number, of }))
             });
-            while threads.iter().any(|thread| !thread.is_finished()) {
+            let threads: Vec<_> = parts
+                .map(|(at, slice)| (at, scope.spawn(move || one(at, slice))))
+                .collect();
+            while threads.iter().any(|(_, thread)| !thread.is_finished()) {
                 std::thread::sleep(LOOK_PAUSE);
                 watch([0, 1].map(|at| read[at].load(Ordering::Relaxed)));
             }
-            threads.map(|thread| thread.join())
+            let ends = threads.into_iter().map(|(at, thread)| (at, thread.join()));
+            ends.collect()
         });
-        let mut done = Vec::with_capacity(2);
+        let wanted = answers.len();
+        let mut done = Vec::with_capacity(wanted);
         let mut failed: Option<DiffError> = None;
-        for (at, answer) in answers.into_iter().enumerate() {
+        for (at, answer) in answers {
             let answer = answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match answer {
                 Ok(answer) => done.push(answer),
-                // The side that stopped because the other one failed has nothing to say.
+                // What stopped because something else failed has nothing to say.
                 Err(Trouble::Stopped) if !self.stop.is_asked() => {}
                 Err(trouble) => failed = failed.or_else(|| Some(self.error(at, &trouble))),
             }
         }
-        match (failed, <[T; 2]>::try_from(done)) {
-            (Some(error), _) => Err(error),
-            (None, Ok(both)) => Ok(both),
-            (None, Err(_)) => Err(DiffError::Stopped),
+        match failed {
+            Some(error) => Err(error),
+            None if done.len() == wanted => Ok(done),
+            None => Err(DiffError::Stopped),
         }
     }
 
@@ -363,66 +408,6 @@ impl Place<'_> {
     }
 }
 
-fn by_id(copies: Vec<Held>) -> HashMap<String, Vec<Held>> {
-    let mut by_id: HashMap<String, Vec<Held>> = HashMap::new();
-    for copy in copies {
-        by_id.entry(copy.id.clone()).or_default().push(copy);
-    }
-    by_id
-}
-
-/// What is different about a document of which these copies are there; none: nothing is.
-fn judge(digester: &Digester, id: &str, left: &[Held], right: &[Held]) -> Option<DocumentDifference> {
-    let document = |what, field| {
-        let id = id.to_owned();
-        Some(DocumentDifference { id, what, field })
-    };
-    match (left, right) {
-        ([], []) => return None,
-        (_, []) => return document(What::OnlyLeft, None),
-        ([], _) => return document(What::OnlyRight, None),
-        _ => {}
-    }
-    if left.len() != right.len() {
-        let copies = |side: &[Held]| Some(format!("{} copies", side.len()));
-        let field = FieldDifference {
-            path: "_id".to_owned(),
-            left: copies(left),
-            right: copies(right),
-        };
-        return document(What::Different, Some(field));
-    }
-    let sorted = |side: &[Held]| {
-        let digest = |copy: &Held| digester.document(0, copy.routing.as_deref(), copy.source.as_deref());
-        let mut side: Vec<_> = side
-            .iter()
-            .map(|copy| (copy.routing.clone(), digest(copy), copy.clone()))
-            .collect();
-        side.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
-        side
-    };
-    let (left, right) = (sorted(left), sorted(right));
-    let pair = left.iter().zip(&right).find(|(left, right)| left.1 != right.1);
-    let ((_, _, left), (_, _, right)) = pair?;
-    if left.routing != right.routing {
-        let field = FieldDifference {
-            path: "_routing".to_owned(),
-            left: left.routing.clone(),
-            right: right.routing.clone(),
-        };
-        return document(What::Different, Some(field));
-    }
-    let field = match (&left.source, &right.source) {
-        (Some(left), Some(right)) => field::first(digester, left, right),
-        (left, right) => Some(FieldDifference {
-            path: "_source".to_owned(),
-            left: left.as_deref().map(field::beginning),
-            right: right.as_deref().map(field::beginning),
-        }),
-    };
-    document(What::Different, field)
-}
-
 fn no_json(of: &str) -> Trouble {
     Trouble::Answer("_source".to_owned(), format!("the source of {of} is no JSON"))
 }
@@ -438,43 +423,6 @@ const ID_BYTES_TYPICAL: u64 = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn copy(routing: Option<&str>, source: &str) -> Held {
-        Held {
-            id: "1".to_owned(),
-            routing: routing.map(str::to_owned),
-            source: Some(source.to_owned()),
-        }
-    }
-
-    #[test]
-    fn copies_are_judged_by_number_routing_and_contents() {
-        let digester = Digester::new();
-        let said = |left: &[&Held], right: &[&Held]| {
-            let owned = |side: &[&Held]| side.iter().copied().cloned().collect::<Vec<_>>();
-            let found = judge(&digester, "1", &owned(left), &owned(right))?;
-            Some((found.what, found.field.map(|field| field.path)))
-        };
-        let (one, same, other) = (
-            copy(None, "{\"a\":1}"),
-            copy(None, "{ \"a\":1.0}"),
-            copy(None, "{\"a\":2}"),
-        );
-        let routed = copy(Some("r"), "{\"a\":1}");
-        let path = |path: &str| Some(path.to_owned());
-        assert_eq!(said(&[&one], &[&same]), None);
-        assert_eq!(said(&[], &[]), None, "deleted on both sides meanwhile");
-        assert_eq!(said(&[&one], &[]), Some((What::OnlyLeft, None)));
-        assert_eq!(said(&[], &[&one]), Some((What::OnlyRight, None)));
-        assert_eq!(said(&[&one], &[&other]), Some((What::Different, path("a"))));
-        assert_eq!(
-            said(&[&one], &[&routed]),
-            Some((What::Different, path("_routing")))
-        );
-        let twice = [&one, &routed];
-        assert_eq!(said(&twice, &[&routed, &same]), None, "in any order");
-        assert_eq!(said(&twice, &[&routed]), Some((What::Different, path("_id"))));
-    }
 
     #[test]
     fn ranges_are_taken_as_far_as_memory_and_what_is_wanted_go() {

@@ -16,6 +16,13 @@ enum Query {
     Ids(Vec<String>),
 }
 
+/// A part of what is found, by the documents' ids.
+#[derive(Clone, Copy)]
+struct Slice {
+    number: u64,
+    of: u64,
+}
+
 /// `_search` of one index, of several with commas between, or of all.
 pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -28,9 +35,10 @@ pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8
         given.or_else(|| body[name].as_u64()).unwrap_or(default) as usize
     };
     let (from, size) = (number("from", 0), number("size", 10));
-    let (status, mut answer) = page(state, names, &query, from, size);
+    let slice = Slice::of(&body["slice"]);
+    let (status, mut answer) = page(state, names, &query, slice, (from, size));
     if status == 200 && head.parameter("scroll").is_some() {
-        answer["_scroll_id"] = json!(scroll_id(names, from + size, size));
+        answer["_scroll_id"] = json!(scroll_id(names, from + size, size, slice));
     }
     (status, answer)
 }
@@ -41,7 +49,7 @@ pub(super) fn scroll(state: &State, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let id = body["scroll_id"].as_str().unwrap_or_default();
     let parts: Vec<&str> = id.split('/').collect();
-    let &[names, from, size] = parts.as_slice() else {
+    let &[names, from, size, number, slices] = parts.as_slice() else {
         let reason = format!("Cannot parse scroll id [{id}]");
         return (
             400,
@@ -49,17 +57,28 @@ pub(super) fn scroll(state: &State, body: &[u8]) -> (u16, Value) {
         );
     };
     let (from, size) = (from.parse().unwrap_or(0), size.parse().unwrap_or(10));
+    let slice = Slice {
+        number: number.parse().unwrap_or(0),
+        of: slices.parse().unwrap_or(1),
+    };
     let names = (!names.is_empty()).then_some(names);
-    let (status, mut answer) = page(state, names, &Query::All, from, size);
-    answer["_scroll_id"] = json!(scroll_id(names, from + size, size));
+    let (status, mut answer) = page(state, names, &Query::All, slice, (from, size));
+    answer["_scroll_id"] = json!(scroll_id(names, from + size, size, slice));
     (status, answer)
 }
 
-fn scroll_id(names: Option<&str>, from: usize, size: usize) -> String {
-    format!("{}/{from}/{size}", names.unwrap_or_default())
+fn scroll_id(names: Option<&str>, from: usize, size: usize, slice: Slice) -> String {
+    let (names, Slice { number, of }) = (names.unwrap_or_default(), slice);
+    format!("{names}/{from}/{size}/{number}/{of}")
 }
 
-fn page(state: &State, names: Option<&str>, query: &Query, from: usize, size: usize) -> (u16, Value) {
+fn page(
+    state: &State,
+    names: Option<&str>,
+    query: &Query,
+    slice: Slice,
+    (from, size): (usize, usize),
+) -> (u16, Value) {
     let indices = match chosen(state, names) {
         Ok(indices) => indices,
         Err(missing) => return no_such_index(missing),
@@ -67,7 +86,8 @@ fn page(state: &State, names: Option<&str>, query: &Query, from: usize, size: us
     let (mut total, mut hits, mut shards) = (0, Vec::new(), 0);
     for index in indices {
         shards += index.shards();
-        total += index.each_match(&|id, doc| query.fits(id, doc), &mut |at, id, doc| {
+        let fits = |id: &str, doc: &Stored| slice.has(id) && query.fits(id, doc);
+        total += index.each_match(&fits, &mut |at, id, doc| {
             if (from..from.saturating_add(size)).contains(&(total + at)) {
                 hits.push(hit(index, id, doc));
             }
@@ -133,6 +153,22 @@ fn hit(index: &Index, id: &str, doc: &Stored) -> Value {
         hit["_routing"] = json!(routing);
     }
     hit
+}
+
+// === impl Slice ===
+
+impl Slice {
+    fn of(slice: &Value) -> Slice {
+        Slice {
+            number: slice["id"].as_u64().unwrap_or(0),
+            of: slice["max"].as_u64().unwrap_or(1).max(1),
+        }
+    }
+
+    fn has(self, id: &str) -> bool {
+        let digits = id.bytes().map(u64::from);
+        digits.fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte)) % self.of == self.number
+    }
 }
 
 // === impl Query ===

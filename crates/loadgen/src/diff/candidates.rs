@@ -43,15 +43,15 @@ impl Candidates {
         }
     }
 
-    /// Takes documents that a side has shown. None if a source is no JSON.
+    /// Takes documents that a side has shown, with the digests of their ids. None if a source is no JSON.
     pub(super) fn see(
         &mut self,
         digester: &Digester,
         left: bool,
         hits: &[Hit<'_>],
+        ids: &[u128],
     ) -> Option<Result<(), NoRoom>> {
-        for hit in hits {
-            let id = digester.id(&hit.id);
+        for (hit, &id) in hits.iter().zip(ids) {
             if !self.ranges.contains_key(&range_of(id, self.bits)) {
                 continue;
             }
@@ -144,7 +144,8 @@ mod tests {
                 source: Some(&**source),
             })
             .collect();
-        candidates.see(digester, left, &hits).unwrap().is_ok()
+        let ids: Vec<u128> = hits.iter().map(|hit| digester.id(&hit.id)).collect();
+        candidates.see(digester, left, &hits, &ids).unwrap().is_ok()
     }
 
     fn all(bits: u32) -> Vec<Differing> {

@@ -22,7 +22,10 @@ pub struct DiffOptions {
     pub counts_only: bool,
     /// Documents of a page.
     pub page: u32,
-    /// Bytes for digests and for what differs, whatever the size of the indices; a page of each side comes on top.
+    /// Parts of a side that are read at the same time, each on a thread of its own; no more than it has shards.
+    pub slices: u32,
+    /// Bytes for digests and for what differs, whatever the size of the indices; two pages of each part that is read at the
+    /// same time come on top.
     pub memory_bytes: u64,
     /// Differences after which the rest is left unlooked at; none: all are found.
     pub limit: Option<usize>,

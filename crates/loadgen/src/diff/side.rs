@@ -1,10 +1,13 @@
 //! One side: an index of a cluster, counted, read whole, and looked into by ids.
 //!
-//! It is read with a scroll, which every version of both servers has, and which shows the index as it was at one moment;
-//! in the order in which the shards hold their documents, since any other would have to be sorted, and ids cannot be
+//! It is read with scrolls, which every version of both servers has, and which show a shard as it was at one moment: one
+//! for each of some slices of the shards, since the server works on one page of a scroll at a time. Slices that are no
+//! more than the shards cost nothing: each shard is in one of them as a whole (`SliceBuilder` of both servers). They are
+//! read in the order in which the shards hold their documents, since any other would have to be sorted, and ids cannot be
 //! sorted by where `indices.id_field_data.enabled` is false.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Method;
@@ -49,6 +52,24 @@ pub(super) struct Held {
     pub(super) id: String,
     pub(super) routing: Option<String>,
     pub(super) source: Option<String>,
+}
+
+/// Some of the shards of an index: every `of`-th one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    pub(super) number: u32,
+    pub(super) of: u32,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    settings: ShardNumber,
+}
+
+#[derive(Deserialize)]
+struct ShardNumber {
+    #[serde(rename = "index.number_of_shards")]
+    shards: String,
 }
 
 #[derive(Deserialize)]
@@ -124,37 +145,63 @@ impl<'s> Side<'s> {
         Ok(count.count)
     }
 
-    /// Reads all documents, a page at a time.
+    /// How many primaries the index has; the fewest, if there are several. 1 if the account may not know.
+    pub(super) async fn shards(&self) -> u32 {
+        let path = format!(
+            "/{}/_settings/index.number_of_shards?flat_settings=true",
+            self.index
+        );
+        let settings: Result<HashMap<String, Settings>, _> = self.ask.json(&Method::GET, &path, None).await;
+        let settings = settings.unwrap_or_default();
+        let shards = settings.values().map(|one| one.settings.shards.parse());
+        shards.flatten().min().unwrap_or(1).max(1)
+    }
+
+    /// Reads all documents of a slice, a page at a time; the next page is on its way while one is looked at.
     pub(super) async fn read(
         &self,
+        slice: Slice,
         mut page: impl FnMut(&[Hit<'_>]) -> Result<(), Trouble>,
     ) -> Result<(), Trouble> {
-        self.read.store(0, Ordering::Relaxed);
         let begin = format!(
             "/{}/_search?scroll={KEEP_ALIVE}&allow_partial_search_results=false",
             self.index
         );
-        let query = json!({"size": self.page, "sort": ["_doc"], "_source": true});
+        let mut query = json!({"size": self.page, "sort": ["_doc"], "_source": true});
+        if slice.of > 1 {
+            query["slice"] = json!({"id": slice.number, "max": slice.of});
+        }
         let mut answer = self.ask.bytes(&Method::POST, &begin, Some(&query)).await?;
         let mut scroll = None;
         let read = loop {
-            let parsed = parse(&begin, &answer);
-            let (next, read) = match parsed {
-                Ok(parsed) => (parsed.scroll.clone(), self.take(&begin, &parsed, &mut page)),
-                Err(error) => (None, Err(error)),
+            let parsed = match parse(&begin, &answer) {
+                Ok(parsed) => parsed,
+                Err(error) => break Err(error),
             };
             // It may change from page to page, and the last one counts.
-            scroll = next.or(scroll);
-            match (read, &scroll) {
-                (Ok(true), Some(scroll)) => {
-                    let more = json!({"scroll": KEEP_ALIVE, "scroll_id": scroll});
-                    match self.ask.bytes(&Method::POST, SCROLL, Some(&more)).await {
-                        Ok(more) => answer = more,
-                        Err(error) => break Err(error.into()),
-                    }
+            scroll = parsed.scroll.clone().or(scroll);
+            let more = match &scroll {
+                Some(scroll) if !parsed.hits.hits.is_empty() => {
+                    Some(json!({"scroll": KEEP_ALIVE, "scroll_id": scroll}))
                 }
-                (read, _) => break read.map(drop),
-            }
+                _ => None,
+            };
+            let next = async {
+                match &more {
+                    Some(more) => self.ask.bytes(&Method::POST, SCROLL, Some(more)).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let taken = async {
+                // Whoever asks for the next page goes first.
+                tokio::task::yield_now().await;
+                self.take(&begin, &parsed, &mut page)
+            };
+            answer = match tokio::join!(next, taken) {
+                (Ok(Some(next)), Ok(())) => next,
+                (Err(error), Ok(())) => break Err(error.into()),
+                (_, taken) => break taken,
+            };
         };
         if let Some(scroll) = scroll {
             // It would end by itself, but costs the cluster until then.
@@ -164,13 +211,13 @@ impl<'s> Side<'s> {
         read
     }
 
-    /// Shows a page; whether there may be another.
+    /// Shows a page.
     fn take(
         &self,
         path: &str,
         found: &Page<'_>,
         page: &mut impl FnMut(&[Hit<'_>]) -> Result<(), Trouble>,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<(), Trouble> {
         whole(path, &found.shards, found.timed_out)?;
         if self.stop.is_asked() || self.given_up.is_asked() {
             return Err(Trouble::Stopped);
@@ -178,7 +225,7 @@ impl<'s> Side<'s> {
         page(&found.hits.hits)?;
         self.read
             .fetch_add(found.hits.hits.len() as u64, Ordering::Relaxed);
-        Ok(!found.hits.hits.is_empty())
+        Ok(())
     }
 
     /// The documents with these ids, over all shards: an id that was routed two ways is found twice.
