@@ -53,8 +53,18 @@ pub(crate) struct Keys {
     keys_max: usize,
     known: Mutex<Known>,
     kept: Kept,
+    /// Those that their own log would not take, a full disk say: it is asked again with each that comes after them.
+    unkept: Mutex<Vec<Unkept>>,
     /// The place in the queue's log up to which a kept record has told all keys.
     told_up_to: AtomicU64,
+}
+
+/// A key that is only in its record, and in memory, so far.
+#[derive(Clone, Copy)]
+struct Unkept {
+    accepted: Accepted,
+    /// Of its claim.
+    begun: u64,
 }
 
 #[derive(Default)]
@@ -123,6 +133,7 @@ impl Keys {
             keys_max: settings.keys_max,
             known: Mutex::default(),
             kept,
+            unkept: Mutex::default(),
             told_up_to: AtomicU64::new(end),
         };
         let known = keys.known.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -209,6 +220,40 @@ impl Keys {
         }
     }
 
+    /// Keeps a key durably by itself.
+    fn keep(self: &Arc<Self>, one: Unkept, told_up_to: u64) {
+        let keys = Arc::clone(self);
+        self.kept.put(Some(one.accepted), told_up_to, move |kept| {
+            if kept {
+                keys.known().leave(one.begun);
+            } else {
+                // A start that comes first looks for it in the queue.
+                keys.unkept().push(one);
+            }
+        });
+    }
+
+    /// Some of the keys that are to be kept once more; those that no longer count are let go.
+    fn some_unkept(&self) -> Vec<Unkept> {
+        let mut unkept = self.unkept();
+        let some = unkept.len().min(KEPT_AGAIN_TOGETHER);
+        let mut some: Vec<Unkept> = unkept.drain(..some).collect();
+        drop(unkept);
+        let before_ms = now_ms().saturating_sub(millis(self.window));
+        some.retain(|one| {
+            let counts = one.accepted.keyed.ms >= before_ms;
+            if !counts {
+                self.known().leave(one.begun);
+            }
+            counts
+        });
+        some
+    }
+
+    fn unkept(&self) -> MutexGuard<'_, Vec<Unkept>> {
+        self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many are remembered.
     pub(crate) fn count(&self) -> usize {
         self.known().by_key.len()
@@ -290,14 +335,14 @@ impl Claim {
             known.begun.keys().next().copied().unwrap_or(self.begun)
         };
         self.settled = true;
-        let (keys, begun) = (Arc::clone(&self.keys), self.begun);
         self.keys.told_up_to.fetch_max(told_up_to, Ordering::Relaxed);
-        self.keys.kept.put(Some(accepted), told_up_to, move |kept| {
-            // If it is not kept, the next start looks for it in the queue.
-            if kept {
-                keys.known().leave(begun);
-            }
-        });
+        let mine = Unkept {
+            accepted,
+            begun: self.begun,
+        };
+        for one in self.keys.some_unkept().into_iter().chain([mine]) {
+            self.keys.keep(one, told_up_to);
+        }
     }
 }
 
@@ -325,207 +370,10 @@ fn millis(time: Duration) -> u64 {
 pub(crate) const SEGMENTS_STAY: Duration = Duration::from_secs(10);
 /// So long a repeated request waits for the first one.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// A log of keys that takes nothing any more is not asked for all of them with each request.
+const KEPT_AGAIN_TOGETHER: usize = 64;
 /// A start looks through so much of the queue's log at most, but for what was under way.
 const NOTED_EVERY_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
-mod tests {
-    use log::RealDisk;
-
-    use super::fingerprint::print_of;
-    use super::*;
-    use crate::accept::Params;
-
-    fn settings() -> config::Idempotency {
-        config::Idempotency {
-            window: Duration::from_secs(60),
-            keys_max: 3,
-        }
-    }
-
-    struct Place {
-        folder: tempfile::TempDir,
-    }
-
-    impl Place {
-        fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            Self { folder }
-        }
-
-        fn queue(&self) -> Log {
-            let options = Options {
-                lanes: 2,
-                free_bytes_min: 0,
-                ..Options::default()
-            };
-            Log::open(self.folder.path().join("queue"), options, RealDisk::default()).unwrap()
-        }
-
-        fn keys(&self, queue: &Log) -> Arc<Keys> {
-            let options = Options {
-                free_bytes_min: 0,
-                ..Options::default()
-            };
-            Keys::open(&self.folder.path().join("keys"), &settings(), options, queue).unwrap()
-        }
-    }
-
-    fn print(text: &str) -> Print {
-        print_of(&[text.as_bytes()])
-    }
-
-    fn first(claimed: Claimed) -> Claim {
-        match claimed {
-            Claimed::First(claim) => claim,
-            _ => panic!("nobody had it"),
-        }
-    }
-
-    fn block<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(future)
-    }
-
-    fn claim(keys: &Arc<Keys>, queue: &Log, key: &str, digest: &str) -> Claimed {
-        block(keys.claim(print(key), print(digest), queue.status().end))
-    }
-
-    /// Appends the record of a keyed request.
-    fn append(queue: &Log, keyed: Keyed) -> Receipt {
-        let params = Params {
-            target: "/_bulk".to_owned(),
-            content_type: "application/x-ndjson".to_owned(),
-            minted: None,
-            replay: None,
-            idempotency: Some(keyed),
-        };
-        let mut record = queue.record(0, &serde_json::to_vec(&params).unwrap());
-        record.group(1, 1, |out| out.extend_from_slice(b"{\"index\":{}}\n{}\n"));
-        queue.append_blocking(record).unwrap()
-    }
-
-    fn write(keys: &Arc<Keys>, queue: &Log, key: &str) -> Accepted {
-        let claim = first(claim(keys, queue, key, key));
-        let keyed = claim.keyed();
-        let receipt = append(queue, keyed);
-        claim.settle(keyed, &Ok(receipt));
-        Accepted {
-            keyed,
-            position: receipt.position,
-        }
-    }
-
-    fn again(claimed: Claimed) -> Option<Accepted> {
-        match claimed {
-            Claimed::Again(accepted) => Some(accepted),
-            _ => None,
-        }
-    }
-
-    #[test]
-    fn a_key_is_for_one_request_and_is_given_back_if_that_was_not_written() {
-        let place = Place::new();
-        let queue = place.queue();
-        let keys = place.keys(&queue);
-        drop(first(claim(&keys, &queue, "k", "body")));
-        let one = first(claim(&keys, &queue, "k", "body"));
-        assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
-        let keyed = one.keyed();
-        one.settle(keyed, &Err(AppendError::Closed));
-        let accepted = write(&keys, &queue, "k");
-        assert_eq!(again(claim(&keys, &queue, "k", "k")), Some(accepted));
-        assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
-        assert_eq!(
-            accepted.keyed.mint().mint(),
-            accepted.keyed.mint().mint(),
-            "the same ids"
-        );
-        write(&keys, &queue, "l");
-        write(&keys, &queue, "m");
-        assert!(matches!(claim(&keys, &queue, "n", "n"), Claimed::Full));
-    }
-
-    #[test]
-    fn a_repeat_waits_for_what_is_under_way() {
-        let place = Place::new();
-        let queue = place.queue();
-        let keys = place.keys(&queue);
-        let one = first(claim(&keys, &queue, "k", "k"));
-        let (waiting, other_queue) = (Arc::clone(&keys), queue.clone());
-        let waits = std::thread::spawn(move || again(claim(&waiting, &other_queue, "k", "k")));
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(!waits.is_finished());
-        let keyed = one.keyed();
-        let receipt = append(&queue, keyed);
-        one.settle(keyed, &Ok(receipt));
-        assert_eq!(
-            waits.join().unwrap().map(|accepted| accepted.position),
-            Some(receipt.position)
-        );
-    }
-
-    #[test]
-    fn keys_outlive_the_process_wherever_it_ends() {
-        let place = Place::new();
-        let queue = place.queue();
-        let keys = place.keys(&queue);
-        let kept = write(&keys, &queue, "kept");
-        // Its record is durable, and the process ends before anything else is.
-        let cut = first(claim(&keys, &queue, "cut", "cut"));
-        let keyed = cut.keyed();
-        let position = append(&queue, keyed).position;
-        let unwritten = first(claim(&keys, &queue, "unwritten", "unwritten"));
-        keys.close();
-        std::mem::forget((cut, unwritten));
-        for _ in 0..2 {
-            let keys = place.keys(&queue);
-            assert_eq!(again(claim(&keys, &queue, "kept", "kept")), Some(kept));
-            assert_eq!(
-                again(claim(&keys, &queue, "cut", "cut")),
-                Some(Accepted { keyed, position })
-            );
-            drop(first(claim(&keys, &queue, "unwritten", "unwritten")));
-            assert_eq!(keys.count(), 2);
-            keys.close();
-        }
-    }
-
-    #[test]
-    fn keys_are_forgotten_after_their_time_and_used_anew() {
-        let mut known = Known::default();
-        let accepted = |key: &str, ms, position| Accepted {
-            keyed: Keyed {
-                key: print(key),
-                digest: print(key),
-                seed: 1,
-                ms,
-                took: 0,
-            },
-            position,
-        };
-        assert!(known.put(accepted("a", 10, 1)) && known.put(accepted("b", 20, 2)));
-        assert!(!known.put(accepted("a", 10, 1)), "known");
-        known.forget(20);
-        assert_eq!(known.by_key.len(), 1);
-        assert!(known.put(accepted("a", 30, 3)));
-        known.forget(30);
-        assert_eq!((known.by_key.len(), known.order.len()), (1, 1));
-        assert!(known.by_key.contains_key(&print("a")));
-    }
-
-    #[test]
-    fn what_the_queue_has_lost_was_not_accepted() {
-        let place = Place::new();
-        let queue = place.queue();
-        let keys = place.keys(&queue);
-        write(&keys, &queue, "k");
-        keys.close();
-        queue.close();
-        drop((keys, queue));
-        std::fs::remove_dir_all(place.folder.path().join("queue")).unwrap();
-        let queue = place.queue();
-        let keys = place.keys(&queue);
-        drop(first(claim(&keys, &queue, "k", "k")));
-    }
-}
+mod tests;

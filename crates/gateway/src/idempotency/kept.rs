@@ -105,6 +105,11 @@ impl Kept {
         });
     }
 
+    #[cfg(test)]
+    pub(super) fn adjust(&self, options: &Options) {
+        self.log.adjust(options).unwrap();
+    }
+
     pub(super) fn close(&self) {
         self.log.close();
     }
