@@ -6,7 +6,7 @@ use std::sync::Arc;
 use log::{LaneStatus, Status};
 use serde_json::{Value, json};
 
-use crate::dead_letters::REPLAYING;
+use crate::config::REPLAYING;
 use crate::journal::Sharing;
 use crate::queue::{Doing, Group, Queue, Queues};
 

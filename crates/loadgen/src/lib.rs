@@ -60,6 +60,7 @@ mod report;
 mod request;
 mod sampler;
 mod schedule;
+#[cfg(feature = "screen")]
 mod screen;
 mod slot;
 mod spread;
@@ -90,6 +91,7 @@ pub use prometheus::Prometheus;
 pub use report::{Documents, Figures, Report};
 pub use sampler::Sampler;
 pub use schedule::Schedule;
+#[cfg(feature = "screen")]
 pub use screen::Screen;
 pub use spread::Spread;
 pub use statsd::{Statsd, StatsdTarget};

@@ -47,7 +47,13 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
     steps.step("documentation", || {
         run(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
-    let counted = suite::run_all(&suite::Options::default(), &mut steps);
+    let mut building = None;
+    let counted = suite::run_all(&suite::Options::default(), &mut steps, || {
+        building = Some(fuzz::Building::start());
+    });
+    steps.step("build the fuzz targets", || {
+        building.map_or(Ok(()), |building| building?.finish())
+    });
     steps.step("fuzz", || fuzz::run_verb(&fuzz::Options::smoke()));
     steps.step("instruction counts", instruction_counts);
     steps.finish().and(counted)

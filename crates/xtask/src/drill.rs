@@ -62,24 +62,29 @@ pub(crate) struct Options {
     /// Say everything that happens (what real runs do anyway)
     #[arg(long, short)]
     verbose: bool,
+    /// The gateway, when it is built already.
+    #[arg(skip)]
+    program: Option<PathBuf>,
 }
 
 impl Options {
-    /// Seeds 1 to `seeds` on fake clusters.
-    pub(crate) fn fake(seeds: u64) -> Self {
+    /// Seeds 1 to `seeds` on fake clusters, of a gateway that is built already.
+    pub(crate) fn fake(seeds: u64, program: &Path) -> Self {
         Self {
             seeds: Some(seeds),
             jobs: 3,
+            program: Some(program.to_owned()),
             ..Self::default()
         }
     }
 
-    /// A run on real clusters.
-    pub(crate) fn real(minutes: f64) -> Self {
+    /// A run on real clusters, of a gateway that is built already.
+    pub(crate) fn real(minutes: f64, program: &Path) -> Self {
         Self {
             real: true,
             minutes,
             jobs: 1,
+            program: Some(program.to_owned()),
             ..Self::default()
         }
     }
@@ -132,8 +137,11 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     drill.conclude()
 }
 
-/// Builds the gateway; where it is then.
+/// Builds the gateway, unless it is there; where it is then.
 fn build(options: &Options) -> Result<PathBuf> {
+    if let Some(program) = &options.program {
+        return Ok(program.clone());
+    }
     let mut arguments = vec!["build", "--locked", "--quiet", "--package", "cli"];
     let mut folder = "debug";
     if options.release {

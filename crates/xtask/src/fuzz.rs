@@ -1,11 +1,14 @@
 //! `./dev fuzz`: the targets of `fuzz/`, each from its committed corpus, with the nightly compiler.
 
-use std::process::Command;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::steps::run;
+use crate::interrupt;
+use crate::steps::{bound_to_us, run};
 use crate::terminal::say;
 
 /// How long, and what.
@@ -14,6 +17,9 @@ pub(crate) struct Options {
     /// Seconds for each target
     #[arg(long, default_value_t = 60)]
     seconds: u32,
+    /// Write inputs that reach something new into the committed corpora, not into target/fuzz-corpus
+    #[arg(long)]
+    keep: bool,
     /// Only this target
     target: Option<String>,
 }
@@ -25,6 +31,7 @@ impl Options {
         let count = targets().map_or(1, |targets| targets.len().max(1));
         Self {
             seconds: (SMOKE_SECONDS / count as u32).max(1),
+            keep: false,
             target: None,
         }
     }
@@ -43,12 +50,19 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     if chosen.is_empty() {
         bail!("no such fuzz target; there are: {}", targets.join(", "));
     }
+    if options.target.is_none() {
+        run(&mut cargo_fuzz(Command::new("cargo")).arg("build"))?;
+    }
     for name in chosen {
         say(&format!("fuzzing {name} for {} s", options.seconds));
-        let mut command = Command::new("cargo");
-        // The toolchain is nightly's for this command only: `+nightly` must win over ours.
-        command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
-        command.args(["+nightly", "fuzz", "run", name, "--"]);
+        let corpus = crate::root().join("fuzz/corpus").join(name);
+        let mut corpora = vec![corpus];
+        if !options.keep {
+            corpora.insert(0, scratch(name)?);
+        }
+        // libFuzzer reads all these folders, and writes into the first.
+        let mut command = cargo_fuzz(Command::new("cargo"));
+        command.args(["run", name]).args(corpora).arg("--");
         command
             .arg(format!("-max_total_time={}", options.seconds))
             .args(["-rss_limit_mb=2048", "-print_final_stats=0"]);
@@ -57,9 +71,70 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// All targets being compiled by whatever time nobody else wants of the processors.
+pub(crate) struct Building {
+    cargo: Child,
+    log: PathBuf,
+}
+
+impl Building {
+    /// Starts; what cargo says is kept for [`Building::finish`].
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start() -> Result<Self> {
+        let log = crate::root().join("target/fuzz-build.log");
+        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        // SCHED_IDLE: next to nothing while anything else wants to run, so that nobody's waiting gets longer.
+        let mut command = bound_to_us("chrt");
+        command.args(["--idle", "0", "cargo"]);
+        let cargo = cargo_fuzz(command)
+            .arg("build")
+            .current_dir(crate::root())
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .context("cannot run chrt, which util-linux has")?;
+        interrupt::watch(&cargo);
+        Ok(Self { cargo, log })
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// When a target does not compile; what cargo said is printed.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let status = self.cargo.wait()?;
+        interrupt::unwatch(&self.cargo);
+        if !status.success() {
+            say(&fs::read_to_string(&self.log).unwrap_or_default());
+            bail!("the fuzz targets do not compile: {status}");
+        }
+        Ok(())
+    }
+}
+
+/// `cargo` becomes `cargo +nightly fuzz`: nightly's for this command only, so it must win over our own toolchain.
+fn cargo_fuzz(mut cargo: Command) -> Command {
+    cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    cargo.args(["+nightly", "fuzz"]);
+    cargo
+}
+
+/// An empty folder for new inputs.
+fn scratch(name: &str) -> Result<PathBuf> {
+    let folder = crate::root().join("target/fuzz-corpus").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
 fn targets() -> Result<Vec<String>> {
     let folder = crate::root().join("fuzz/fuzz_targets");
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut names = Vec::new();
     for entry in entries {
         let path = entry?.path();

@@ -26,18 +26,21 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// Runs the tests and prints how many passed.
+/// Runs the tests and prints how many passed. Calls `meanwhile` before the tests on real clusters: they wait much, and
+/// the processors with them.
 ///
 /// # Errors
 /// When one failed, or none was run.
-pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
+pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOnce()) -> Result<()> {
     let mut tally = Tally::default();
     let targets = Targets::read()?;
     let clusters = (!options.quick).then(|| thread::spawn(start_clusters));
     let built = steps.step("build the tests", || {
-        run(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))?;
-        run(&mut cargo(&["build", "--locked", "--package", "cli"]))
+        run(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))
     });
+    // Cargo puts the gateway there for the tests that start it. Built on its own it would be compiled anew, with half of
+    // its dependencies: tests ask for more of their features.
+    let gateway = crate::root().join("target/debug/tidegate");
     let started = clusters.map(|thread| {
         thread
             .join()
@@ -51,9 +54,12 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
             tests.and(tally.run(&["--doc"], options))
         });
         if options.filter.is_none() {
-            steps.step("drill", || drill::run_verb(&drill::Options::fake(DRILL_SEEDS)));
+            steps.step("drill", || {
+                drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway))
+            });
         }
         if let Some(started) = started {
+            meanwhile();
             steps.step("tests on real clusters", || {
                 started??;
                 let args: Vec<&str> = targets.real.iter().flat_map(|name| ["--test", name]).collect();
@@ -65,7 +71,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
             });
             if options.filter.is_none() {
                 steps.step("drill on real clusters", || {
-                    drill::run_verb(&drill::Options::real(DRILL_MINUTES))
+                    drill::run_verb(&drill::Options::real(DRILL_MINUTES, &gateway))
                 });
             }
         }
@@ -87,7 +93,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps) -> Result<()> {
 /// As [`run_all`].
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let mut steps = Steps::new();
-    let counted = run_all(options, &mut steps);
+    let counted = run_all(options, &mut steps, || ());
     steps.finish().and(counted)
 }
 

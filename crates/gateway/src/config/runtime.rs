@@ -620,3 +620,6 @@ impl std::fmt::Display for Endpoint {
         write!(out, "{scheme}://{open}{}{close}:{}", self.host, self.port)
     }
 }
+
+/// The consumer of a queue's log that is there while dead letters go back; no consumer group may have its name.
+pub(crate) const REPLAYING: &str = "_replay";

@@ -26,7 +26,7 @@ use books::Books;
 pub(crate) use books::Tally;
 pub(crate) use edit::{Edit, Unfit};
 pub(crate) use letter::{Cause, Letter, Shown};
-pub(crate) use replay::{REPLAYED, REPLAYING, Way, recount};
+pub(crate) use replay::{REPLAYED, Way, recount};
 pub(crate) use wanted::{Committed, Wanted};
 
 /// The dead letters of one queue.

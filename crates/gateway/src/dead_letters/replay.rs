@@ -19,6 +19,7 @@ use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::accept::{self, Params, Replay};
 use crate::bulk_request::{self, Kind};
+use crate::config::REPLAYING;
 use crate::journal::{Journal, NotQueued};
 use crate::parcel::content_type;
 
@@ -308,8 +309,6 @@ impl<'a> Run<'a> {
 
 /// Kind of a queue's record that puts dead letters back.
 pub(crate) const REPLAYED: u8 = 1;
-/// The consumer of a queue's log that is there while letters go back; no consumer group may have its name.
-pub(crate) const REPLAYING: &str = "_replay";
 /// Their ids stand in the record's parameters, which are bounded.
 const LETTERS_MAX: usize = 500;
 const BYTES_MAX: u64 = 4 << 20;
