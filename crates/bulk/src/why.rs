@@ -112,7 +112,9 @@ whys! {
     /// The index is new, and our prediction of its shards has not been compared with the cluster's own answer yet. It
     /// takes moments.
     UnverifiedIndex = "unverified_index",
-    /// The index is closed, blocked or in a state whose routing is not known.
+    /// The index is closed.
+    IndexClosed = "index_closed",
+    /// The index is in a state whose routing is not known: it is being made, say.
     IndexUnavailable = "index_unavailable",
     /// The routing formula or the metadata of the index is not understood.
     UnknownFormula = "unknown_formula",

@@ -159,7 +159,8 @@ fn route(
     let pipelines = || settings.default_pipeline.iter().chain(&settings.final_pipeline);
     let moves = |pipeline: &String| !reading.harmless_pipelines.contains(pipeline);
     let opaque = match settings.placement {
-        _ if reading.topology.is_closed(name) || metadata.is_none() => Some(Why::IndexUnavailable),
+        _ if reading.topology.is_closed(name) => Some(Why::IndexClosed),
+        _ if metadata.is_none() => Some(Why::IndexUnavailable),
         _ if !reading.topology.routing_table.indices.contains_key(name) => Some(Why::IndexUnavailable),
         Placement::Content => Some(Why::RoutedByContent),
         Placement::Adaptive => Some(Why::AdaptiveShards),
@@ -314,7 +315,7 @@ mod tests {
                 ),
                 (2, true)
             );
-            assert_eq!(routes.indices["shut"].opaque, Some(Why::IndexUnavailable));
+            assert_eq!(routes.indices["shut"].opaque, Some(Why::IndexClosed));
         }
     }
 

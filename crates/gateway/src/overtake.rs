@@ -15,7 +15,7 @@ use crate::queue::{Group, Queue};
 /// Waits, if the queue is to be waited for and this is a write; the answer if that takes too long: nothing of it was
 /// executed then.
 pub(crate) async fn wait(queue: &Queue, groups: &[Arc<Group>], head: &Parts) -> Option<Fault> {
-    let within = queue.passing_waits?;
+    let within = queue.passing_waits()?;
     if !writes(&head.method, head.uri.path()) || caught_up(queue, groups, within).await {
         return None;
     }

@@ -33,7 +33,7 @@ pub(crate) struct Queue {
     /// The keys of requests that are written once however often they come; none: keys mean nothing.
     pub(crate) keys: Option<Arc<Keys>>,
     /// How long writes that are not queued wait for what is.
-    pub(crate) passing_waits: Option<Duration>,
+    passing_waits: Mutex<Option<Duration>>,
 }
 
 /// A consumer group of a queue: one target cluster.
@@ -178,7 +178,7 @@ impl Queue {
             log,
             dead_letters,
             keys: keys.transpose().map_err(failed)?,
-            passing_waits: settings.passing_waits,
+            passing_waits: Mutex::new(settings.passing_waits),
         })
     }
 
@@ -191,8 +191,10 @@ impl Queue {
         }
     }
 
-    /// Takes over what may change of the settings: when requests count as safe, and how much there may be.
+    /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how much there
+    /// may be, and what waits for the queue.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
+        *self.passing_waits.lock().unwrap_or_else(PoisonError::into_inner) = settings.passing_waits;
         // What a topic is like is Kafka's matter.
         let of_log = self
             .log
@@ -200,6 +202,11 @@ impl Queue {
             .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
         let of_letters = self.dead_letters.adjust(letters_options(settings));
         of_log.and(of_letters).map_err(|error| error.to_string())
+    }
+
+    /// How long writes that are not queued wait for what is; none: they don't.
+    pub(crate) fn passing_waits(&self) -> Option<Duration> {
+        *self.passing_waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far its consumer groups have committed.

@@ -235,9 +235,11 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
     let adjusted = config::Queue {
         level: now.level,
         fsync: now.fsync,
+        compression: now.compression,
         bytes_max: now.bytes_max,
         free_bytes_min: now.free_bytes_min,
         dead_letters_bytes_max: now.dead_letters_bytes_max,
+        passing_waits: now.passing_waits,
         ..was.clone()
     };
     let why = if was.lanes != now.lanes {
@@ -253,7 +255,7 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
     } else if was.idempotency != now.idempotency {
         format!("`idempotency` of the queue `{name}` needs a restart")
     } else if adjusted != *now {
-        format!("this change of the queue `{name}` needs a restart")
+        format!("where the queue `{name}` is, and the settings of its topic, need a restart")
     } else {
         return Ok(());
     };

@@ -196,7 +196,7 @@ impl Reshuffle {
                         Introduced::Refused => {}
                     }
                 }
-                // An index that is being made looks like one that is closed, for a moment.
+                // An index that is being made is known by its name only, for a moment.
                 if pass.why == bulk::Why::IndexUnavailable
                     && self.accept.is_some()
                     && arrived.elapsed() < LEARNT_WITHIN
@@ -208,7 +208,7 @@ impl Reshuffle {
                 self.counters.pass(pass.why);
                 let request_id = RequestId::of(&head.extensions);
                 tracing::debug!(%request_id, why = %pass.why, line = pass.line, "bulk passes whole");
-                if pass.why == bulk::Why::UnknownIndex {
+                if matches!(pass.why, bulk::Why::UnknownIndex | bulk::Why::IndexClosed) {
                     self.outbound.cluster().hint();
                 }
                 Ok(Step::Next(head, Body::Held(original.unwrap_or(body))))

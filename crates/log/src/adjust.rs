@@ -4,13 +4,14 @@ use crate::lock::lock;
 use crate::log::check;
 use crate::options::Fsync;
 use crate::shared::Shared;
-use crate::{Log, OpenError, Options};
+use crate::{Codec, Log, OpenError, Options};
 
 /// What of [`Options`] may be changed while a log is open: the rest of it says how the log lies on the disk, or who does
 /// the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Adjustable {
     pub(crate) fsync: Fsync,
+    pub(crate) codec: Codec,
     pub(crate) segment_bytes: u64,
     pub(crate) quota_bytes: u64,
     pub(crate) free_bytes_min: u64,
@@ -23,6 +24,7 @@ impl Adjustable {
     pub(crate) fn of(options: &Options) -> Self {
         Self {
             fsync: options.fsync,
+            codec: options.codec,
             segment_bytes: options.segment_bytes,
             quota_bytes: options.quota_bytes,
             free_bytes_min: options.free_bytes_min,
@@ -34,9 +36,9 @@ impl Adjustable {
 // === impl Log ===
 
 impl Log {
-    /// Takes over from `options` when appends count as done, how large segments get, quota, free space and retention; the
-    /// rest of it means nothing here. Holds for what is appended from now on. What was appended before is synced first
-    /// where `fsync` changes.
+    /// Takes over from `options` when appends count as done, how records are compressed, how large segments get, quota, free
+    /// space and retention; the rest of it means nothing here. Holds for what is appended from now on (`codec` for records
+    /// that are begun from now on). What was appended before is synced first where `fsync` changes.
     ///
     /// # Errors
     /// [`OpenError::Options`], as when a log is opened; nothing has changed then.

@@ -86,7 +86,7 @@ impl Log {
             kind,
             params,
             shared.folder.lanes,
-            shared.options.codec,
+            shared.adjustable().codec,
             Arc::clone(&shared.pool),
         )
     }

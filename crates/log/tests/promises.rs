@@ -368,6 +368,29 @@ fn a_record_out_of_bounds_is_refused_and_one_longer_than_a_segment_is_not() {
 }
 
 #[test]
+fn compression_changes_while_the_log_is_open_and_both_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), by_hand());
+    let consumer = log.consumer("c", StartAt::Oldest).unwrap();
+    let grown = || {
+        let before = log.status().bytes;
+        log.append_blocking(record(&log)).unwrap();
+        log.status().bytes - before
+    };
+    let plain = grown();
+    let packing = Options {
+        codec: log::Codec::Zstd,
+        ..by_hand()
+    };
+    log.adjust(&packing).unwrap();
+    let packed = grown();
+    assert!(2 * packed < plain, "{packed} of {plain}");
+    log.adjust(&by_hand()).unwrap();
+    assert!(grown() > 2 * packed);
+    assert_eq!(drain(&mut consumer.reader(0).unwrap()), (6, 0));
+}
+
+#[test]
 fn quota_and_syncing_change_while_the_log_is_open() {
     let folder = tempfile::tempdir().unwrap();
     let written = Options {

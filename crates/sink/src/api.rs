@@ -242,7 +242,7 @@ fn cluster_state(shared: &Shared, state: &State, which: &[&str]) -> Value {
         answer[shared.spec.flavour.elected_key()] = json!(elected);
     }
     if wants("blocks") {
-        answer["blocks"] = json!({});
+        answer["blocks"] = blocks(&indices);
     }
     if wants("nodes") {
         let here = state.nodes.iter().enumerate().filter(|(_, node)| !node.gone);
@@ -273,6 +273,21 @@ fn cluster_state(shared: &Shared, state: &State, which: &[&str]) -> Value {
         answer["routing_table"] = json!({"indices": list});
     }
     answer
+}
+
+/// What the engines say of indices that are closed; nothing of indices if there are none.
+fn blocks(indices: &[&Index]) -> Value {
+    let block =
+        || json!({"4": {"description": "index closed", "retryable": false, "levels": ["read", "write"]}});
+    let closed: Map<String, Value> = indices
+        .iter()
+        .filter(|index| index.closed)
+        .map(|index| (index.name.clone(), block()))
+        .collect();
+    match closed.is_empty() {
+        true => json!({}),
+        false => json!({"indices": closed}),
+    }
 }
 
 fn metadata(state: &State, index: &Index) -> Value {

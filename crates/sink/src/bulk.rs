@@ -198,6 +198,10 @@ impl Bulk<'_> {
         self.tallied.docs += 1;
         // Taken out and put back: a copy of the pointer for each document would cost two atomic additions.
         match self.seen.take() {
+            Some(index) if index.closed => {
+                let error = json!({"type": "index_closed_exception", "reason": "closed", "index": name});
+                self.fail(action, name, action.id.as_deref(), 400, &error.to_string());
+            }
             Some(index) => {
                 self.apply_to(&index, action, defaults, source, seq_no);
                 self.seen = Some(index);

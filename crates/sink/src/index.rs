@@ -25,6 +25,7 @@ pub struct Stored {
 pub(super) struct Index {
     pub(super) name: String,
     pub(super) uuid: String,
+    pub(super) closed: bool,
     /// The node of each shard's primary; `None` when unassigned.
     pub(super) primaries: Vec<Option<usize>>,
     pub(super) formula: Formula,
@@ -80,6 +81,7 @@ impl Index {
         Index {
             name: name.to_owned(),
             uuid,
+            closed: false,
             primaries,
             formula,
             store,

@@ -303,6 +303,14 @@ impl FakeCluster {
         self.shared.change(|state| drop(state.indices.remove(name)));
     }
 
+    /// Closes an index: writes to it fail from now on.
+    ///
+    /// # Panics
+    /// When there is no such index.
+    pub fn close_index(&self, name: &str) {
+        self.shared.change(|state| state.index_mut(name).closed = true);
+    }
+
     /// Gives an alias to indices, the first of which takes the writes.
     pub fn alias(&self, alias: &str, indices: &[&str]) {
         self.shared.change(|state| state.alias(alias, indices));

@@ -125,7 +125,7 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
         return;
     };
     let text = std::fs::read_to_string(&place.file).unwrap();
-    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 0kb")).unwrap();
+    std::fs::write(&place.file, text.replace("min_free: 1mb", "min_free: 128kb")).unwrap();
     let gateway = place.start();
     away(&cluster);
     for number in 0..9 {

@@ -166,6 +166,39 @@ fn limits_of_a_queue_change_at_once() {
 }
 
 #[test]
+fn how_documents_are_packed_and_what_waits_for_a_queue_change_at_once() {
+    let cluster = cluster();
+    let place = place(&[&cluster], ", compression: none, passing: now");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(down()).always());
+    let grown = || {
+        let before = queue(&gateway)["bytes"].as_u64().unwrap();
+        gateway.bulk(&body(500)).ok().unwrap();
+        queue(&gateway)["bytes"].as_u64().unwrap() - before
+    };
+    let write = || {
+        gateway
+            .client()
+            .post("/logs/_doc/one", &json!({"n": 1}))
+            .unwrap()
+            .status
+    };
+    let plain = grown();
+    assert_eq!(write(), 201, "past the queue");
+    let was = "compression: none, passing: now";
+    let now = "compression: zstd, passing: wait, passing_timeout: 100ms";
+    let log = reload(&gateway, &place, &[(was, now)], DONE);
+    let packed = grown();
+    assert!(3 * packed < plain, "{packed} of {plain}: {log}");
+    assert_eq!(write(), 503, "behind what is queued");
+    reload(&gateway, &place, &[(now, was)], DONE);
+    assert!(grown() > 3 * packed);
+    assert!(matches!(write(), 200 | 201));
+    cluster.behave();
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(1500), "both are read");
+}
+
+#[test]
 fn pipelines_are_added_changed_and_removed() {
     let (primary, backup) = (
         cluster(),

@@ -123,7 +123,7 @@ section! {
         compression: CompressionFile = CompressionFile::None,
         /// Bytes on disk at most; beyond it clients get 429. `-1`: as long as `min_free` allows.
         max_size: BytesOrUnlimited = BytesOrUnlimited(None),
-        /// Bytes that stay free on the disk; below it clients get 429.
+        /// Bytes that stay free on the disk, 128kb at least; below it clients get 429. Dead letters may take half of it.
         min_free: super::Bytes = super::Bytes(1 << 30),
         /// Bytes of dead letters at most; beyond it delivery waits, and nothing is dropped.
         dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),

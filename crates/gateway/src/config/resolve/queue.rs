@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Resolver;
 use crate::config::file::*;
 use crate::config::runtime::*;
-use crate::dead_letters::REPLAYING;
 
 /// The queue that a filter in asynchronous mode fills.
 pub(super) fn queue_name(bulk: &BulkReshuffleFile) -> Arc<str> {
@@ -76,11 +75,18 @@ impl Resolver<'_> {
             let message = "`stats` is a word of the admin port's paths: a queue of this name could not be looked at; write another `name`";
             self.error(&path, message);
         }
-        let least = 4 * SEGMENT_BYTES_MIN;
-        for (key, bytes) in [
-            ("max_size", file.max_size.0),
-            ("dead_letters_max_size", Some(file.dead_letters_max_size.0)),
-        ] {
+        // Half of `min_free` is for dead letters: without them delivery from a queue that has filled its disk would wait for
+        // room that only delivery can make.
+        let bounds = [
+            ("max_size", file.max_size.0, 4 * SEGMENT_BYTES_MIN),
+            ("min_free", Some(file.min_free.0), 2 * SEGMENT_BYTES_MIN),
+            (
+                "dead_letters_max_size",
+                Some(file.dead_letters_max_size.0),
+                4 * SEGMENT_BYTES_MIN,
+            ),
+        ];
+        for (key, bytes, least) in bounds {
             if bytes.is_some_and(|bytes| bytes < least) {
                 self.error(
                     &format!("{path}.{key}"),
