@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
 
-use crate::config::{self, Compression, Config, Fsync};
+use crate::config::{self, Compression, Config, Fsync, SaslMechanism};
 use crate::dead_letters::{self, Committed, DeadLetters};
 use crate::idempotency::{Keys, SEGMENTS_STAY};
 use crate::journal::{Consumer, Journal};
@@ -262,7 +262,11 @@ fn open_topic(settings: &config::KafkaTopic) -> Result<kafka::Topic, kafka::Open
             client_certificate: tls.client_certificate.clone(),
         }),
         sasl: settings.sasl.as_ref().map(|sasl| kafka::Sasl {
-            mechanism: sasl.mechanism,
+            mechanism: match sasl.mechanism {
+                SaslMechanism::Plain => kafka::Mechanism::Plain,
+                SaslMechanism::ScramSha256 => kafka::Mechanism::ScramSha256,
+                SaslMechanism::ScramSha512 => kafka::Mechanism::ScramSha512,
+            },
             username: sasl.username.clone(),
             password: sasl.password.expose().to_owned(),
         }),

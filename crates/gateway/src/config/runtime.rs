@@ -336,11 +336,26 @@ pub struct KafkaTopic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sasl {
     /// How it is proved.
-    pub mechanism: kafka::Mechanism,
+    pub mechanism: SaslMechanism,
     /// User name.
     pub username: String,
     /// Password.
     pub password: Secret,
+}
+
+/// How an account at Kafka's brokers is proved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub enum SaslMechanism {
+    /// With the password itself, which must not travel without TLS.
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// With the knowledge of it, and SHA-256.
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// With the knowledge of it, and SHA-512.
+    #[default]
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
 }
 
 /// When an appended request counts as safe.

@@ -1,6 +1,7 @@
 //! `tls` and `sasl` of a queue in Kafka.
 
 use super::section;
+use crate::config::runtime::SaslMechanism;
 use crate::config::secret::Secret;
 
 section! {
@@ -25,27 +26,10 @@ section! {
     #[schemars(extend("required" = ["username", "password"]))]
     SaslFile {
         /// How it is proved.
-        mechanism: SaslMechanismFile = SaslMechanismFile::ScramSha512,
+        mechanism: SaslMechanism = SaslMechanism::ScramSha512,
         /// User name.
         username: String = String::new(),
         /// Password.
         password: Secret = Secret::default(),
     }
-}
-
-/// How an account at Kafka's brokers is proved.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-pub enum SaslMechanismFile {
-    /// With the password itself, which must not travel without TLS.
-    #[serde(rename = "PLAIN")]
-    Plain,
-    /// With the knowledge of it, and SHA-256.
-    #[serde(rename = "SCRAM-SHA-256")]
-    ScramSha256,
-    /// With the knowledge of it, and SHA-512.
-    #[default]
-    #[serde(rename = "SCRAM-SHA-512")]
-    ScramSha512,
 }

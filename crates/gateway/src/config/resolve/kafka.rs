@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kafka::Mechanism;
-
 use super::Resolver;
-use crate::config::file::{KafkaTlsFile, QueueFile, QueueTypeFile, SaslMechanismFile};
-use crate::config::runtime::{ClusterTls, KafkaTopic, Sasl};
+use crate::config::file::{KafkaTlsFile, QueueFile, QueueTypeFile};
+use crate::config::runtime::{ClusterTls, KafkaTopic, Sasl, SaslMechanism};
 
 impl Resolver<'_> {
     /// The topic that a queue is, if it is one. Keys of the other kind are refused where they are not as by default.
@@ -172,7 +170,7 @@ impl Resolver<'_> {
         }
         if !file.tls.enabled {
             let message = match sasl.mechanism {
-                SaslMechanismFile::Plain => {
+                SaslMechanism::Plain => {
                     "the password travels in plain text, and so does all else: add `tls: {enabled: true}`"
                 }
                 _ => "what is written travels in plain text: add `tls: {enabled: true}`",
@@ -180,11 +178,7 @@ impl Resolver<'_> {
             self.warning(path, message);
         }
         Some(Sasl {
-            mechanism: match sasl.mechanism {
-                SaslMechanismFile::Plain => Mechanism::Plain,
-                SaslMechanismFile::ScramSha256 => Mechanism::ScramSha256,
-                SaslMechanismFile::ScramSha512 => Mechanism::ScramSha512,
-            },
+            mechanism: sasl.mechanism,
             username: sasl.username.clone(),
             password: sasl.password.clone(),
         })
