@@ -377,6 +377,35 @@ fn a_request_that_is_refused_for_one_lanes_document_costs_no_other_lane_anything
 }
 
 #[test]
+fn a_node_that_takes_large_requests_again_is_sent_large_ones_again() {
+    let latency = Duration::from_millis(20);
+    let manners = Manners {
+        latency,
+        ..Manners::default()
+    };
+    let cluster = one_node(32, manners);
+    let place = place(&cluster, 32, "auto_start: false, retry_delay_in_ms: 20", "");
+    let gateway = place.start();
+    // Something on the way takes little for a while.
+    cluster.cue(Cue::bulk(status(413)).times(6));
+    gateway.bulk(&batch("a", 400)).ok().unwrap();
+    begin(&gateway);
+    drained(&gateway, "c0");
+    let numbers = |one: &Value| ["parts", "requests"].map(|name| one[name].as_u64().unwrap());
+    let mut before = numbers(&drained(&gateway, "c0"));
+    let mut together = Vec::new();
+    while together.last().is_none_or(|parts| *parts < 3.0) {
+        assert!(together.len() < 40, "{together:.1?}");
+        let name = format!("b{}", together.len());
+        gateway.bulk(&batch(&name, 3_200)).ok().unwrap();
+        let now = numbers(&drained(&gateway, "c0"));
+        together.push((now[0] - before[0]) as f64 / (now[1] - before[1]) as f64);
+        before = now;
+    }
+    assert!(together[0] < 3.0, "it remembers what it was told: {together:.1?}");
+}
+
+#[test]
 fn a_node_that_never_answers_holds_up_only_its_own_documents() {
     let cluster = cluster();
     let indexing = "max_worker_size: 1, adaptive_concurrency: false, timeout: 4s";
