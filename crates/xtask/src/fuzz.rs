@@ -51,7 +51,7 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         bail!("no such fuzz target; there are: {}", targets.join(", "));
     }
     if options.target.is_none() {
-        run(&mut cargo_fuzz(Command::new("cargo")).arg("build"))?;
+        run(cargo_fuzz(Command::new("cargo")).arg("build"))?;
     }
     for name in chosen {
         say(&format!("fuzzing {name} for {} s", options.seconds));
