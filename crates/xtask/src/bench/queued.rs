@@ -23,6 +23,8 @@ pub(super) struct QueuedCase {
     load: Case,
     /// On disk: none, lz4 or zstd.
     compression: &'static str,
+    /// `bulk.compress`.
+    wire_gzip: bool,
     /// The most that accepting and delivering a million documents may cost together, in CPU seconds.
     target: Option<f64>,
 }
@@ -56,6 +58,7 @@ fn cases() -> Vec<QueuedCase> {
         about: "5,000 access-log lines a request, with ids, 3 shards",
         load,
         compression: "none",
+        wire_gzip: false,
         target: Some(CPU_MAX),
     };
     let with = |name, about, change: fn(&mut Case)| {
@@ -97,6 +100,10 @@ fn cases() -> Vec<QueuedCase> {
         }),
         packed("lz4", "5,000 lines, `queue.compression: lz4`", "lz4"),
         packed("zstd", "5,000 lines, `queue.compression: zstd`", "zstd"),
+        QueuedCase {
+            wire_gzip: true,
+            ..packed("gzip-out", "5,000 lines, `bulk.compress: true`", "none")
+        },
     ]
 }
 

@@ -189,13 +189,14 @@ pipeline:
   - name: deliver
     auto_start: false
     processor:
-      - bulk_indexing: {{elasticsearch: fake}}
+      - bulk_indexing: {{elasticsearch: fake, bulk.compress: {compress}}}
 elasticsearch:
   - name: fake
     endpoints: [\"{node}\"]
 ",
         folder = folder.display(),
         compression = case.compression,
+        compress = case.wire_gzip,
     )
 }
 
