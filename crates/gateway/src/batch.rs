@@ -16,7 +16,6 @@ use wire::Shared;
 use crate::accept::Params;
 use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
-use crate::config::Delivery;
 use crate::dead_letters::Cause;
 use crate::lane::Lane;
 use crate::outcome::{Again, Error, Outcome};
@@ -87,11 +86,6 @@ impl Batch {
             }
             _ => false,
         }
-    }
-
-    /// Whether more would fit into one request with it.
-    pub(crate) fn has_room(&self, settings: &Delivery, body: &[u8]) -> bool {
-        body.len() < settings.batch_bytes_max && self.documents < settings.batch_docs_max
     }
 
     pub(crate) fn take_minted(&mut self, raw_params: &[u8]) {

@@ -2,7 +2,7 @@
 //! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
 //! way, and never two operations on one document, so that nothing overtakes anything.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub(crate) async fn deliver(
         outbound: RefCell::default(),
         ids: RefCell::new(IdMint::new(fastrand::u64(..))),
         scratch: RefCell::default(),
+        busy: Cell::new(0),
         shared,
         group,
         worker,
@@ -65,7 +66,6 @@ pub(crate) async fn deliver(
                     route: Rc::clone(&route),
                     number,
                     reader,
-                    batch_bytes: 0,
                     stop: stop.clone(),
                 };
                 running.spawn_local(lane.run());
@@ -77,6 +77,36 @@ pub(crate) async fn deliver(
         if let Err(error) = ended {
             tracing::error!(%error, "a lane failed; it goes on after a restart, with what it has not committed");
         }
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    /// How much a lane reads for its next batch. What several lanes have for a node goes in one request, so the more of them are
+    /// busy, the less each needs to have at hand for requests to be as large as they may be: enough that each node can
+    /// have one under way and one that gathers. Less memory is more of it in the processor's caches.
+    fn batch_bytes(&self) -> usize {
+        let most = self.group.settings.batch_bytes_max;
+        let nodes = self.outbound().cluster().snapshot().nodes.len();
+        let share = most.saturating_mul(2 * nodes.max(1)) / self.busy.get().max(1);
+        share.max(BATCH_BYTES_MIN).min(most)
+    }
+}
+
+/// A lane that has documents to deliver, for as long as it has this.
+struct Busy(Rc<Route>);
+
+impl Busy {
+    fn new(route: &Rc<Route>) -> Self {
+        route.busy.set(route.busy.get() + 1);
+        Self(Rc::clone(route))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
     }
 }
 
@@ -103,14 +133,16 @@ impl Lane {
                 () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => return,
             }
             let mut dead = 0;
-            // Batches of a lane are mostly alike: memory of that size was used a moment ago.
-            let mut body = self.route.worker.pool().take(self.batch_bytes);
-            let commit = match read(&mut self.reader, &group.settings, &mut body, None) {
+            let _busy = Busy::new(&self.route);
+            // So that all that have become busy by now are counted before one of them reads.
+            tokio::task::yield_now().await;
+            let bytes_max = self.route.batch_bytes();
+            let mut body = self.room(bytes_max);
+            let commit = match read(&mut self.reader, &group.settings, bytes_max, &mut body, None) {
                 Ok(Some(Read::Batch(batch))) => {
-                    let Some(batch) = self.fill(batch, &mut body).await else {
+                    let Some(batch) = self.fill(batch, bytes_max, &mut body).await else {
                         return;
                     };
-                    self.batch_bytes = body.len();
                     group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
                     group.set(self.number, Doing::Delivering, None);
                     match self.deliver(&batch, body.freeze()).await {
@@ -146,16 +178,30 @@ impl Lane {
         }
     }
 
+    /// Memory for the next batch. It is made for as much as there is to come, since growing costs a copy, and leaves memory
+    /// behind that nobody takes again.
+    fn room(&self, bytes_max: usize) -> Buffer {
+        let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
+        let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
+        self.route.worker.pool().take(bytes)
+    }
+
     /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway stops, and the
     /// batch is read again after the next start.
-    async fn fill(&mut self, mut batch: Box<Batch>, body: &mut Buffer) -> Option<Box<Batch>> {
+    async fn fill(
+        &mut self,
+        mut batch: Box<Batch>,
+        bytes_max: usize,
+        body: &mut Buffer,
+    ) -> Option<Box<Batch>> {
         let group = Arc::clone(&self.route.group);
         let until = Instant::now() + group.settings.linger;
         if !group.settings.linger.is_zero() {
             let since = batch.origins.first().map(|origin| origin.time_ms);
             group.works_on(self.number, since);
         }
-        while batch.has_room(&group.settings, body) && Instant::now() < until {
+        let docs_max = group.settings.batch_docs_max;
+        while body.len() < bytes_max && batch.documents < docs_max && Instant::now() < until {
             let ready = self.reader.ready();
             tokio::select! {
                 biased;
@@ -164,7 +210,7 @@ impl Lane {
                 () = tokio::time::sleep_until(until) => break,
             }
             let known = batch.documents;
-            match read(&mut self.reader, &group.settings, body, Some(batch)) {
+            match read(&mut self.reader, &group.settings, bytes_max, body, Some(batch)) {
                 Ok(Some(Read::Batch(more))) => batch = more,
                 _ => unreachable!("what was read stays a batch"),
             }
@@ -192,18 +238,19 @@ impl Lane {
     }
 }
 
-/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch; with `known`, what
-/// comes after that batch, and may go along.
+/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch of so many bytes (but
+/// for a first one that is larger); with `known`, what comes after that batch, and may go along.
 fn read(
     reader: &mut LaneReader,
     settings: &config::Delivery,
+    bytes_max: usize,
     body: &mut Buffer,
     known: Option<Box<Batch>>,
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
     let mut documents = batch.as_ref().map_or(0, |batch| batch.documents);
     loop {
-        let room = settings.batch_bytes_max.saturating_sub(body.len());
+        let room = bytes_max.saturating_sub(body.len());
         // What cannot be read now is said when it is the first: what was read already is delivered all the same.
         match reader.peek() {
             Ok(Some(next)) if documents < settings.batch_docs_max && next as usize <= room => {
@@ -277,6 +324,9 @@ fn is_for(settings: &config::Delivery, group: &log::Group) -> bool {
             .is_none_or(|replay| replay.group == *settings.group)
 }
 
+/// A lane's batch is not made smaller than this, whatever others have: each costs something however small.
+const BATCH_BYTES_MIN: usize = 1 << 20;
+
 /// A lane that had nothing to do for so long lets go of what it holds.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
@@ -338,7 +388,15 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
         fs::rename(&segments[1], &aside).unwrap();
         fs::create_dir(&segments[1]).unwrap();
         let (settings, pool) = (settings(), Pool::new(Arc::new(Budget::new(64 << 20))));
-        let mut read = || documents(read(&mut reader, &settings, &mut pool.take(0), None));
+        let mut read = || {
+            documents(read(
+                &mut reader,
+                &settings,
+                settings.batch_bytes_max,
+                &mut pool.take(0),
+                None,
+            ))
+        };
         assert_eq!(read(), Some(1));
         assert_eq!(read(), None);
         fs::remove_dir(&segments[1]).unwrap();

@@ -75,7 +75,6 @@ pub(crate) async fn deliver_handed_over(
                                 route: Rc::clone(route),
                                 number,
                                 reader,
-                                batch_bytes: 0,
                                 stop: ended.clone(),
                             };
                             lanes.spawn_local(lane.run());

@@ -552,6 +552,14 @@ impl LaneReader {
         }
     }
 
+    /// Bytes that are there to be read, if that is known.
+    pub(crate) fn waiting_bytes(&self) -> Option<u64> {
+        match self {
+            LaneReader::Disk(reader) => Some(reader.waiting_bytes()),
+            LaneReader::Kafka(_) => None,
+        }
+    }
+
     /// Appends the next group's bytes to `out` and tells what it is; none if all that is there was read.
     #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
     pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {

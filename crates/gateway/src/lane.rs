@@ -1,6 +1,6 @@
 //! A lane of a queue on its way to a cluster, and what the lanes of one thread share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) struct Route {
     pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// Lanes that have documents to deliver now.
+    pub(crate) busy: Cell<usize>,
 }
 
 /// One lane on its way.
@@ -39,8 +41,6 @@ pub(crate) struct Lane {
     pub(crate) route: Rc<Route>,
     pub(crate) number: u32,
     pub(crate) reader: LaneReader,
-    /// The size of its last batch.
-    pub(crate) batch_bytes: usize,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

@@ -157,6 +157,13 @@ impl LaneReader {
             .map(|place| place.stored))
     }
 
+    /// Bytes of documents, unpacked, that the lane has yet to read: as the accounts have them.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        let end = lock(&self.shared.state).totals.lanes[self.mark.lane as usize].bytes;
+        end.saturating_sub(self.mark.bytes)
+    }
+
     /// When the record of the next group was written, ms since 1970; none at the end, or if its head is damaged.
     pub(crate) fn peek_time(&mut self) -> Result<Option<u64>, ReadError> {
         if self.peek()?.is_none() {

@@ -156,7 +156,8 @@ section! {
     BulkFile {
         /// Compress them (gzip): fewer bytes on the network for more CPU time here and in the cluster.
         compress: bool = false,
-        /// Megabytes of a request, at most (but one client's part of a lane, however large). A lane reads as much ahead.
+        /// Megabytes of a request, at most (but one client's part of a lane, however large). A lane reads as much ahead, or
+        /// less, down to 1 MB, where many lanes are busy: theirs travel together.
         #[schemars(range(min = 1, max = 1024))]
         batch_size_in_mb: u32 = 5,
         /// The same in kilobytes, in place of `batch_size_in_mb`.
