@@ -103,6 +103,7 @@ pub use operations::{Operation, operations, plan_cut, runs};
 pub use plan::{Destination, Part, Plan, Scratch, Verdict, plan};
 pub use repeat::Repeat;
 pub use route::{Formula, IndexRoute, NodeIx};
+pub use share::Share;
 pub use single::{NotALine, Single, SingleValue};
 pub use single_answer::{SingleAnswer, Turned, single_answer};
 pub use succeeded::all_succeeded;

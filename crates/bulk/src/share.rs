@@ -4,32 +4,79 @@
 //! client's share of it is a run of those items in a frame of its own: the keys of the node's reply in their order,
 //! `errors` true only if one of its own items failed, and a `took` of its own.
 
+use std::collections::BTreeMap;
+
 use crate::Reply;
-use crate::items::HeadKey;
+use crate::items::Head;
 use crate::merge::write_frame;
 
+/// A client's share of a reply: where it is in it. The reply's bytes are asked for where they are needed.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// Start and end of each item.
+    bounds: Vec<(u32, u32)>,
+    head: Head,
+    compact: bool,
+}
+
+// === impl Reply ===
+
 impl Reply<'_> {
-    /// Appends to `out` the reply that a client gets whose operations are `docs` ones from `first` on. `took_ms` is what
-    /// it is told.
+    /// What a client gets of it whose operations are `docs` ones from `first` on. Items that were put in others' places are
+    /// no part of it.
     ///
     /// Panics if there are no such items.
-    pub fn share(&self, first: u32, docs: u32, took_ms: u64, out: &mut Vec<u8>) {
-        let errors = self.errors() && (first..first + docs).any(|item| self.facts(item).failed);
-        let ingest_took_ms = self.ingest_took_ms().unwrap_or_default();
-        let keys: &[HeadKey] = &self.head.keys;
-        let (head, tail) = write_frame(keys, errors, took_ms, ingest_took_ms);
+    pub fn share(&self, first: u32, docs: u32) -> Share {
+        let items = first..first + docs;
+        let mut head = self.head.clone();
+        head.errors = self.errors() && items.clone().any(|item| self.facts(item).failed);
+        Share {
+            bounds: self.bounds[items.start as usize..items.end as usize].to_vec(),
+            head,
+            compact: self.compact,
+        }
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// The share as a reply. `bytes`: the node's reply, whole.
+    pub fn reply<'r>(&self, bytes: &'r [u8]) -> Reply<'r> {
+        Reply {
+            bytes: bytes.into(),
+            bounds: self.bounds.clone(),
+            replaced: BTreeMap::new(),
+            head: self.head.clone(),
+            compact: self.compact,
+        }
+    }
+
+    /// Bytes that it comes to when it is written, but for the frame.
+    pub fn bytes(&self) -> usize {
+        self.bounds
+            .iter()
+            .map(|(start, end)| (end - start) as usize + 1)
+            .sum()
+    }
+
+    /// Appends to `out` the reply that its client gets. `bytes`: the node's reply, whole; `took_ms` is what the client is told.
+    pub fn write(&self, bytes: &[u8], took_ms: u64, out: &mut Vec<u8>) {
+        let ingest_took_ms = self.head.ingest_took_ms.unwrap_or_default();
+        let (head, tail) = write_frame(&self.head.keys, self.head.errors, took_ms, ingest_took_ms);
         out.extend_from_slice(&head);
-        if self.compact {
+        match (self.bounds.first(), self.bounds.last()) {
             // The items and the commas between them.
-            let last = (first + docs - 1) as usize;
-            let (start, end) = (self.bounds[first as usize].0, self.bounds[last].1);
-            out.extend_from_slice(&self.bytes[start as usize..end as usize]);
-        } else {
-            for item in first..first + docs {
-                if item > first {
-                    out.push(b',');
+            (Some((start, _)), Some((_, end))) if self.compact => {
+                out.extend_from_slice(&bytes[*start as usize..*end as usize]);
+            }
+            _ => {
+                for (item, (start, end)) in self.bounds.iter().enumerate() {
+                    if item > 0 {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(&bytes[*start as usize..*end as usize]);
                 }
-                out.extend_from_slice(self.item(item));
             }
         }
         out.extend_from_slice(&tail);
@@ -41,11 +88,18 @@ mod tests {
     use super::*;
 
     fn share(reply: &str, docs: u32, first: u32, own: u32) -> String {
-        let reply = Reply::split(reply.as_bytes(), docs).unwrap();
+        let bytes = reply.as_bytes();
+        let share = Reply::split(bytes, docs).unwrap().share(first, own);
         let mut out = Vec::new();
-        reply.share(first, own, 7, &mut out);
-        // What is cut out is a reply again.
-        Reply::split(&out, own).unwrap();
+        share.write(bytes, 7, &mut out);
+        // What is cut out is a reply again, and the same as what is read in its place.
+        let (written, read) = (Reply::split(&out, own).unwrap(), share.reply(bytes));
+        assert_eq!((written.errors(), written.items()), (read.errors(), read.items()));
+        assert_eq!(written.ingest_took_ms(), read.ingest_took_ms());
+        for item in 0..own {
+            assert_eq!(written.item(item), read.item(item));
+        }
+        assert!(out.len() >= share.bytes());
         String::from_utf8(out).unwrap()
     }
 

@@ -1,7 +1,6 @@
 //! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that hold their
 //! primaries.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bulk::{Ask, Destination, Op, Verdict};
@@ -17,11 +16,11 @@ use crate::batch::Work;
 use crate::bulk_request::{self, Kind};
 use crate::config::Level;
 use crate::lane::Lane;
+use crate::lines::Load;
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Outcome, Outcomes};
 use crate::outlet::Outlet;
 use crate::parcel::{Parcel, content_type, unreadable};
-use crate::part::Load;
 
 impl Work<'_> {
     /// The lines of some operations, one after another; copied only if others stand between them.
@@ -53,7 +52,7 @@ impl Lane {
         let docs = operations.len() as u32;
         let left = |outcomes: Outcomes| match outcomes.are_done() {
             true => Vec::new(),
-            false => left(operations.iter().copied().zip(outcomes)),
+            false => unfinished(operations.iter().copied().zip(outcomes)),
         };
         let wording = &work.wording;
         let Some(headers) = content_type(&wording.content_type) else {
@@ -77,7 +76,7 @@ impl Lane {
         };
         match verdict {
             Verdict::Plan(plan) => {
-                let load = Rc::new(Load { body, plan });
+                let load = Arc::new(Load { body, plan });
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
                     let parcel = Parcel::part(&load, part, wording);
@@ -88,13 +87,13 @@ impl Lane {
                 let mut not_done = Vec::new();
                 if !sent.iter().all(Outcomes::are_done) {
                     let mut sent: Vec<_> = sent.into_iter().map(Outcomes::into_iter).collect();
-                    not_done = self::left(operations.iter().enumerate().map(|(doc, at)| {
+                    not_done = unfinished(operations.iter().enumerate().map(|(doc, at)| {
                         let outcome = sent[load.plan.part_of(doc as u32)].next();
                         let outcome = outcome.expect("a part has an outcome for each of its operations");
                         (*at, outcome)
                     }));
                 }
-                if let Ok(load) = Rc::try_unwrap(load) {
+                if let Ok(load) = Arc::try_unwrap(load) {
                     route.scratch.borrow_mut().recycle(load.plan);
                 }
                 not_done
@@ -199,7 +198,7 @@ impl Lane {
 }
 
 /// What is not done.
-fn left(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, Outcome)> {
+fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, Outcome)> {
     outcomes
         .filter(|(_, outcome)| *outcome != Outcome::Done)
         .collect()

@@ -14,7 +14,8 @@
 //! as it has shown to take, what waits goes on gathering, so requests grow as the node falls behind.
 //!
 //! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each other on their
-//! own; so a part that may have to wait is copied out of its core's buffers. The core that finds a request due sends it.
+//! own. The core that finds a request due sends it, from where each part was read, and each client's core reads its share of
+//! the answer where that was received: nothing is copied that would not be if the part travelled alone.
 
 mod batch;
 mod family;
@@ -37,7 +38,7 @@ use wire::{Fate, Pool, SendError};
 use crate::config::Combine;
 use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
-use crate::part::Split;
+use crate::part::{Split, Words};
 use crate::switches::Panel;
 use batch::Member;
 use slot::{Asking, Target};
@@ -64,13 +65,13 @@ pub(crate) enum Way {
     /// By itself. Until the turn is dropped, others for the same node wait.
     Alone(Option<Turn>),
     /// It went with others, and this is its own answer.
-    Shared(Result<(response::Parts, Vec<u8>), SendError>),
+    Shared(Result<(response::Parts, Words), SendError>),
 }
 
 /// The same as one core tells another.
 enum Told {
     Alone(Option<Ticket>),
-    Shared(Result<(response::Parts, Vec<u8>), SendError>),
+    Shared(Result<(response::Parts, Words), SendError>),
 }
 
 /// The right to have a request under way to a target.
@@ -178,16 +179,8 @@ impl Combiner {
             let ticket = Ticket::new(family, &target, 1, leave);
             return Way::Alone(Some(self.turn(ticket)));
         }
-        let Ok(memory) = self
-            .0
-            .pool
-            .budget()
-            .hold(usize::try_from(bytes).unwrap_or(usize::MAX))
-        else {
-            return Way::Alone(self.leave(node).await);
-        };
         let (tell, told) = oneshot::channel();
-        family.wait(&target, node, Member::new(part, split, memory, tell));
+        family.wait(&target, node, Member::new(part, split, tell));
         self.consider(family, &target);
         match told.await {
             Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(self.turn(ticket))),

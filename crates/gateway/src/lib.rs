@@ -53,6 +53,7 @@ mod idempotency;
 mod introduce;
 mod journal;
 mod lane;
+mod lines;
 mod listening;
 mod live;
 mod metrics;

@@ -1,21 +1,18 @@
 //! What one lane has for one node, and the request that it travels in: alone, or with what other lanes have for that node.
 //! Each gets the outcomes of its own operations.
 
-use std::io::{self, Write as _};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use bulk::Gather;
 use cluster::{Ended, Node, Permit};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use wire::{CHUNK_BYTES, Chunk, Fate, Outgoing, Pool, Shared};
+use wire::{Fate, Outgoing, Shared};
 
 use crate::lane::Route;
+use crate::lines::{Body, Lines, Load};
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
-use crate::part::Load;
 use crate::request_id::RequestId;
 
 /// Operations of one lane for one node.
@@ -26,14 +23,6 @@ pub(crate) struct Parcel {
     pub(crate) bytes: u64,
     /// What its request says beside its operations.
     pub(crate) wording: Rc<Wording>,
-}
-
-#[derive(Clone)]
-enum Lines {
-    /// A part of a body that was planned.
-    Part(Rc<Load>, usize),
-    /// A body as it is.
-    Whole(Shared),
 }
 
 /// What a request says beside its operations. Only parcels with the same wording can share one.
@@ -55,15 +44,12 @@ pub(crate) enum Told {
 // === impl Parcel ===
 
 impl Parcel {
-    pub(crate) fn part(load: &Rc<Load>, part: usize, wording: &Rc<Wording>) -> Self {
+    pub(crate) fn part(load: &Arc<Load>, part: usize, wording: &Rc<Wording>) -> Self {
         let one = &load.plan.parts[part];
         Self {
             docs: one.docs,
             bytes: one.bytes,
-            lines: match one.stretch() {
-                Some(stretch) => Lines::Whole(load.body.slice(stretch)),
-                None => Lines::Part(Rc::clone(load), part),
-            },
+            lines: Lines::part(load, part),
             wording: Rc::clone(wording),
         }
     }
@@ -104,12 +90,13 @@ impl Route {
             let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
             return told.map(Told::Outcomes).collect();
         }
-        let mut body = Body::new(parcels, bytes, self.worker.pool());
+        let lines = parcels.into_iter().map(|parcel| parcel.lines);
+        let body = Body::new(lines, self.worker.pool());
         let body = if self.group.settings.compress {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             Outgoing::from(body.compressed().await)
         } else {
-            Outgoing::gather(bytes, move || body.next())
+            body.outgoing()
         };
         let message = Message {
             request_id: &self.request_id,
@@ -189,83 +176,3 @@ pub(crate) fn own_id(queue: &str) -> RequestId {
     let text = format!("delivery-{queue}");
     RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
 }
-
-/// Parcels one after another, chunk by chunk: what fills one goes as it lies there, the rest is copied together.
-struct Body {
-    parcels: Vec<Parcel>,
-    /// The one that is copied, and how far.
-    at: usize,
-    gather: Gather,
-    offset: usize,
-    left: usize,
-    pool: Pool,
-}
-
-// === impl Body ===
-
-impl Body {
-    fn new(parcels: Vec<Parcel>, bytes: u64, pool: &Pool) -> Self {
-        Self {
-            parcels,
-            at: 0,
-            gather: Gather::default(),
-            offset: 0,
-            left: usize::try_from(bytes).unwrap_or(usize::MAX),
-            pool: pool.clone(),
-        }
-    }
-
-    /// The next chunk; none at the end.
-    fn next(&mut self) -> Option<Chunk> {
-        if let Some(parcel) = self.parcels.get(self.at)
-            && let Lines::Whole(body) = &parcel.lines
-            && body.len() - self.offset >= CHUNK_BYTES.min(self.left)
-        {
-            let end = body.len().min(self.offset + CHUNK_BYTES);
-            let chunk = body.slice(self.offset..end);
-            (self.offset, self.left) = (end, self.left.saturating_sub(chunk.len()));
-            return (!chunk.is_empty()).then_some(Chunk::Shared(chunk));
-        }
-        let mut chunk = self.pool.take(self.left.min(CHUNK_BYTES));
-        while chunk.len() < CHUNK_BYTES
-            && let Some(parcel) = self.parcels.get(self.at)
-        {
-            let room = CHUNK_BYTES - chunk.len();
-            let copied = match &parcel.lines {
-                Lines::Part(load, part) => {
-                    let part = &load.plan.parts[*part];
-                    self.gather
-                        .next(&load.plan, part, &load.body, chunk.as_mut_vec(), room)
-                }
-                Lines::Whole(body) => {
-                    let rest = &body[self.offset..];
-                    let copied = rest.len().min(room);
-                    chunk.extend_from_slice(&rest[..copied]);
-                    self.offset += copied;
-                    copied
-                }
-            };
-            if copied == 0 {
-                self.at += 1;
-                (self.gather, self.offset) = (Gather::default(), 0);
-            }
-        }
-        self.left = self.left.saturating_sub(chunk.len());
-        (!chunk.is_empty()).then(|| chunk.into())
-    }
-
-    /// All of it, compressed; others get their turn in between.
-    async fn compressed(&mut self) -> Vec<u8> {
-        let packed = Vec::with_capacity(self.left / RATIO_TYPICAL);
-        let mut encoder = GzEncoder::new(packed, Compression::fast());
-        while let Some(chunk) = self.next() {
-            let written: io::Result<()> = encoder.write_all(&chunk);
-            written.expect("writing to a Vec cannot fail");
-            tokio::task::yield_now().await;
-        }
-        encoder.finish().expect("writing to a Vec cannot fail")
-    }
-}
-
-/// Bulks are rarely compressed better.
-const RATIO_TYPICAL: usize = 8;

@@ -1,27 +1,22 @@
 //! One part on its way: the tries to have it executed, and what they come to.
 
-use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bulk::{Ask, Destination, Gather, Plan, RawError, Repeat, Reply};
+use bulk::{Ask, Destination, RawError, Repeat, Reply, Share};
 use cluster::{Node, PickReason, Snapshot};
 use http::{StatusCode, response};
-use wire::{Buffer, CHUNK_BYTES, Fate, Outgoing, Pool, SendError, Shared};
+use wire::{Fate, Outgoing, Pool, SendError, Shared};
 
 use crate::combine::{Combiner, Family, Way};
+use crate::lines::{Body, Lines, Load};
 use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
-
-/// A body and how it is split; shared by the parts while they are sent.
-pub(crate) struct Load {
-    pub(crate) body: Shared,
-    pub(crate) plan: Plan,
-}
 
 /// A request that is split: what its parts have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Split<'a> {
-    pub(crate) load: &'a Rc<Load>,
+    pub(crate) load: &'a Arc<Load>,
     pub(crate) ask: &'a Ask<'a>,
     pub(crate) snapshot: &'a Arc<Snapshot>,
     pub(crate) message: Message<'a>,
@@ -43,7 +38,7 @@ pub(crate) enum Answer {
     /// 200 and what should be a bulk answer.
     Items(Items),
     /// Another status: no node took anything of the part.
-    Refused(response::Parts, Buffer),
+    Refused(response::Parts, Shared),
     /// Not a byte of it could be sent.
     Unsent(SendError),
     /// It was sent, and no usable answer came; why, in words.
@@ -53,11 +48,19 @@ pub(crate) enum Answer {
 /// A node's bulk answer.
 pub(crate) struct Items {
     pub(crate) head: response::Parts,
-    pub(crate) body: Buffer,
+    words: Words,
     /// It comes from the node that holds the primaries.
     pub(crate) at_home: bool,
     /// It answers another try than the first, whose fate is unknown.
     repeat: Option<Repeat>,
+}
+
+/// The body of an answer.
+pub(crate) struct Words {
+    /// As it came, perhaps with others' shares.
+    pub(crate) all: Shared,
+    /// What of it is for this part, if that is not all.
+    pub(crate) share: Option<Box<Share>>,
 }
 
 /// What the items of a part say that no node has answered item by item.
@@ -73,6 +76,9 @@ pub(crate) struct ItemError {
 /// (`TransportReplicationAction`).
 const UNAVAILABLE: &str = "unavailable_shards_exception";
 
+/// What stands around the items of an answer.
+const FRAME_BYTES: usize = 256;
+
 // === impl Sender ===
 
 impl Sender<'_> {
@@ -87,15 +93,15 @@ impl Sender<'_> {
             let (node, at_home) = self.destination(part, split, &tried);
             let first = tried.is_empty();
             let error = match self.try_once(&node, part, split, first).await {
-                Ok((head, body)) if head.status == StatusCode::OK => {
+                Ok((head, words)) if head.status == StatusCode::OK => {
                     return Answer::Items(Items {
                         head,
-                        body,
+                        words,
                         at_home,
                         repeat,
                     });
                 }
-                Ok((head, body)) => return refused(head, body, doubt),
+                Ok((head, words)) => return refused(head, words.all, doubt),
                 Err(error) => error,
             };
             cluster.hint();
@@ -151,17 +157,11 @@ impl Sender<'_> {
         part: usize,
         split: Split<'_>,
         first: bool,
-    ) -> Result<(response::Parts, Buffer), SendError> {
+    ) -> Result<(response::Parts, Words), SendError> {
         self.counters.parts.add(1);
         let mut turn = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
-                Way::Shared(answer) => {
-                    return answer.map(|(head, text)| {
-                        let mut body = self.pool.take(text.len());
-                        body.extend_from_slice(&text);
-                        (head, body)
-                    });
-                }
+                Way::Shared(answer) => return answer,
                 Way::Alone(turn) => turn,
             },
             Some((combiner, _)) => combiner.leave(node).await,
@@ -170,7 +170,7 @@ impl Sender<'_> {
         if let Some(turn) = &mut turn {
             turn.sent();
         }
-        let body = part_body(split.load, part, self.pool);
+        let body = Body::new([Lines::part(split.load, part)], self.pool).outgoing();
         let answer = self
             .outbound
             .whole(node, split.message, body, split.deadline)
@@ -179,31 +179,16 @@ impl Sender<'_> {
             let bytes = split.load.plan.parts[part].bytes;
             turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
         }
-        answer
+        answer.map(|(head, body)| (head, Words::whole(body.freeze())))
     }
 }
 
 /// A node refused a part. If an earlier try may have been executed, that is no refusal of the part.
-fn refused(head: response::Parts, body: Buffer, doubt: Option<String>) -> Answer {
+fn refused(head: response::Parts, body: Shared, doubt: Option<String>) -> Answer {
     match doubt {
         None => Answer::Refused(head, body),
         Some(why) => Answer::Unknown(format!("{why}; a second try was refused with {}", head.status)),
     }
-}
-
-/// A part's body, copied together chunk by chunk as the connection takes it.
-pub(crate) fn part_body(load: &Rc<Load>, part: usize, pool: &Pool) -> Outgoing {
-    let (load, pool) = (Rc::clone(load), pool.clone());
-    let bytes = load.plan.parts[part].bytes;
-    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let mut gather = Gather::default();
-    Outgoing::gather(bytes, move || {
-        let mut chunk = pool.take(left.min(CHUNK_BYTES));
-        let part = &load.plan.parts[part];
-        let copied = gather.next(&load.plan, part, &load.body, chunk.as_mut_vec(), CHUNK_BYTES);
-        left = left.saturating_sub(copied);
-        (copied > 0).then(|| chunk.into())
-    })
 }
 
 // === impl Answer ===
@@ -225,13 +210,35 @@ impl Items {
         self.repeat.is_none()
     }
 
+    /// The answer for a client whose only part this was. `took`: how long that was.
+    pub(crate) fn into_answer(self, took: Duration, pool: &Pool) -> (response::Parts, Outgoing) {
+        let Some(share) = self.words.share else {
+            return (self.head, self.words.all.into());
+        };
+        let mut own = pool.take(share.bytes() + FRAME_BYTES);
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        share.write(&self.words.all, took_ms, own.as_mut_vec());
+        (self.head, own.into())
+    }
+
     /// The items, counted, and put right where they answer a second try.
     pub(crate) fn read(&self, docs: u32, split: Split<'_>) -> Result<Reply<'_>, bulk::MergeError> {
-        let mut reply = Reply::split(&self.body, docs)?;
+        let mut reply = match &self.words.share {
+            None => Reply::split(&self.words.all, docs)?,
+            Some(share) => share.reply(&self.words.all),
+        };
         if let Some(repeat) = &self.repeat {
             repeat.settle(&mut reply, split.snapshot.table.dialect());
         }
         Ok(reply)
+    }
+}
+
+// === impl Words ===
+
+impl Words {
+    pub(crate) fn whole(all: Shared) -> Self {
+        Self { all, share: None }
     }
 }
 

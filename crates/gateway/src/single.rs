@@ -13,7 +13,6 @@ mod why;
 
 pub(crate) use why::SingleWhy;
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bulk::{Ask, NotALine, Op, Plan, RouteTable, Single, Turned, Verdict};
@@ -26,8 +25,9 @@ use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::config::Level;
 use crate::error::Fault;
+use crate::lines::Load;
 use crate::outbound::Message;
-use crate::part::{Answer, Load, Sender, Split};
+use crate::part::{Answer, Sender, Split};
 use crate::proxy::Body;
 use crate::request_id::RequestId;
 use crate::sync::{Held, Reshuffle, Step, Unread, strip_for_parts};
@@ -79,7 +79,7 @@ impl Reshuffle {
         };
         self.counters.single_joined.add(1);
         let sent = self.send_single(&head, write, &load, &ask, &snapshot).await;
-        if let Ok(load) = Rc::try_unwrap(load) {
+        if let Ok(load) = Arc::try_unwrap(load) {
             self.scratch.borrow_mut().recycle(load.plan);
         }
         match sent {
@@ -98,7 +98,7 @@ impl Reshuffle {
         source: &Shared,
         ask: &Ask<'_>,
         snapshot: &Snapshot,
-    ) -> Option<Rc<Load>> {
+    ) -> Option<Arc<Load>> {
         let mut lines = self.pool.take(single.bytes_expected(source));
         if let Err(why) = single.write(source, lines.as_mut_vec()) {
             self.counters.pass_single(match why {
@@ -113,7 +113,7 @@ impl Reshuffle {
                 self.counters.pass_single(SingleWhy::Update);
                 None
             }
-            Verdict::Plan(plan) => Some(Rc::new(Load { body, plan })),
+            Verdict::Plan(plan) => Some(Arc::new(Load { body, plan })),
             Verdict::Pass(pass) => {
                 self.counters.pass_single_by_plan(pass.why);
                 if pass.why == bulk::Why::UnknownIndex {
@@ -128,7 +128,7 @@ impl Reshuffle {
         &self,
         head: &Parts,
         write: SingleHead<'_>,
-        load: &Rc<Load>,
+        load: &Arc<Load>,
         ask: &Ask<'_>,
         snapshot: &Arc<Snapshot>,
     ) -> Sent {
@@ -180,7 +180,7 @@ impl Reshuffle {
             // Its words fit one document too. Asking again would add to what is too much (429), and what is not well (5xx),
             // or stands between here and the cluster, may have executed it.
             (Answer::Refused(head, body), _) if !is_refusal(head.status) => {
-                Sent::Answer(with_head(head, &[], Outgoing::from(body.to_vec())))
+                Sent::Answer(with_head(head, &[], Outgoing::from(body)))
             }
             (Answer::Refused(..), _) => Sent::Refused,
             (Answer::Unsent(error), _) => Sent::Answer(Fault::upstream(&error).response()),

@@ -23,9 +23,10 @@ use crate::credentials::Fallback;
 use crate::directed::{Book, Course};
 use crate::error::Fault;
 use crate::introduce::{self, Introduced};
+use crate::lines::Load;
 use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
-use crate::part::{Answer, ItemError, Load, Sender, Split};
+use crate::part::{Answer, ItemError, Sender, Split};
 use crate::proxy::Body;
 use crate::request_id::RequestId;
 use crate::switches::Panel;
@@ -241,7 +242,7 @@ impl Reshuffle {
                 Ok(Step::Done(answer))
             }
             Verdict::Plan(plan) => {
-                let load = Rc::new(Load { body, plan });
+                let load = Arc::new(Load { body, plan });
                 strip_for_parts(&mut head.headers);
                 self.fallback.fill(&mut head.headers);
                 let request_id = RequestId::of(&head.extensions);
@@ -259,7 +260,7 @@ impl Reshuffle {
                 };
                 let answer = self.send(split, &course).await;
                 self.sample(&load.body, &ask, &snapshot.table);
-                if let Ok(load) = Rc::try_unwrap(load) {
+                if let Ok(load) = Arc::try_unwrap(load) {
                     self.scratch.borrow_mut().recycle(load.plan);
                 }
                 self.counters.bulk_latency.observe(arrived.elapsed());
@@ -399,7 +400,8 @@ impl Reshuffle {
                 let Some(Answer::Items(items)) = answers.pop() else {
                     unreachable!("it has just been looked at")
                 };
-                with_head(items.head, &[], Outgoing::from(items.body))
+                let (head, body) = items.into_answer(began.elapsed(), &self.pool);
+                with_head(head, &[], body)
             }
             (answers, _) => match whole_answer(answers) {
                 Some(whole) => whole,
@@ -518,7 +520,7 @@ fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
         Answer::Refused(head, body) => {
             let alike =
                 |answer: &Answer| matches!(answer, Answer::Refused(other, _) if other.status == head.status);
-            let whole = || with_head(head.clone(), &[], Outgoing::from(body.to_vec()));
+            let whole = || with_head(head.clone(), &[], Outgoing::from(body.clone()));
             answers.iter().all(alike).then(whole)
         }
         Answer::Unsent(error) => {

@@ -4,7 +4,6 @@
 //! five eighths of the budget and wait (bounded) for room. Everything that is needed to finish work already
 //! admitted (gather chunks, replies) may use the rest and never waits, so nothing can deadlock by holding and waiting.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -31,13 +30,6 @@ pub struct OverBudget {
     pub used: usize,
     /// The budget.
     pub limit: usize,
-}
-
-/// Bytes charged to a budget for memory that is not a pooled buffer; given back when dropped, on whatever thread.
-#[derive(Debug)]
-pub struct Held {
-    budget: Arc<Budget>,
-    bytes: usize,
 }
 
 /// Leaves room for reply buffers, code, stacks and the allocator under 256 MB resident.
@@ -95,18 +87,6 @@ impl Budget {
             wanted: bytes,
             used,
             limit,
-        })
-    }
-
-    /// Charges `bytes` for memory of the caller's own. Never waits.
-    ///
-    /// # Errors
-    /// When the budget has no room for them.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, OverBudget> {
-        self.try_charge(bytes, self.limit)?;
-        Ok(Held {
-            budget: Arc::clone(self),
-            bytes,
         })
     }
 
@@ -168,12 +148,6 @@ impl Budget {
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.budget.release(self.bytes);
-    }
-}
-
 struct Waiting<'a>(&'a Budget);
 
 impl<'a> Waiting<'a> {
@@ -188,30 +162,5 @@ impl Drop for Waiting<'_> {
         if self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.pressure.store(false, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_held_counts_until_it_is_dropped_and_never_exceeds_the_limit() {
-        let budget = Arc::new(Budget::new(100));
-        let first = budget.hold(60).expect("there is room");
-        assert_eq!(
-            budget.hold(41).expect_err("there is none"),
-            OverBudget {
-                wanted: 41,
-                used: 60,
-                limit: 100
-            }
-        );
-        let second = budget.hold(40).expect("just as much");
-        assert_eq!(budget.used(), 100);
-        drop(first);
-        assert_eq!(budget.used(), 40);
-        drop(second);
-        assert_eq!(budget.used(), 0);
     }
 }

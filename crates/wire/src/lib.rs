@@ -58,7 +58,7 @@ mod stream;
 mod tls;
 mod transmit;
 
-pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Held, OverBudget};
+pub use budget::{BUDGET_BYTES_DEFAULT, Budget, OverBudget};
 pub use client::{
     Client, ClientConfig, Deadlines, Fate, Origin, Reply, ReplyBody, RequestHead, SendError, SendErrorKind,
 };

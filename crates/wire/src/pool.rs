@@ -1,22 +1,23 @@
 //! Contiguous buffers, reused while warm: first-touched memory costs more than the copies it saves.
 //!
-//! A [`Pool`] belongs to one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
+//! A [`Pool`] serves one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
 //! 128 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are made to
 //! measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
+//!
+//! Buffers may travel: what one core has read another may send, without a copy, and the last of them to drop it puts it
+//! back where it came from. So the shelves are behind a lock; whoever stays at home finds it free.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::budget::{Budget, OverBudget};
 
-/// The buffers of one core. Cheap to clone; not `Send`.
+/// The buffers of one core. Cheap to clone.
 #[derive(Clone)]
 pub struct Pool {
-    shelves: Rc<Shelves>,
+    shelves: Arc<Shelves>,
 }
 
 /// A contiguous, growable-up-to-capacity run of bytes from a [`Pool`]; goes back there when dropped.
@@ -24,22 +25,27 @@ pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     charged: usize,
-    home: Rc<Shelves>,
+    home: Arc<Shelves>,
 }
 
 /// A cheap handle to (a part of) a frozen [`Buffer`]; the memory goes back when the last handle is gone.
 #[derive(Clone)]
 pub struct Shared {
-    buffer: Rc<Buffer>,
+    buffer: Arc<Buffer>,
     start: usize,
     end: usize,
 }
 
 struct Shelves {
     budget: Arc<Budget>,
-    idle: RefCell<Vec<Vec<Idle>>>,
-    idle_bytes: Cell<usize>,
-    tick: Cell<u32>,
+    stock: Mutex<Stock>,
+}
+
+/// What lies idle.
+struct Stock {
+    by_class: Vec<Vec<Idle>>,
+    bytes: usize,
+    tick: u32,
 }
 
 struct Idle {
@@ -52,14 +58,17 @@ struct Idle {
 impl Pool {
     /// An empty pool under `budget`.
     pub fn new(budget: Arc<Budget>) -> Self {
-        let mut idle = Vec::new();
-        idle.resize_with(CLASSES, Vec::new);
+        let mut by_class = Vec::new();
+        by_class.resize_with(CLASSES, Vec::new);
+        let stock = Stock {
+            by_class,
+            bytes: 0,
+            tick: 0,
+        };
         Pool {
-            shelves: Rc::new(Shelves {
+            shelves: Arc::new(Shelves {
                 budget,
-                idle: RefCell::new(idle),
-                idle_bytes: Cell::new(0),
-                tick: Cell::new(0),
+                stock: Mutex::new(stock),
             }),
         }
     }
@@ -113,14 +122,16 @@ impl Pool {
     /// A [`Worker`](crate::Worker) calls this every second.
     pub fn tick(&self, keep_ticks: u32) {
         let shelves = &self.shelves;
-        let now = shelves.tick.get().wrapping_add(1);
-        shelves.tick.set(now);
+        let mut stock = shelves.stock();
+        stock.tick = stock.tick.wrapping_add(1);
+        let now = stock.tick;
         if shelves.budget.under_pressure() {
+            drop(stock);
             shelves.drop_idle();
             return;
         }
         let mut freed = 0;
-        for shelf in shelves.idle.borrow_mut().iter_mut() {
+        for shelf in &mut stock.by_class {
             // The oldest lie at the front, since the shelf is a stack.
             let old = shelf
                 .iter()
@@ -134,12 +145,12 @@ impl Pool {
                 shelf.shrink_to_fit();
             }
         }
-        shelves.forget_idle(freed);
+        shelves.forget(stock, freed);
     }
 
     /// Bytes that lie idle in this pool.
     pub fn idle_bytes(&self) -> usize {
-        self.shelves.idle_bytes.get()
+        self.shelves.stock().bytes
     }
 
     fn take_within(&self, bytes: usize, limit: usize) -> Result<Buffer, OverBudget> {
@@ -156,13 +167,14 @@ impl Pool {
 
     fn off_shelf(&self, bytes: usize) -> Option<Buffer> {
         let (size, class) = class_of(bytes);
-        let idle = self.shelves.idle.borrow_mut().get_mut(class?)?.pop()?;
-        self.shelves.idle_bytes.set(self.shelves.idle_bytes.get() - size);
+        let mut stock = self.shelves.stock();
+        let idle = stock.by_class.get_mut(class?)?.pop()?;
+        stock.bytes -= size;
         Some(Buffer {
             bytes: idle.bytes,
             start: 0,
             charged: size,
-            home: Rc::clone(&self.shelves),
+            home: Arc::clone(&self.shelves),
         })
     }
 
@@ -171,7 +183,7 @@ impl Pool {
             bytes: Vec::with_capacity(size),
             start: 0,
             charged: size,
-            home: Rc::clone(&self.shelves),
+            home: Arc::clone(&self.shelves),
         }
     }
 }
@@ -187,17 +199,20 @@ impl fmt::Debug for Pool {
 // === impl Shelves ===
 
 impl Shelves {
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().expect("nobody panics while holding it")
+    }
+
     fn put(&self, mut bytes: Vec<u8>, charged: usize) {
         let (size, class) = class_of(charged);
         let keep = bytes.capacity() == size && size == charged && !self.budget.under_pressure();
         match class {
             Some(class) if keep => {
                 bytes.clear();
-                self.idle.borrow_mut()[class].push(Idle {
-                    bytes,
-                    since_tick: self.tick.get(),
-                });
-                self.idle_bytes.set(self.idle_bytes.get() + size);
+                let mut stock = self.stock();
+                let since_tick = stock.tick;
+                stock.by_class[class].push(Idle { bytes, since_tick });
+                stock.bytes += size;
             }
             _ => {
                 drop(bytes);
@@ -207,16 +222,19 @@ impl Shelves {
     }
 
     fn drop_idle(&self) {
+        let mut stock = self.stock();
         let mut freed = 0;
-        for shelf in self.idle.borrow_mut().iter_mut() {
+        for shelf in &mut stock.by_class {
             freed += shelf.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
         }
-        self.forget_idle(freed);
+        self.forget(stock, freed);
     }
 
-    fn forget_idle(&self, freed: usize) {
+    /// Takes bytes that were freed off the accounts.
+    fn forget(&self, mut stock: MutexGuard<'_, Stock>, freed: usize) {
         if freed > 0 {
-            self.idle_bytes.set(self.idle_bytes.get() - freed);
+            stock.bytes -= freed;
+            drop(stock);
             self.budget.release(freed);
         }
     }
@@ -292,7 +310,7 @@ impl Buffer {
     pub fn freeze(self) -> Shared {
         let end = self.len();
         Shared {
-            buffer: Rc::new(self),
+            buffer: Arc::new(self),
             start: 0,
             end,
         }
@@ -305,7 +323,7 @@ impl Buffer {
 
     pub(crate) fn pool(&self) -> Pool {
         Pool {
-            shelves: Rc::clone(&self.home),
+            shelves: Arc::clone(&self.home),
         }
     }
 }
@@ -357,7 +375,7 @@ impl Shared {
             "slice outside of a shared buffer"
         );
         Shared {
-            buffer: Rc::clone(&self.buffer),
+            buffer: Arc::clone(&self.buffer),
             start: self.start + range.start,
             end: self.start + range.end,
         }
@@ -438,6 +456,22 @@ mod tests {
         drop(two);
         drop(one);
         assert_eq!(pool.take(5100).bytes.as_ptr(), address);
+    }
+
+    #[test]
+    fn a_buffer_that_another_thread_has_done_with_goes_back_to_where_it_came_from() {
+        let pool = pool(1 << 20);
+        let mut buffer = pool.take(5000);
+        buffer.extend_from_slice(b"read here");
+        let address = buffer.bytes.as_ptr();
+        let shared = buffer.freeze();
+        let there = shared.clone();
+        let sent = std::thread::spawn(move || there.len());
+        assert_eq!(sent.join().expect("no panic"), 9);
+        assert_eq!(pool.idle_bytes(), 0, "it is in use here still");
+        let last = std::thread::spawn(move || drop(shared));
+        last.join().expect("no panic");
+        assert_eq!(pool.take(5000).bytes.as_ptr(), address);
     }
 
     #[test]

@@ -1,51 +1,40 @@
 //! One request that carries several clients' parts, and each client's share of the answer.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use bulk::{Gather, Reply};
+use bulk::Reply;
 use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
-use wire::{Buffer, CHUNK_BYTES, Fate, Held, Outgoing, Pool, SendError, SendErrorKind};
+use wire::{Fate, SendError, SendErrorKind, Shared};
 
 use super::slot::Weight;
 use super::{Inner, Told, Turn};
+use crate::lines::{Body, Lines, Load};
 use crate::outbound::Message;
-use crate::part::Split;
+use crate::part::{Split, Words};
 use crate::request_id::RequestId;
 
 /// A client's part that waits or travels.
 pub(super) struct Member {
-    /// Its operations, until they are sent.
-    lines: Vec<u8>,
-    docs: u32,
+    load: Arc<Load>,
+    /// Which of its parts.
+    part: usize,
     request_id: RequestId,
     deadline: tokio::time::Instant,
-    came: Instant,
     tell: oneshot::Sender<Told>,
-    /// What its copy of the operations takes.
-    memory: Option<Held>,
 }
 
 // === impl Member ===
 
 impl Member {
-    /// `memory`: what the budget holds for the part's bytes.
-    pub(super) fn new(part: usize, split: Split<'_>, memory: Held, tell: oneshot::Sender<Told>) -> Self {
-        let load = split.load;
-        let part = &load.plan.parts[part];
-        let bytes = usize::try_from(part.bytes).unwrap_or(usize::MAX);
-        let mut lines = Vec::with_capacity(bytes);
-        Gather::default().next(&load.plan, part, &load.body, &mut lines, bytes);
+    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<Told>) -> Self {
         Self {
-            lines,
-            docs: part.docs,
+            load: Arc::clone(split.load),
+            part,
             request_id: split.message.request_id.clone(),
             deadline: split.deadline,
-            came: Instant::now(),
             tell,
-            memory: Some(memory),
         }
     }
 
@@ -57,28 +46,28 @@ impl Member {
 
 impl Weight for Member {
     fn bytes(&self) -> u64 {
-        self.lines.len() as u64
+        self.load.plan.parts[self.part].bytes
     }
 
     fn docs(&self) -> u32 {
-        self.docs
+        self.load.plan.parts[self.part].docs
     }
 }
 
 /// Sends parts together and gives each client its share.
-pub(super) async fn send(node: Arc<Node>, mut turn: Turn, mut members: Vec<Member>) {
+pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) {
     let combiner = turn.combiner.clone();
     let inner = &*combiner.0;
     inner.counters.combined_requests.add(1);
     inner.counters.combined_parts.add(members.len() as u64);
-    let answer = inner.exchange(&node, &mut turn, &mut members).await;
+    let answer = inner.exchange(&node, &mut turn, &members).await;
     // The next ones need not wait for this one's shares.
     drop(turn);
     match answer {
-        Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
+        Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, body, members),
         Ok((head, body)) if !blames_one(head.status) => {
             for member in members {
-                member.tell(Told::Shared(Ok((head.clone(), body.to_vec()))));
+                member.tell(Told::Shared(Ok((head.clone(), Words::whole(body.clone())))));
             }
         }
         Ok(_) => {
@@ -111,8 +100,8 @@ impl Inner {
         &self,
         node: &Node,
         turn: &mut Turn,
-        members: &mut [Member],
-    ) -> Result<(response::Parts, Buffer), SendError> {
+        members: &[Member],
+    ) -> Result<(response::Parts, Shared), SendError> {
         let request_id = members[0].request_id.clone();
         let deadline = members.iter().map(|member| member.deadline).min();
         let ticket = turn.ticket.as_ref().expect("it is given back with the turn");
@@ -125,16 +114,19 @@ impl Inner {
         };
         let deadline = deadline.unwrap_or_else(|| self.outbound.deadline());
         let bytes = members.iter().map(Member::bytes).sum();
-        let body = body(members, &self.pool);
+        let lines = members
+            .iter()
+            .map(|member| Lines::part(&member.load, member.part));
+        let body = Body::new(lines, &self.pool).outgoing();
         turn.sent();
         let answer = self.outbound.whole(node, message, body, deadline).await;
         turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
-        answer
+        answer.map(|(head, body)| (head, body.freeze()))
     }
 
-    fn share(&self, node: &Node, head: &response::Parts, body: &[u8], members: Vec<Member>) {
+    fn share(&self, node: &Node, head: &response::Parts, body: Shared, members: Vec<Member>) {
         let docs = members.iter().map(Member::docs).sum();
-        let reply = match Reply::split(body, docs) {
+        let reply = match Reply::split(&body, docs) {
             Ok(reply) => reply,
             Err(error) => {
                 self.counters.replies_malformed.add(1);
@@ -155,42 +147,12 @@ impl Inner {
         let mut first = 0;
         for member in members {
             let docs = member.docs();
-            let took_ms = u64::try_from(member.came.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let expected = body.len() * docs as usize / reply.items() as usize + SHARE_FRAME_BYTES;
-            let mut own = Vec::with_capacity(expected);
-            reply.share(first, docs, took_ms, &mut own);
+            let words = Words {
+                all: body.clone(),
+                share: Some(Box::new(reply.share(first, docs))),
+            };
             first += docs;
-            member.tell(Told::Shared(Ok((head.clone(), own))));
+            member.tell(Told::Shared(Ok((head.clone(), words))));
         }
     }
 }
-
-/// The parts' bytes one after another, copied together chunk by chunk as the connection takes them.
-fn body(members: &mut [Member], pool: &Pool) -> Outgoing {
-    let bytes = members.iter().map(Member::bytes).sum();
-    let parts: Vec<_> = members
-        .iter_mut()
-        .map(|member| (std::mem::take(&mut member.lines), member.memory.take()))
-        .collect();
-    let (mut part, mut at) = (0, 0);
-    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let pool = pool.clone();
-    Outgoing::gather(bytes, move || {
-        let room = left.min(CHUNK_BYTES);
-        let mut chunk = pool.take(room);
-        while chunk.len() < room {
-            let rest = &parts[part].0[at..];
-            let copied = rest.len().min(room - chunk.len());
-            chunk.extend_from_slice(&rest[..copied]);
-            at += copied;
-            if copied == rest.len() {
-                (part, at) = (part + 1, 0);
-            }
-        }
-        left -= room;
-        (room > 0).then(|| chunk.into())
-    })
-}
-
-/// What stands around the items of an answer, and some room: items differ in length.
-const SHARE_FRAME_BYTES: usize = 256;

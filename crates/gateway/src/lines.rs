@@ -1,0 +1,175 @@
+//! Operations on their way to a node: the lines of one request, from where each run of them was read.
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use bulk::{Gather, Plan};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use wire::{CHUNK_BYTES, Chunk, Outgoing, Pool, Shared};
+
+/// A body and how it is split; shared by its parts while they are sent, on whatever core.
+pub(crate) struct Load {
+    pub(crate) body: Shared,
+    pub(crate) plan: Plan,
+}
+
+/// Operations of one origin.
+#[derive(Clone)]
+pub(crate) enum Lines {
+    /// A part of a body that was planned.
+    Part(Arc<Load>, usize),
+    /// A body as it is, or one stretch of it.
+    Whole(Shared),
+}
+
+/// Lines one after another, chunk by chunk: what fills a chunk goes as it lies there, the rest is copied together.
+pub(crate) struct Body {
+    lines: VecDeque<Lines>,
+    /// How far the first of them is given.
+    gather: Gather,
+    offset: usize,
+    left: usize,
+    pool: Pool,
+}
+
+// === impl Lines ===
+
+impl Lines {
+    pub(crate) fn part(load: &Arc<Load>, part: usize) -> Self {
+        match load.plan.parts[part].stretch() {
+            Some(stretch) => Lines::Whole(load.body.slice(stretch)),
+            None => Lines::Part(Arc::clone(load), part),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Lines::Part(load, part) => usize::try_from(load.plan.parts[*part].bytes).unwrap_or(usize::MAX),
+            Lines::Whole(body) => body.len(),
+        }
+    }
+}
+
+// === impl Body ===
+
+impl Body {
+    pub(crate) fn new(lines: impl IntoIterator<Item = Lines>, pool: &Pool) -> Self {
+        let lines: VecDeque<_> = lines.into_iter().collect();
+        Self {
+            left: lines.iter().map(Lines::bytes).sum(),
+            lines,
+            gather: Gather::default(),
+            offset: 0,
+            pool: pool.clone(),
+        }
+    }
+
+    /// Sent as the connection takes it.
+    pub(crate) fn outgoing(mut self) -> Outgoing {
+        Outgoing::gather(self.left as u64, move || self.next())
+    }
+
+    /// All of it, compressed; others get their turn in between.
+    pub(crate) async fn compressed(mut self) -> Vec<u8> {
+        let packed = Vec::with_capacity(self.left / RATIO_TYPICAL);
+        let mut encoder = GzEncoder::new(packed, Compression::fast());
+        while let Some(chunk) = self.next() {
+            let written: io::Result<()> = encoder.write_all(&chunk);
+            written.expect("writing to a Vec cannot fail");
+            tokio::task::yield_now().await;
+        }
+        encoder.finish().expect("writing to a Vec cannot fail")
+    }
+
+    /// The next chunk; none at the end.
+    fn next(&mut self) -> Option<Chunk> {
+        if let Some(Lines::Whole(body)) = self.lines.front()
+            && body.len() - self.offset >= CHUNK_BYTES.min(self.left)
+        {
+            let end = body.len().min(self.offset + CHUNK_BYTES);
+            let chunk = body.slice(self.offset..end);
+            (self.offset, self.left) = (end, self.left - chunk.len());
+            return (!chunk.is_empty()).then_some(Chunk::Shared(chunk));
+        }
+        let mut chunk = self.pool.take(self.left.min(CHUNK_BYTES));
+        while chunk.len() < CHUNK_BYTES
+            && let Some(lines) = self.lines.front()
+        {
+            let room = CHUNK_BYTES - chunk.len();
+            let copied = match lines {
+                Lines::Part(load, part) => {
+                    let part = &load.plan.parts[*part];
+                    self.gather
+                        .next(&load.plan, part, &load.body, chunk.as_mut_vec(), room)
+                }
+                Lines::Whole(body) => {
+                    let rest = &body[self.offset..];
+                    let copied = rest.len().min(room);
+                    chunk.extend_from_slice(&rest[..copied]);
+                    self.offset += copied;
+                    copied
+                }
+            };
+            if copied < room {
+                // All of it is given, and its memory may be wanted.
+                self.lines.pop_front();
+                (self.gather, self.offset) = (Gather::default(), 0);
+            }
+        }
+        self.left -= chunk.len();
+        (!chunk.is_empty()).then(|| chunk.into())
+    }
+}
+
+/// Bulks are rarely compressed better.
+const RATIO_TYPICAL: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Budget;
+
+    #[test]
+    fn lines_of_any_lengths_go_one_after_another_and_large_ones_uncopied() {
+        let pool = Pool::new(Arc::new(Budget::new(64 << 20)));
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..200 {
+            let lengths = [
+                0,
+                1,
+                500,
+                CHUNK_BYTES - 1,
+                CHUNK_BYTES,
+                CHUNK_BYTES + 1,
+                3 * CHUNK_BYTES + 5,
+            ];
+            let (mut lines, mut expected) = (Vec::new(), Vec::new());
+            for _ in 0..random.usize(..6) {
+                let mut bytes = pool.take(0);
+                let fill = random.u8(..);
+                let length = random.choice(lengths).unwrap_or_default();
+                bytes
+                    .as_mut_vec()
+                    .extend((0..length).map(|at| fill.wrapping_add(at as u8)));
+                expected.extend_from_slice(&bytes);
+                lines.push(Lines::Whole(bytes.freeze()));
+            }
+            let (mut body, mut sent) = (Body::new(lines.clone(), &pool), Vec::new());
+            while let Some(chunk) = body.next() {
+                assert!(!chunk.is_empty() && chunk.len() <= CHUNK_BYTES);
+                assert_eq!(
+                    body.left,
+                    expected.len() - sent.len() - chunk.len(),
+                    "it knows what is left"
+                );
+                if lines.len() == 1 && expected.len() >= CHUNK_BYTES {
+                    assert!(matches!(chunk, Chunk::Shared(_)));
+                }
+                sent.extend_from_slice(&chunk);
+            }
+            assert!(sent == expected);
+        }
+    }
+}
