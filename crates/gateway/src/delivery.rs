@@ -253,7 +253,10 @@ fn read(
         let room = bytes_max.saturating_sub(body.len());
         // What cannot be read now is said when it is the first: what was read already is delivered all the same.
         match reader.peek() {
-            Ok(Some(next)) if documents < settings.batch_docs_max && next as usize <= room => {
+            // The first may be larger than a batch; its memory counts like any other.
+            Ok(Some(next))
+                if batch.is_none() || documents < settings.batch_docs_max && next as usize <= room =>
+            {
                 body.reserve(next as usize);
             }
             _ if batch.is_some() => break,

@@ -36,7 +36,7 @@ enum Verb {
     Drill(drill::Options),
     /// What a document costs, on the released binary, with HAProxy beside it
     Bench(bench::Options),
-    /// What combining small bulks is worth on a real cluster, written into docs/combine.md
+    /// What combining small bulks is worth on a real cluster, written into docs/proof.md
     Prove(prove::Options),
     /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing, instruction counts
     Ci(ci::Options),

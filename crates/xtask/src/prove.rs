@@ -103,15 +103,21 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         if trials.is_empty() {
             bail!("no row of {} holds `{}`", set.name(), options.only);
         }
-        let mut measured = set.measure(&trials, options.rounds)?;
-        say(&format!("\n{}", page::table(&measured)));
-        if !options.dry {
-            if let Some(before) = Measured::read(&set.file())? {
-                measured.fill_from(before, &set.trials());
+        let before = Measured::read(&set.file())?;
+        // Row by row: hours of measuring may be cut short.
+        let keep = |measured: &Measured| {
+            if options.dry {
+                return Ok(());
+            }
+            let mut measured = measured.clone();
+            if let Some(before) = &before {
+                measured.fill_from(before.clone(), &set.trials());
             }
             measured.write(&set.file())?;
-            page::write()?;
-        }
+            page::write()
+        };
+        let measured = set.measure(&trials, options.rounds, keep)?;
+        say(&format!("\n{}", page::table(&measured)));
     }
     Ok(())
 }
@@ -195,7 +201,12 @@ impl Set {
         }
     }
 
-    fn measure(self, trials: &[Trial], rounds: u32) -> Result<Measured> {
+    fn measure(
+        self,
+        trials: &[Trial],
+        rounds: u32,
+        keep: impl Fn(&Measured) -> Result<()>,
+    ) -> Result<Measured> {
         let kind = self.kind();
         say(&paint(
             Look::Bold,
@@ -224,6 +235,7 @@ impl Set {
             let row = trial.measure(&cluster, rounds, false)?;
             say(&page::line(&row));
             measured.rows.push(row);
+            keep(&measured)?;
         }
         Ok(measured)
     }

@@ -342,6 +342,8 @@ fn a_cluster_that_is_added_begins_where_it_is_told_and_one_that_is_gone_can_be_f
         400,
         "not confirmed"
     );
+    let aimed = send(&gateway, "DELETE", "/queue/q/groups/c1?confirm=true&lane=0");
+    assert_eq!(aimed.status, 400, "a group has no part that could be removed");
     let (status, told) = run(&gateway, &["queues", "remove-group", "q", "c1", "--yes"]);
     assert!(status == 0 && told.contains("5 documents pending"), "{told}");
     assert_eq!(queue(&gateway)["groups"]["c1"], Value::Null);

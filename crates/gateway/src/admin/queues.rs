@@ -164,6 +164,10 @@ pub(super) async fn remove_group(
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let queue = desk.queue(Some(&name))?;
     known(&queue, &group)?;
+    if wanted.to.is_some() || wanted.lane.is_some() {
+        let reason = "a group is removed as a whole: `to` and `lane` mean nothing here";
+        return Err(Refusal::invalid(reason));
+    }
     if desk.shared.queues.load().group(&name, &group).is_some() {
         return Err(Refusal::conflict(format!(
             "a pipeline of the configuration delivers as {group}"

@@ -10,7 +10,7 @@ use testkit::real::RealCluster;
 use super::Trial;
 
 /// A set of rows, as the file beside the page has it.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) title: String,
     /// Engine and version.
@@ -22,7 +22,7 @@ pub(super) struct Measured {
 }
 
 /// One row: ratios are Tidegate's to the direct way's, with their 95 % confidence intervals.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) direct_per_s: f64,
@@ -40,7 +40,7 @@ pub(super) struct Row {
     pub(super) parts_a_request: f64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Ratio {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
