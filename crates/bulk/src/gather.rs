@@ -48,12 +48,12 @@ impl Gather {
 #[inline]
 fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes[..bytes.len().min(FETCHED_BYTES_MAX)].chunks(LINE_BYTES) {
+    for line in (0..bytes.len().min(FETCHED_BYTES_MAX)).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is of bytes that are borrowed, and a prefetch changes nothing.
-        // It pays: 3 % to 15 % of all CPU time of a bulk of 5,000 documents whose body has left the cache, and nothing is
-        // lost where it has not (`./dev bench --case ids-3`).
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        // SAFETY: a prefetch reads nothing into registers, changes nothing and faults nowhere.
+        // It pays: a tenth of all CPU time of bulks of 5,000 documents, 0.66 to 0.59 s a million documents by turns
+        // (`./dev bench --case ids-3`), for 43 instructions a document.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;
