@@ -17,6 +17,8 @@ pub(super) struct Case {
     /// TLS to the proxy and from it to the nodes.
     pub(super) tls: bool,
     pub(super) connections: usize,
+    /// Parts of different requests gather, as they do by default.
+    pub(super) combine: bool,
     /// The most that a million documents may cost, in CPU seconds; `None` where nothing is promised.
     pub(super) target: Option<f64>,
     /// Whether it may not cost more than HAProxy in the same run.
@@ -36,20 +38,27 @@ pub(super) fn main_table() -> Vec<Case> {
         fresh_ids: false,
         tls: false,
         connections: 4,
+        combine: true,
         target: Some(0.5),
         below_haproxy: true,
     };
     vec![
         ids_3.clone(),
         Case {
+            name: "ids-3-alone",
+            about: "the same, and no request's parts wait for another's (combine off)",
+            combine: false,
+            ..ids_3.clone()
+        },
+        Case {
             name: "ids-30",
-            about: "the same, 30 shards",
+            about: "ids-3 with 30 shards",
             shards: 30,
             ..ids_3.clone()
         },
         Case {
             name: "no-ids",
-            about: "the same without ids, 3 shards",
+            about: "ids-3 without ids",
             ids: false,
             ..ids_3.clone()
         },

@@ -324,7 +324,7 @@ router:
 flow:
   - name: bulk
     filter:
-      - bulk_reshuffle: {{elasticsearch: fake, mode: sync, level: node}}
+      - bulk_reshuffle: {{elasticsearch: fake, mode: sync, level: node, combine: {{enabled: {combine}}}}}
       - elasticsearch: {{elasticsearch: fake}}
   - name: forward
     filter:
@@ -334,6 +334,7 @@ elasticsearch:
     endpoints: [\"{endpoint}\"]{cluster_tls}
 ",
         folder = folder.display(),
+        combine = case.combine,
         endpoint = nodes.urls[0],
     )
 }
