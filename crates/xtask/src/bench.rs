@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Asynchronous mode in place of the synchronous: accepted and delivered, each synced before it is answered
     #[arg(long = "async")]
     queued: bool,
-    /// With `--async`: documents of the backlog that is drained; 50000000 take 7 GB of disk, 0 leaves it out
+    /// With `--async`: documents of the backlog that is drained; 50000000 take 5 GB of disk, 0 leaves it out
     #[arg(long, default_value_t = 5_000_000)]
     backlog: u64,
     /// How often each proxy is measured in each case; 5, and with `--async` 3
