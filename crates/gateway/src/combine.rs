@@ -15,7 +15,8 @@
 //!
 //! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each other on their
 //! own. The core that finds a request due sends it, from where each part was read, and each client's core reads its share of
-//! the answer where that was received: nothing is copied that would not be if the part travelled alone.
+//! the answer where that was received. What is copied beyond what a part by itself needs is the answer to a client whose only
+//! part it was.
 
 mod batch;
 mod family;

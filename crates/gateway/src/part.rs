@@ -215,6 +215,7 @@ impl Items {
         let Some(share) = self.words.share else {
             return (self.head, self.words.all.into());
         };
+        // Copied, since a client that reads slowly must not keep the others' answers in memory.
         let mut own = pool.take(share.bytes() + FRAME_BYTES);
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         share.write(&self.words.all, took_ms, own.as_mut_vec());
