@@ -410,7 +410,7 @@ fn append(file: &dyn File, out: &mut Vec<u8>, mut at: u64, entry: &Entry) -> std
 
 /// Reads `bytes` bytes, or as many as there are.
 fn fill(file: &dyn File, buffer: &mut Vec<u8>, at: u64, bytes: usize) -> std::io::Result<()> {
-    buffer.resize(bytes.max(HEAD_BYTES), 0);
+    buffer.resize(bytes, 0);
     let read = file.read_at(buffer, at)?;
     buffer.truncate(read);
     Ok(())

@@ -11,7 +11,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use log::{
-    AppendError, Consumer, Discard, Drive, Event, Full, LaneReader, Log, Next, OpenError, Options, RealDisk,
+    AppendError, Codec, Consumer, Discard, Drive, Event, Full, LaneReader, Log, Next, OpenError, Options, RealDisk,
     Record, Retention, StartAt, WhyLost,
 };
 
@@ -431,4 +431,29 @@ fn quota_and_syncing_change_while_the_log_is_open() {
         ..written
     };
     assert!(matches!(log.adjust(&wrong), Err(OpenError::Options(_))));
+}
+
+#[test]
+fn a_small_group_far_into_a_packed_record_is_read_whole() {
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = open(folder.path(), Options { codec, ..by_hand() });
+        let mut record = log.record(0, b"");
+        // Hard to pack, so that what follows lies far behind the head.
+        let mut state = 1u32;
+        record.group(0, 1, |out| {
+            out.extend(std::iter::repeat_with(|| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            }).take(20_000));
+        });
+        record.group(1, 1, |out| out.extend_from_slice(b"small"));
+        log.append_blocking(record).unwrap();
+
+        let mut out = Vec::new();
+        let mut reader = log.consumer("primary", StartAt::Oldest).unwrap().reader(1).unwrap();
+        let next = reader.next(&mut out).unwrap();
+        assert!(matches!(next, Some(Next::Group(_))), "{codec:?}: {next:?}");
+        assert_eq!(out, b"small");
+    }
 }
