@@ -224,6 +224,14 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for gap in &report.gaps {
         writeln!(out, "missing: {} to {}", gap.start, gap.end)?;
     }
+    if !report.spares.is_empty() {
+        let bytes: u64 = report.spares.iter().map(|spare| spare.bytes).sum();
+        writeln!(
+            out,
+            "spare: {} files to be written again, {bytes} bytes",
+            report.spares.len()
+        )?;
+    }
     for copy in &report.quarantined {
         writeln!(out, "quarantined: {}, {} bytes", copy.name, copy.bytes)?;
     }
@@ -342,6 +350,7 @@ fn report_json(report: &Report) -> Value {
         "missing": report.gaps.iter().map(range).collect::<Vec<_>>(),
         "torn": report.torn.as_ref().map(range),
         "consumers": consumers.collect::<Vec<_>>(),
+        "spares": report.spares.iter().map(|spare| json!({"name": spare.name, "bytes": spare.bytes})).collect::<Vec<_>>(),
         "quarantined": quarantined.collect::<Vec<_>>(),
     })
 }

@@ -194,6 +194,12 @@ impl Queues {
             by_queue(&|account| account.status.bytes),
         );
         family(
+            "queue_spare_bytes",
+            "gauge",
+            "Bytes of a queue's files on disk that hold nothing any more and are kept to be written again.",
+            by_queue(&|account| account.status.spare_bytes),
+        );
+        family(
             "queue_poisoned",
             "gauge",
             "Whether a queue accepts nothing any more because the disk failed.",
@@ -315,6 +321,7 @@ impl Queues {
                 "accepted": status.documents,
                 "records": status.records,
                 "bytes": status.bytes,
+                "spare_bytes": status.spare_bytes,
                 "waiting_bytes": status.waiting_bytes,
                 "segments": status.segments,
                 "syncs": status.syncs,

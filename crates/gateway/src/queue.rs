@@ -302,6 +302,7 @@ fn log_options(settings: &config::Queue) -> Options {
                 .map_or(Duration::ZERO, |_| SEGMENTS_STAY),
             ..Retention::default()
         },
+        spare_bytes: settings.spare_bytes,
         on_event: teller(&settings.name, "queue"),
         ..Options::default()
     }

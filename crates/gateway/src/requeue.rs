@@ -238,6 +238,7 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
         compression: now.compression,
         bytes_max: now.bytes_max,
         free_bytes_min: now.free_bytes_min,
+        spare_bytes: now.spare_bytes,
         dead_letters_bytes_max: now.dead_letters_bytes_max,
         passing_waits: now.passing_waits,
         ..was.clone()

@@ -16,6 +16,7 @@ pub(crate) struct Adjustable {
     pub(crate) quota_bytes: u64,
     pub(crate) free_bytes_min: u64,
     pub(crate) retention: crate::Retention,
+    pub(crate) spare_bytes: u64,
 }
 
 // === impl Adjustable ===
@@ -29,6 +30,7 @@ impl Adjustable {
             quota_bytes: options.quota_bytes,
             free_bytes_min: options.free_bytes_min,
             retention: options.retention,
+            spare_bytes: options.spare_bytes,
         }
     }
 }
@@ -37,7 +39,7 @@ impl Adjustable {
 
 impl Log {
     /// Takes over from `options` when appends count as done, how records are compressed, how large segments get, quota, free
-    /// space and retention; the rest of it means nothing here. Holds for what is appended from now on (`codec` for records
+    /// space, retention and spare files; the rest of it means nothing here. Holds for what is appended from now on (`codec` for records
     /// that are begun from now on). What was appended before is synced first where `fsync` changes.
     ///
     /// # Errors

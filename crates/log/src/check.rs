@@ -13,6 +13,7 @@ use crate::folder::{CURSOR, Folder, LOG, QUARANTINE, open_error};
 use crate::recovery::as_open;
 use crate::scan::{Found, Scan};
 use crate::segment::{self, Footer, Header};
+use crate::spares;
 use crate::watermark::Watermark;
 
 /// What a folder holds.
@@ -31,6 +32,8 @@ pub struct Report {
     pub torn: Option<Range<u64>>,
     /// Consumer groups.
     pub cursors: Vec<CursorReport>,
+    /// Files of used-up segments, kept to be written again.
+    pub spares: Vec<Listed>,
     /// Copies of damage that was found before.
     pub quarantined: Vec<Listed>,
 }
@@ -40,7 +43,7 @@ pub struct Report {
 pub struct SegmentReport {
     /// Position of its first byte.
     pub first: u64,
-    /// Its length.
+    /// Its length; of a file that is being written again, up to where its records end.
     pub bytes: u64,
     /// When it was begun, ms since 1970; 0 if its header is damaged.
     pub made_ms: u64,
@@ -88,12 +91,18 @@ impl Report {
     /// Whether everything that was ever acknowledged and not deleted can be read.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let sound = |segment: &SegmentReport| {
-            segment.header && segment.index != Some(false) && segment.damaged.is_empty()
-        };
         self.gaps.is_empty()
-            && self.segments.iter().all(sound)
+            && self.segments.iter().all(SegmentReport::is_sound)
             && self.cursors.iter().all(|cursor| cursor.readable)
+    }
+}
+
+// === impl SegmentReport ===
+
+impl SegmentReport {
+    /// Whether all of it can be read.
+    fn is_sound(&self) -> bool {
+        self.header && self.index != Some(false) && self.damaged.is_empty()
     }
 }
 
@@ -109,6 +118,7 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
     let mut report = Report {
         lanes: folder.lanes,
         synced: mark.synced,
+        spares: look.spares.clone(),
         quarantined: folder
             .disk
             .list(&folder.path.join(QUARANTINE))
@@ -118,7 +128,12 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
     report.quarantined.sort_by(|a, b| a.name.cmp(&b.name));
     for (number, &(first, _)) in look.segments.iter().enumerate() {
         let next = look.segments.get(number + 1).map(|(next, _)| *next);
-        let segment = look.segment(first, next, &mark, &mut report.torn)?;
+        let segment = look.segment(first, next, &mark, &mut report.torn);
+        if !matches!(&segment, Ok(segment) if segment.is_sound()) && look.is_gone(first) {
+            // Used up since, and perhaps written again under the eyes that read it.
+            continue;
+        }
+        let segment = segment?;
         if let Some(next) = next.filter(|next| first + segment.bytes < *next) {
             report.gaps.push(first + segment.bytes..next);
         }
@@ -146,7 +161,10 @@ pub fn dump(
 ) -> Result<(), OpenError> {
     let look = Look::new(path.as_ref(), Arc::new(disk))?;
     for &(first, bytes) in look.segments.iter().filter(|(first, bytes)| first + bytes > from) {
-        let file = look.folder.open_segment(first).map_err(as_open)?;
+        let file = match look.folder.open_segment(first) {
+            Err(_) if look.is_gone(first) => continue,
+            file => file.map_err(as_open)?,
+        };
         let within = from.saturating_sub(first).max(Header::bytes(look.folder.lanes))..bytes;
         let mut flow = Ok(ControlFlow::Continue(()));
         let scanned = look.scan(&*file, first, u64::MAX).run(within, |found| {
@@ -172,6 +190,7 @@ pub fn dump(
 struct Look {
     folder: Folder,
     segments: Vec<(u64, u64)>,
+    spares: Vec<Listed>,
     cursors: Vec<String>,
 }
 
@@ -189,14 +208,24 @@ impl Look {
         let of_segment = |file: &Listed| Some((segment::first_of(&file.name)?, file.bytes));
         let mut segments: Vec<_> = files.iter().filter_map(of_segment).collect();
         segments.sort_unstable();
+        let spare = |file: &&Listed| spares::first_of(&file.name).is_some();
+        let mut spares: Vec<_> = files.iter().filter(spare).cloned().collect();
+        spares.sort_by(|a, b| a.name.cmp(&b.name));
         let names = files.iter().filter_map(|file| file.name.strip_suffix(CURSOR));
         let mut cursors: Vec<_> = names.map(str::to_owned).collect();
         cursors.sort_unstable();
         Ok(Self {
             folder,
             segments,
+            spares,
             cursors,
         })
+    }
+
+    /// Whether a segment was deleted since its name was read.
+    fn is_gone(&self, first: u64) -> bool {
+        let opened = self.folder.disk.open(&self.folder.segment(first));
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     fn segment(
@@ -256,7 +285,15 @@ impl Look {
             }
             (None, None) => {
                 if let Some(cut) = bad.iter().position(|(range, ..)| range.start >= durable) {
-                    *torn = Some(bad[cut].0.start..first + bytes);
+                    let (start, stale) = (bad[cut].2, header.is_some_and(|header| header.stale > 0));
+                    let begun = if stale {
+                        report.bytes = start;
+                        let scan = self.scan(&*file, first, 0);
+                        scan.begun_at(start, bytes).map_err(failed)?
+                    } else {
+                        Some(start..bytes)
+                    };
+                    *torn = begun.map(|begun| first + begun.start..first + begun.end);
                     bad.truncate(cut);
                 }
                 None

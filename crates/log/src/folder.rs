@@ -1,14 +1,16 @@
 //! A log's folder: its files' names, and what is the same in all of them.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::bytes::{Take, put_magic, put_u32, put_u64};
 use crate::checksum::{self, Key};
 use crate::disk::{Disk, File};
+use crate::lock::lock;
 use crate::segment::{self, Header};
 use crate::{LANES_MAX, OpenError, ReadError};
 
@@ -18,6 +20,8 @@ pub(crate) struct Folder {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) lanes: u32,
     pub(crate) key: Key,
+    /// The segments that are open to be read: their files must not become something else under their readers.
+    opened: Mutex<BTreeMap<u64, Weak<dyn File>>>,
 }
 
 // === impl Folder ===
@@ -92,6 +96,7 @@ impl Folder {
             disk,
             lanes,
             key: Key::new(id),
+            opened: Mutex::default(),
         }
     }
 
@@ -114,13 +119,27 @@ impl Folder {
         self.path.join(segment::name(first))
     }
 
-    /// A segment's file, to read.
+    /// A segment's file, to read; all who read it share one.
     pub(crate) fn open_segment(&self, first: u64) -> Result<Arc<dyn File>, ReadError> {
+        let mut opened = lock(&self.opened);
+        if let Some(file) = opened.get(&first).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
         let path = self.segment(first);
-        self.disk
-            .open(&path)
-            .map(Arc::from)
-            .map_err(|source| read_error("cannot open", &path, source))
+        let file = self.disk.open(&path);
+        let file: Arc<dyn File> = Arc::from(file.map_err(|source| read_error("cannot open", &path, source))?);
+        opened.retain(|_, file| file.strong_count() > 0);
+        opened.insert(first, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    /// Gives a segment's file another name, unless somebody reads it; whether it did. Not yet durable.
+    pub(crate) fn set_aside(&self, first: u64, to: &Path) -> io::Result<bool> {
+        let opened = lock(&self.opened);
+        if opened.get(&first).is_some_and(|file| file.strong_count() > 0) {
+            return Ok(false);
+        }
+        self.disk.rename(&self.segment(first), to).map(|()| true)
     }
 
     /// A segment's header; none if it does not check.

@@ -45,6 +45,7 @@
 //! DIR/LOCK                       locked while a process has the log open for writing
 //! DIR/MARK                       how far the log is known to be durable
 //! DIR/<position>.segment         20 digits: the position of the segment's first byte
+//! DIR/<position>.spare           the file of a segment that was used up, to be written again
 //! DIR/<group>.cursor             one per consumer group
 //! DIR/quarantine/<position>.bad  copies of what was found broken
 //! DIR/*.new                      a file that was about to be renamed when the process ended: deleted when opened
@@ -61,7 +62,7 @@
 //!   0 "TGSEG"  5 version (1)  6 u16 zero  8 CRC u32 of all that follows  12 lanes u32
 //!   16 position u64 of the segment's first byte    24 time u64, ms since 1970, when it was made
 //!   32 records u64 before it, in the whole log     40 documents u64 before it, lost ones too
-//!   48 16 zero bytes
+//!   48 stale u64: bytes that the file had before, if it was a spare one    56 8 zero bytes
 //!   64 for each lane: documents u64 before it, bytes u64 before it (uncompressed)
 //! records   each starts at a multiple of 8 and never crosses a segment's end
 //! footer    only when the segment is full: an index by lane, and the running totals at its end
@@ -115,11 +116,16 @@
 //!   nothing, a power cut may lose the last stretch, but never a record from between).
 //! - **Directories are synced** after a file in them is made, renamed or removed. A segment's header is synced before the
 //!   first record follows, a segment before the next one is made: so only the last segment can be torn.
+//! - **A used-up segment's file is written again** ([`Options::spare_bytes`]), unless somebody still reads it. It gets a spare
+//!   one's name, which is synced before anybody takes it; a new header, which is synced under that name; and then a segment's
+//!   name. What is left of its past lies behind the last record until there is a footer, to which the file is cut. Nothing
+//!   takes it for records of the new segment: each tells its own position.
 //! - **Opening** syncs the last segment and drops it from the page cache (a page whose sync failed earlier would read as
 //!   if it were on disk), then reads its heads, and the payloads beyond `MARK`.
 //! - **A torn tail is cut**: the first bad record of the last segment that lies beyond everything known to be durable
 //!   (`MARK`, and the `synced` field of any valid record after it) and all that follows. None of it was acknowledged.
-//!   [`Event::TornTail`] says how much.
+//!   [`Event::TornTail`] says how much. (Two bits that rot, one in the last record and one in `MARK`, can make an acknowledged
+//!   record look like this.)
 //! - **A bad record below that is damage**, wherever it is: its bytes are copied to `quarantine/`, [`Event::Lost`] says
 //!   what it held, readers get [`Next::Lost`] in its place and count its documents as lost. They go on with the next
 //!   record: found by the segment's index, or by searching for a head whose position and keyed CRC are right.
@@ -178,6 +184,7 @@ mod segment;
 mod shape;
 mod shared;
 mod slots;
+mod spares;
 mod state;
 mod status;
 mod threads;

@@ -19,6 +19,7 @@ use crate::queue::{Job, Queue};
 use crate::recovery::Recovery;
 use crate::segment;
 use crate::shared::{Calls, Shared};
+use crate::spares::{self, Spares};
 use crate::state::State;
 use crate::threads;
 use crate::watermark::{Watermark, WatermarkFile};
@@ -325,11 +326,14 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         let path = folder.path.clone();
         move |source| open_error(doing, &path, source)
     };
-    let mut segments = BTreeMap::new();
+    let (mut segments, spares) = (BTreeMap::new(), Spares::default());
     let mut consumers = BTreeMap::new();
     for file in folder.disk.list(&folder.path).map_err(failed("cannot list"))? {
         if let Some(first) = segment::first_of(&file.name) {
             segments.insert(first, file.bytes);
+        } else if let Some(first) = spares::first_of(&file.name) {
+            // Whether there is room for it the keeper knows.
+            spares.add(first, file.bytes, folder.disk.now_ms());
         } else if file.name.ends_with(NEW) {
             folder
                 .disk
@@ -397,6 +401,7 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         queue: Queue::default(),
         consumers: Mutex::new(consumers),
         quarantine,
+        spares,
         rebuilt: Mutex::new(None),
         bell: Condvar::new(),
         keeper_bell: Condvar::new(),
@@ -421,6 +426,7 @@ fn status(shared: &Shared, state: &State) -> Status {
         end: state.end,
         segments: state.segments.len() as u64,
         bytes: state.bytes(),
+        spare_bytes: shared.spares.bytes(),
         waiting_bytes: shared.queue.waiting_bytes(),
         records: state.totals.records,
         documents: state.totals.documents,

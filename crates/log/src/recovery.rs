@@ -121,7 +121,8 @@ impl Recovery<'_> {
             });
         }
         let records_at = Header::bytes(self.folder.lanes);
-        let end = self.cut(first, &file, records_at..bytes)?;
+        let stale = header.as_ref().is_some_and(|header| header.stale > 0);
+        let end = self.cut(first, &file, records_at..bytes, stale)?;
         let before = match header {
             Some(header) => Some(header.totals),
             None => self.totals_before(&segments, first)?,
@@ -140,8 +141,14 @@ impl Recovery<'_> {
         })
     }
 
-    /// Cuts off what a crash left half written; where the file ends then.
-    fn cut(&self, first: u64, file: &Arc<dyn File>, within: Range<u64>) -> Result<u64, OpenError> {
+    /// Cuts off what a crash left half written, and what a `stale` file holds of its former use; where the file ends then.
+    fn cut(
+        &self,
+        first: u64,
+        file: &Arc<dyn File>,
+        within: Range<u64>,
+        stale: bool,
+    ) -> Result<u64, OpenError> {
         let path = self.folder.segment(first);
         let (mut durable, mut suspects) = (self.mark.synced, Vec::new());
         let scan = self.scan(&**file, first, self.mark.synced);
@@ -161,10 +168,18 @@ impl Recovery<'_> {
         let Some(end) = suspects.into_iter().find(|at| first + at >= durable) else {
             return Ok(within.end);
         };
+        let torn = if stale {
+            scan.begun_at(end, within.end)
+        } else {
+            Ok(Some(end..within.end))
+        };
+        let torn = torn.map_err(|source| open_error("cannot read", &path, source))?;
         let cut = file.set_len(end).and_then(|()| file.sync());
         cut.map_err(|source| open_error("cannot cut the torn end off", &path, source))?;
-        let range = first + end..first + within.end;
-        self.tell(&Event::TornTail { range });
+        if let Some(torn) = torn {
+            let range = first + torn.start..first + torn.end;
+            self.tell(&Event::TornTail { range });
+        }
         Ok(end)
     }
 
@@ -222,8 +237,8 @@ impl Recovery<'_> {
         Ok(footer.map(|footer| footer.totals))
     }
 
-    /// Counts lost documents to the lanes that are known to have had them: a consumer that is past the damage has
-    /// counted more documents of a lane than are there now.
+    /// Counts lost documents to the lanes that are known to have had them: what a consumer has counted, and what comes after
+    /// that in the last segment, may be more documents of a lane than are there now.
     fn attribute(&self, recovered: &mut Recovered) {
         let mut lost = recovered.totals.lost();
         for cursors in &self.consumers {
@@ -234,11 +249,7 @@ impl Recovery<'_> {
                         places.take_while(|place| active.first + u64::from(place.group) >= cursor.position);
                     ahead.map(|place| u64::from(place.documents)).sum()
                 };
-                let in_segment = recovered
-                    .active
-                    .as_ref()
-                    .filter(|active| cursor.position >= active.first);
-                let counted = cursor.documents + in_segment.map_or(0, ahead);
+                let counted = cursor.documents + recovered.active.as_ref().map_or(0, ahead);
                 let known = counted.saturating_sub(total.documents).min(lost);
                 if known > 0 {
                     lost -= known;

@@ -1,8 +1,10 @@
 //! Deletes segments that are no longer wanted, oldest first, and makes cursors durable before.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::cursor::Cursors;
+use crate::folder::read_error;
 use crate::lock::lock;
 use crate::segment::Header;
 use crate::shared::Shared;
@@ -22,13 +24,31 @@ pub(crate) fn turn(shared: &Shared) {
     if wants_roll(shared, &consumers) {
         lock(&shared.writer).roll(shared);
     }
-    match delete(shared, &consumers) {
-        Ok(()) => {}
-        Err(error) => shared.tell(&Event::RetentionStuck {
-            why: error.to_string(),
-        }),
-    }
+    let deleted = delete(shared, &consumers);
     shared.measure_free();
+    let folder = &shared.folder;
+    let tidied = shared.spares.tidy(folder, spare_bytes_max(shared));
+    let tidied = tidied.map_err(|error| read_error("cannot remove a spare file in", &folder.path, error));
+    if let Err(error) = deleted.and(tidied) {
+        shared.tell(&Event::RetentionStuck {
+            why: error.to_string(),
+        });
+    }
+}
+
+/// What spare files may have: nothing that the log itself could want.
+fn spare_bytes_max(shared: &Shared) -> u64 {
+    let now = shared.adjustable();
+    let (used, free) = (&shared.queue.used, &shared.queue.free);
+    if free.load(Ordering::Relaxed) < now.free_bytes_min.saturating_mul(2) {
+        return 0;
+    }
+    match now.quota_bytes {
+        0 => now.spare_bytes,
+        quota => now
+            .spare_bytes
+            .min(quota.saturating_sub(used.load(Ordering::Relaxed))),
+    }
 }
 
 /// Whether the segment that is being written should end, since all of it was read and its room is needed. Without this
@@ -104,17 +124,30 @@ fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
 }
 
 fn remove(shared: &Shared, first: u64) -> Result<(), ReadError> {
+    let (folder, spares) = (&shared.folder, &shared.spares);
     // Out of sight first: a reader that comes upon a file that is gone looks again.
-    let bytes = lock(&shared.state).segments.remove(&first);
-    let path = shared.folder.segment(first);
-    let removed = shared.folder.disk.remove(&path);
-    if let Err(error) = removed {
-        if let Some(bytes) = bytes {
+    let bytes = lock(&shared.state).segments.remove(&first).unwrap_or(0);
+    let path = folder.segment(first);
+    let most = spare_bytes_max(shared);
+    let gone = spares
+        .set_aside(folder, first, bytes, most)
+        .and_then(|spare| match spare {
+            true => Ok(true),
+            false => folder.disk.remove(&path).map(|()| false),
+        });
+    let spare = match gone {
+        Ok(spare) => spare,
+        Err(error) => {
             lock(&shared.state).segments.insert(first, bytes);
+            return Err(read_error("cannot remove", &path, error));
         }
-        return Err(crate::folder::read_error("cannot remove", &path, error));
-    }
+    };
     shared.measure(&lock(&shared.state));
-    let synced = shared.folder.disk.sync_folder(&shared.folder.path);
-    synced.map_err(|error| crate::folder::read_error("cannot sync the removal of", &path, error))
+    let synced = folder.disk.sync_folder(&folder.path);
+    synced.map_err(|error| read_error("cannot sync the removal of", &path, error))?;
+    if spare {
+        // Not earlier: a power cut could bring the segment back under its name, with something else in it.
+        spares.add(first, bytes, folder.disk.now_ms());
+    }
+    Ok(())
 }

@@ -73,6 +73,15 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// What of a record there is at a place where none is whole, in a file that is being written again: where its first bytes
+    /// are missing too, nothing can be told from what the file held before.
+    pub(crate) fn begun_at(&self, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
+        let mut bytes = [0; HEAD_BYTES];
+        let read = self.file.read_at(&mut bytes, at)?;
+        let head = Head::read(&bytes[..read]).filter(|head| head.position == self.first + at);
+        Ok(head.map(|head| at..at.saturating_add(head.record_bytes()).min(end)))
+    }
+
     /// The length of the record at a place, if there is one that fits, and whether to go on.
     fn record(
         &self,

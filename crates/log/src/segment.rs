@@ -13,6 +13,9 @@ pub(crate) struct Header {
     pub(crate) first: u64,
     pub(crate) time_ms: u64,
     pub(crate) totals: Totals,
+    /// Bytes that the file had from a segment before, which was used up; 0 if it was made for this one. They may lie behind
+    /// the last record as long as there is no footer.
+    pub(crate) stale: u64,
 }
 
 /// A full segment's index, but for the places themselves.
@@ -67,7 +70,7 @@ impl Header {
             self.time_ms,
             self.totals.records,
             self.totals.documents,
-            0,
+            self.stale,
             0,
         ] {
             put_u64(&mut out, number);
@@ -98,7 +101,8 @@ impl Header {
             return None;
         }
         let (first, time_ms, records, documents) = (take.u64()?, take.u64()?, take.u64()?, take.u64()?);
-        take.bytes(16)?;
+        let stale = take.u64()?;
+        take.bytes(8)?;
         let mut totals = Totals {
             lanes: Vec::with_capacity(lanes as usize),
             records,
@@ -114,6 +118,7 @@ impl Header {
             first,
             time_ms,
             totals,
+            stale,
         })
     }
 }
@@ -290,6 +295,7 @@ mod tests {
             first: 512,
             time_ms: 77,
             totals: totals.clone(),
+            stale: 4096,
         };
         header.write(&*file, key).unwrap();
         index.push(0, 112, 200, 50, 2);

@@ -14,6 +14,7 @@ use crate::pool::Pool;
 use crate::quarantine::Quarantine;
 use crate::queue::{Queue, Room};
 use crate::segment::{Footer, Header};
+use crate::spares::Spares;
 use crate::state::State;
 use crate::writer::Writer;
 use crate::{AppendError, Event, Options};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) consumers: Mutex<BTreeMap<String, Arc<Cursors>>>,
     pub(crate) quarantine: Quarantine,
+    pub(crate) spares: Spares,
     /// The index that was rebuilt last, for the other lanes' readers.
     pub(crate) rebuilt: Mutex<Option<(u64, Arc<Index>)>>,
     /// Wakes the writer; the calls say what for.

@@ -11,6 +11,8 @@ pub struct Status {
     pub segments: u64,
     /// Bytes of all segments on disk.
     pub bytes: u64,
+    /// Bytes of used-up segments' files on disk, kept to be written again.
+    pub spare_bytes: u64,
     /// Bytes of records handed over and not yet durable.
     pub waiting_bytes: u64,
     /// Records since the log's beginning.

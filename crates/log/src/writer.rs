@@ -34,6 +34,10 @@ struct Active {
     first: u64,
     file: Arc<dyn File>,
     places: usize,
+    /// Bytes of the file that are of its former use, as far as nothing was written over them.
+    stale: u64,
+    /// Whether its pages stay in the page cache.
+    warm: bool,
     /// Bytes that the page cache was told to forget.
     dropped: u64,
 }
@@ -74,6 +78,9 @@ impl Writer {
                 first,
                 file,
                 places,
+                // What was behind its end is cut off.
+                stale: 0,
+                warm: false,
                 dropped: 0,
             }),
             end,
@@ -214,7 +221,7 @@ impl Writer {
             self.syncs += 1;
             self.unsynced_since = None;
             let cold = (end - active.first).saturating_sub(CACHED_BYTES);
-            if cold > active.dropped + CACHED_BYTES / 4 {
+            if !active.warm && cold > active.dropped + CACHED_BYTES / 4 {
                 active.file.drop_cached(active.dropped..cold);
                 active.dropped = cold;
             }
@@ -281,7 +288,9 @@ impl Writer {
         let at = self.end - active.first;
         let written = active.file.write_at(&mut [IoSlice::new(&footer)], at);
         written.map_err(|error| undo(&*active.file, at, &error))?;
-        let synced = active.file.sync();
+        let synced = active
+            .cut_stale(at + footer.len() as u64)
+            .and_then(|()| active.file.sync());
         synced.map_err(|error| Trouble::Poison(format!("sync of segment {}: {error}", active.first)))?;
         self.syncs += 1;
         self.unsynced_since = None;
@@ -301,28 +310,27 @@ impl Writer {
     fn create(&mut self, shared: &Shared) -> Result<(), Trouble> {
         still_sound(shared)?;
         let folder = &shared.folder;
-        let (first, path) = (self.end, folder.segment(self.end));
-        let header = Header {
+        let first = self.end;
+        let mut header = Header {
             first,
             time_ms: folder.disk.now_ms(),
             totals: self.totals.clone(),
+            stale: 0,
         };
-        let made = folder.disk.create(&path).and_then(|file| {
-            header.write(&*file, folder.key)?;
-            Ok(file)
-        });
-        let file = made.map_err(|error| {
-            // An empty file would be in nobody's way: it is made again, or removed when the log is opened.
-            let _ = folder.disk.remove(&path);
-            Trouble::Refuse(refusal(&error))
-        })?;
-        let synced = file.sync().and_then(|()| folder.disk.sync_folder(&folder.path));
+        let file = match shared.spares.begin(folder, &mut header) {
+            Some(file) => file,
+            None => begin(folder, &header)?,
+        };
+        let synced = folder.disk.sync_folder(&folder.path);
         synced.map_err(|error| Trouble::Poison(format!("sync of the new segment {first}: {error}")))?;
         self.syncs += 1;
+        let held = lock(&shared.state).bytes();
         self.active = Some(Active {
             first,
-            file: Arc::from(file),
+            file,
             places: 0,
+            stale: header.stale,
+            warm: header.stale > 0 || held < shared.adjustable().spare_bytes,
             dropped: 0,
         });
         self.end = first + Header::bytes(folder.lanes);
@@ -378,6 +386,11 @@ impl Writer {
     /// The last words of a log that is closed.
     pub(crate) fn close(&mut self, shared: &Shared) {
         self.sync_all(shared);
+        let poisoned = matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)));
+        if let Some(active) = self.active.as_ref().filter(|_| !poisoned) {
+            // If it cannot be cut, whoever opens it finds where the records end.
+            let _ = active.cut_stale(self.end - active.first);
+        }
         self.mark.sync();
     }
 
@@ -401,6 +414,19 @@ impl Writer {
     }
 }
 
+// === impl Active ===
+
+impl Active {
+    /// Cuts off what is left of the file's former use behind its end.
+    fn cut_stale(&self, end: u64) -> io::Result<()> {
+        if end < self.stale {
+            self.file.set_len(end)
+        } else {
+            Ok(())
+        }
+    }
+}
+
 // === impl Stretch ===
 
 impl Stretch {
@@ -416,6 +442,23 @@ impl Stretch {
         self.documents += u64::from(documents);
         self.jobs.push(Placed { job, receipt });
     }
+}
+
+/// A new file for a segment, its header synced.
+fn begin(folder: &Folder, header: &Header) -> Result<Arc<dyn File>, Trouble> {
+    let path = folder.segment(header.first);
+    let made = folder.disk.create(&path).and_then(|file| {
+        header.write(&*file, folder.key)?;
+        Ok(file)
+    });
+    let file = made.map_err(|error| {
+        // An empty file would be in nobody's way: it is made again, or removed when the log is opened.
+        let _ = folder.disk.remove(&path);
+        Trouble::Refuse(refusal(&error))
+    })?;
+    let synced = file.sync();
+    synced.map_err(|error| Trouble::Poison(format!("sync of the new segment {}: {error}", header.first)))?;
+    Ok(Arc::from(file))
 }
 
 fn settle(shared: &Shared, job: Job, result: Result<Receipt, AppendError>) {

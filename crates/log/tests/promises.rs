@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
 use std::future::Future;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, mpsc};
@@ -11,8 +12,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use log::{
-    AppendError, Codec, Consumer, Discard, Drive, Event, Full, LaneReader, Log, Next, OpenError, Options, RealDisk,
-    Record, Retention, StartAt, WhyLost,
+    AppendError, Codec, Consumer, Discard, Drive, Event, Full, LaneReader, Log, Next, OpenError, Options,
+    RealDisk, Record, Retention, StartAt, WhyLost,
 };
 
 fn by_hand() -> Options {
@@ -442,18 +443,151 @@ fn a_small_group_far_into_a_packed_record_is_read_whole() {
         // Hard to pack, so that what follows lies far behind the head.
         let mut state = 1u32;
         record.group(0, 1, |out| {
-            out.extend(std::iter::repeat_with(|| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state >> 24) as u8
-            }).take(20_000));
+            out.extend(
+                std::iter::repeat_with(|| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 24) as u8
+                })
+                .take(20_000),
+            );
         });
         record.group(1, 1, |out| out.extend_from_slice(b"small"));
         log.append_blocking(record).unwrap();
 
         let mut out = Vec::new();
-        let mut reader = log.consumer("primary", StartAt::Oldest).unwrap().reader(1).unwrap();
+        let mut reader = log
+            .consumer("primary", StartAt::Oldest)
+            .unwrap()
+            .reader(1)
+            .unwrap();
         let next = reader.next(&mut out).unwrap();
         assert!(matches!(next, Some(Next::Group(_))), "{codec:?}: {next:?}");
         assert_eq!(out, b"small");
+    }
+}
+
+/// A log whose used-up files are written again.
+fn sparing() -> Options {
+    Options {
+        spare_bytes: 40 << 10,
+        ..by_hand()
+    }
+}
+
+/// The files of a folder by the ending of their names, with what tells each from any other.
+fn files(folder: &Path, ending: &str) -> Vec<(String, u64)> {
+    let named = std::fs::read_dir(folder).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        (name, entry.metadata().unwrap().ino())
+    });
+    named.filter(|(name, _)| name.ends_with(ending)).collect()
+}
+
+#[test]
+fn files_that_are_used_up_are_written_again_and_a_kill_in_the_middle_of_one_shows_nothing_of_its_past() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), sparing());
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    fill(&log);
+    commit_all(&consumer);
+    log.keep_turn();
+    let spares = files(folder.path(), ".spare");
+    assert!(
+        !spares.is_empty() && log.status().spare_bytes <= 40 << 10,
+        "{spares:?}"
+    );
+
+    // Two segments and a bit: the last one is in the midst of a file that was full.
+    for _ in 0..20 {
+        log.append_blocking(record(&log)).unwrap();
+    }
+    let again = files(folder.path(), ".segment");
+    let reused = again
+        .iter()
+        .filter(|(_, file)| spares.iter().any(|(_, spare)| spare == file));
+    assert!(reused.count() >= 2, "{again:?} of {spares:?}");
+    let report = log::check(folder.path(), RealDisk::default()).unwrap();
+    assert!(report.is_sound() && report.torn.is_none(), "{report:?}");
+    assert_eq!(
+        report.segments.last().unwrap().bytes,
+        log.status().end - report.segments.last().unwrap().first
+    );
+    assert_eq!(report.spares.len(), files(folder.path(), ".spare").len());
+
+    // As a kill leaves it.
+    let killed = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), killed.path().join(entry.file_name())).unwrap();
+    }
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    let after = open(
+        killed.path(),
+        Options {
+            on_event: Arc::new(move |event| told.lock().unwrap().push(event.clone())),
+            ..sparing()
+        },
+    );
+    assert_eq!(after.status().documents, log.status().documents);
+    assert_eq!(after.status().end, log.status().end);
+    after.append_blocking(record(&after)).unwrap();
+    let consumer = after.consumer("primary", StartAt::Oldest).unwrap();
+    assert_eq!(drain(&mut consumer.reader(0).unwrap()), (42, 0));
+    assert!(events.lock().unwrap().is_empty(), "{events:?}");
+}
+
+#[test]
+fn a_file_that_somebody_reads_is_not_written_again_under_his_eyes() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path(), sparing());
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    fill(&log);
+    let (mut slow, mut out) = (consumer.reader(0).unwrap(), Vec::new());
+    assert!(matches!(slow.next(&mut out).unwrap(), Some(Next::Group(_))));
+    let first = files(folder.path(), "00000000000000000000.segment")[0].1;
+    commit_all(&consumer);
+    log.keep_turn();
+    fill(&log);
+    let all = [files(folder.path(), ".spare"), files(folder.path(), ".segment")].concat();
+    assert!(all.iter().all(|(_, file)| *file != first), "{all:?}");
+    // The rest of its segment it still has, byte for byte; what followed is gone, which the lane was past.
+    let mut groups = 1;
+    while let Some(Next::Group(group)) = slow.next(&mut out).unwrap() {
+        groups += 1;
+        assert!(group.position < 8 << 10 || group.position >= log.status().start);
+    }
+    assert_eq!(groups, 7, "of a segment");
+    assert!(out.iter().all(|byte| *byte == b'x'));
+}
+
+#[test]
+fn spare_files_take_no_room_from_the_quota() {
+    let folder = tempfile::tempdir().unwrap();
+    let quota = 64 << 10;
+    let log = open(
+        folder.path(),
+        Options {
+            quota_bytes: quota,
+            spare_bytes: 1 << 30,
+            ..by_hand()
+        },
+    );
+    let consumer = log.consumer("primary", StartAt::Oldest).unwrap();
+    for round in 0..6 {
+        let mut taken = 0;
+        while log.append_blocking(record(&log)).is_ok() {
+            taken += 1;
+            let status = log.status();
+            assert!(
+                status.bytes + status.spare_bytes <= quota + (8 << 10),
+                "{status:?}"
+            );
+        }
+        assert!(taken > 40, "in round {round} only {taken} found room");
+        commit_all(&consumer);
+        log.keep_turn();
+        log.keep_turn();
     }
 }

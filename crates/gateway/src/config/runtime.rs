@@ -288,6 +288,8 @@ pub struct Queue {
     pub bytes_max: Option<u64>,
     /// Bytes that stay free on the disk.
     pub free_bytes_min: u64,
+    /// Bytes of used-up files that are kept to be written again.
+    pub spare_bytes: u64,
     /// Bytes of dead letters at most.
     pub dead_letters_bytes_max: u64,
     /// Whether requests may have an `Idempotency-Key`, and for how long that counts.

@@ -25,6 +25,8 @@ pub(crate) struct World {
     pub(crate) sync_failures: u32,
     /// Of 1000 reads, those that fail.
     pub(crate) read_failures: u32,
+    /// Spare files that became segments again.
+    pub(crate) reused: u32,
     dead: bool,
     files: Vec<Inode>,
     /// As the running system sees them.
@@ -71,6 +73,7 @@ impl SimDisk {
             fuse: None,
             sync_failures: 0,
             read_failures: 0,
+            reused: 0,
             dead: false,
             files: Vec::new(),
             names: BTreeMap::new(),
@@ -218,6 +221,7 @@ impl Disk for SimDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut world = self.world();
         world.step()?;
+        world.reused += u32::from(from.extension().is_some_and(|of| of == "spare"));
         world.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }

@@ -68,6 +68,7 @@ impl Life {
                 0
             },
             free_bytes_min: if small && rng.bool() { 10_000 } else { 0 },
+            spare_bytes: *rng.choice(&[0, 40_000, 100_000]).unwrap(),
             drive: Drive::ByHand,
             on_event: Arc::new(move |event| {
                 if std::env::var_os("SEED").is_some() {
@@ -92,7 +93,8 @@ impl Life {
         }
     }
 
-    pub(crate) fn run(mut self) {
+    /// Lives it; how many segments were written into files of others that were used up.
+    pub(crate) fn run(mut self) -> u32 {
         let mut cut = false;
         for _ in 0..self.rng.usize(2..6) {
             if let Some(log) = self.open(true) {
@@ -108,6 +110,7 @@ impl Life {
         self.restarted(&log, cut);
         self.read_all(&log);
         log.close();
+        self.disk.world().reused
     }
 
     /// Opens the log, perhaps only after some tries; none if the process died in it.
@@ -177,7 +180,7 @@ impl Life {
     }
 
     fn step(&mut self, log: &Log, readers: &mut [(usize, LaneReader)]) {
-        match self.rng.u8(0..14) {
+        match self.rng.u8(0..16) {
             0..=5 => {
                 for _ in 0..self.rng.usize(1..5) {
                     self.submit(log);
@@ -209,6 +212,15 @@ impl Life {
             }
             12 => {
                 self.disk.world().now_ms += self.rng.u64(0..2000);
+                log.keep_turn();
+            }
+            13..=14 => {
+                for (number, reader) in readers.iter_mut() {
+                    let tracked = &mut self.consumers[*number];
+                    let consumer = log.consumer(tracked.name, StartAt::Oldest).unwrap();
+                    while tracked.read(reader, &self.model, self.harm) {}
+                    tracked.commit(&consumer, reader, 0);
+                }
                 log.keep_turn();
             }
             _ => {
@@ -284,11 +296,16 @@ impl Life {
         self.calm();
         if self.harm == Harm::Damage {
             self.disk.kill();
+            // Not both: if the last record is damaged and so is what says that it was durable, it is taken for torn.
+            let flipped = if self.rng.u8(0..6) == 0 {
+                "MARK"
+            } else {
+                ".segment"
+            };
             for _ in 0..self.rng.usize(0..4) {
                 match self.rng.u8(0..8) {
                     0 => self.disk.steal(".segment"),
-                    1 => self.disk.flip("MARK"),
-                    _ => self.disk.flip(".segment"),
+                    _ => self.disk.flip(flipped),
                 };
             }
             return false;

@@ -26,13 +26,19 @@ fn seeds(usual: u64, harm: Harm) {
         (None, Some(seeds)) => 0..seeds,
         (None, None) => 0..usual,
     };
+    let (mut reused, all) = (0, range.end - range.start);
     for seed in range {
         let result = std::panic::catch_unwind(|| Life::new(seed, harm).run());
-        if let Err(panic) = result {
+        reused += result.unwrap_or_else(|panic| {
             eprintln!("{harm:?}: replay with SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
+            std::panic::resume_unwind(panic)
+        });
     }
+    // What happens to files that are written again is a good part of what is tried here.
+    assert!(
+        all < 50 || u64::from(reused) >= all,
+        "{reused} files written again in {all} lives"
+    );
 }
 
 #[test]

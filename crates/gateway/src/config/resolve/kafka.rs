@@ -20,6 +20,7 @@ impl Resolver<'_> {
                     ("fsync_interval", file.fsync_interval != plain.fsync_interval),
                     ("max_size", file.max_size != plain.max_size),
                     ("min_free", file.min_free != plain.min_free),
+                    ("spare_size", file.spare_size != plain.spare_size),
                 ],
                 "means nothing with `type: kafka`",
             ),

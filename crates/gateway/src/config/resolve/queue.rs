@@ -128,6 +128,7 @@ impl Resolver<'_> {
             },
             bytes_max: file.max_size.0,
             free_bytes_min: file.min_free.0,
+            spare_bytes: file.spare_size.0,
             dead_letters_bytes_max: file.dead_letters_max_size.0,
             idempotency: bulk.idempotency.enabled.then_some(Idempotency {
                 window: bulk.idempotency.window.0,

@@ -1,0 +1,146 @@
+//! Files of used-up segments, kept to be written again: a file that has its blocks, and its pages in the page cache, costs a
+//! third of a new one to write, and its syncs no journal.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use crate::disk::File;
+use crate::folder::Folder;
+use crate::lock::lock;
+use crate::segment::Header;
+
+/// The spare files of a log.
+#[derive(Default)]
+pub(crate) struct Spares {
+    /// The one that was set aside last is the last, and is used first: of its pages most are still in the page cache.
+    kept: Mutex<Vec<Spare>>,
+}
+
+struct Spare {
+    /// The position that its segment had, which its name still tells.
+    first: u64,
+    bytes: u64,
+    since_ms: u64,
+}
+
+// === impl Spares ===
+
+impl Spares {
+    /// Takes over a file that has a spare one's name, durably.
+    pub(crate) fn add(&self, first: u64, bytes: u64, now_ms: u64) {
+        lock(&self.kept).push(Spare {
+            first,
+            bytes,
+            since_ms: now_ms,
+        });
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> u64 {
+        lock(&self.kept).iter().map(|spare| spare.bytes).sum()
+    }
+
+    /// Gives a segment's file a spare one's name, unless that would be more than `most` bytes of them, or somebody still
+    /// has it open. Whether it did; [`Spares::add`] it once the name is durable.
+    pub(crate) fn set_aside(&self, folder: &Folder, first: u64, bytes: u64, most: u64) -> io::Result<bool> {
+        Ok(self.bytes() + bytes <= most && folder.set_aside(first, &path(folder, first))?)
+    }
+
+    /// Makes a segment of a spare file, its header synced, which is told how long the file is; none if there is none, or
+    /// none that works. Its name is not yet durable.
+    pub(crate) fn begin(&self, folder: &Folder, header: &mut Header) -> Option<Arc<dyn File>> {
+        let spare = lock(&self.kept).pop()?;
+        let path = path(folder, spare.first);
+        let made = folder.disk.open_to_write(&path).and_then(|file| {
+            header.stale = file.bytes()?;
+            header.write(&*file, folder.key)?;
+            file.sync()?;
+            // With its header only: nobody may take it for a segment that is damaged.
+            folder.disk.rename(&path, &folder.segment(header.first))?;
+            Ok(file)
+        });
+        if made.is_err() {
+            header.stale = 0;
+            // It would be in the way. A new file shows whether the disk works.
+            let _ = folder.disk.remove(&path);
+        }
+        made.ok().map(Arc::from)
+    }
+
+    /// Removes those that lay idle for an hour, and the oldest of what is more than `most` bytes.
+    pub(crate) fn tidy(&self, folder: &Folder, most: u64) -> io::Result<()> {
+        let now_ms = folder.disk.now_ms();
+        let mut kept = lock(&self.kept);
+        let mut sum: u64 = kept.iter().map(|spare| spare.bytes).sum();
+        while let Some(oldest) = kept.first() {
+            let idle = now_ms.saturating_sub(oldest.since_ms) > IDLE_MS;
+            if !idle && sum <= most {
+                break;
+            }
+            match folder.disk.remove(&path(folder, oldest.first)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            sum -= oldest.bytes;
+            kept.remove(0);
+        }
+        Ok(())
+    }
+}
+
+/// The position in a spare file's name.
+pub(crate) fn first_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+fn path(folder: &Folder, first: u64) -> PathBuf {
+    folder.path.join(format!("{first:020}{SUFFIX}"))
+}
+
+const SUFFIX: &str = ".spare";
+/// After so long a queue gives its disk space back.
+const IDLE_MS: u64 = 60 * 60 * 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RealDisk;
+
+    #[test]
+    fn what_lies_idle_or_is_too_much_goes_oldest_first_and_what_is_gone_is_missed_by_nobody() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temporary.path(), 1, Arc::new(RealDisk::default())).unwrap();
+        let (spares, now_ms) = (Spares::default(), folder.disk.now_ms());
+        for (first, age_ms) in [(0, IDLE_MS + 5000), (100, 0), (200, 0), (300, 0)] {
+            std::fs::write(path(&folder, first), [0; 100]).unwrap();
+            spares.add(first, 100, now_ms - age_ms);
+        }
+        let there = || -> Vec<bool> {
+            [0, 100, 200, 300]
+                .map(|first| path(&folder, first).exists())
+                .to_vec()
+        };
+        spares.tidy(&folder, 400).unwrap();
+        assert_eq!(there(), [false, true, true, true]);
+        spares.tidy(&folder, 250).unwrap();
+        assert_eq!((there(), spares.bytes()), (vec![false, false, true, true], 200));
+
+        let mut header = Header {
+            first: 4096,
+            time_ms: 0,
+            totals: crate::index::Totals::new(1),
+            stale: 0,
+        };
+        assert!(spares.begin(&folder, &mut header).is_some());
+        assert_eq!((header.stale, there()), (100, vec![false, false, true, false]));
+        assert!(folder.segment(4096).exists());
+        std::fs::remove_file(path(&folder, 200)).unwrap();
+        assert!(spares.begin(&folder, &mut header).is_none());
+        assert_eq!((header.stale, spares.bytes()), (0, 0));
+        assert_eq!(first_of("00000000000000000200.spare"), Some(200));
+        assert_eq!(first_of("200.spare"), None);
+    }
+}
