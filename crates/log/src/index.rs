@@ -91,6 +91,16 @@ impl Totals {
         }
     }
 
+    /// Adds the next record; how many documents were lost before it, as it tells.
+    pub(crate) fn add_record(&mut self, parsed: &crate::head::Parsed<'_>) -> u64 {
+        let lost = parsed.head.documents_before.saturating_sub(self.documents);
+        self.documents += lost;
+        self.records = self.records.max(parsed.head.number);
+        let groups = parsed.directory.iter();
+        self.add(groups.map(|group| (group.lane, group.documents, group.raw)));
+        lost
+    }
+
     /// Documents that no lane counts.
     pub(crate) fn lost(&self) -> u64 {
         let laned: u64 = self.lanes.iter().map(|lane| lane.documents).sum();

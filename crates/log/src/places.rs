@@ -79,20 +79,25 @@ pub(crate) fn of(shared: &Shared, file: &Arc<dyn File>, first: u64, lane: u32) -
     }
     let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
     let footer = Footer::read(&**file, first, shared.folder.lanes, shared.folder.key).map_err(failed)?;
-    if let Some(footer) = footer
+    if let Some(footer) = &footer
         && let Some(places) = footer.places(&**file, lane, shared.folder.key).map_err(failed)?
     {
         return Ok(Places { places, live: false });
     }
-    let index = rebuilt(shared, file, first)?;
+    let index = rebuilt(shared, file, first, footer.as_ref())?;
     Ok(Places {
         places: index.lanes[lane as usize].clone(),
         live: false,
     })
 }
 
-/// The index of a segment that has none that checks, from its records.
-fn rebuilt(shared: &Shared, file: &Arc<dyn File>, first: u64) -> Result<Arc<Index>, ReadError> {
+/// The index of a segment that has none that checks, from its records; `footer`, if the rest of it does.
+fn rebuilt(
+    shared: &Shared,
+    file: &Arc<dyn File>,
+    first: u64,
+    footer: Option<&Footer>,
+) -> Result<Arc<Index>, ReadError> {
     let mut last = lock(&shared.rebuilt);
     if let Some((of, index)) = last.as_ref()
         && *of == first
@@ -101,7 +106,8 @@ fn rebuilt(shared: &Shared, file: &Arc<dyn File>, first: u64) -> Result<Arc<Inde
     }
     let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
     let (mut index, mut records, mut bad) = (Index::new(shared.folder.lanes), 0, Vec::new());
-    let within = Header::bytes(shared.folder.lanes)..file.bytes().map_err(failed)?;
+    let end = footer.map_or_else(|| file.bytes(), |footer| Ok(footer.at));
+    let within = Header::bytes(shared.folder.lanes)..end.map_err(failed)?;
     let scanned = scan_of(shared, &**file, first).run(within, |found| {
         match found {
             Found::Record { at, parsed, .. } => {
@@ -113,7 +119,7 @@ fn rebuilt(shared: &Shared, file: &Arc<dyn File>, first: u64) -> Result<Arc<Inde
         ControlFlow::Continue(())
     });
     scanned.map_err(failed)?;
-    if is_complete(shared, file, first, records)? {
+    if is_complete(shared, file, first, records, footer)? {
         shared.tell(&Event::IndexRebuilt { segment: first });
     } else {
         bad.into_iter()
@@ -125,16 +131,26 @@ fn rebuilt(shared: &Shared, file: &Arc<dyn File>, first: u64) -> Result<Arc<Inde
 }
 
 /// Whether these are all the records that a segment had, going by the running totals: then only its index is damaged.
-fn is_complete(shared: &Shared, file: &Arc<dyn File>, first: u64, records: u64) -> Result<bool, ReadError> {
-    let Some(next) = next_segment(shared, first) else {
-        return Ok(false);
+fn is_complete(
+    shared: &Shared,
+    file: &Arc<dyn File>,
+    first: u64,
+    records: u64,
+    footer: Option<&Footer>,
+) -> Result<bool, ReadError> {
+    let folder = &shared.folder;
+    let after = match (footer, next_segment(shared, first)) {
+        (Some(footer), _) => Some(footer.totals.records),
+        (None, Some(next)) => {
+            let header = folder.header(&*folder.open_segment(next)?, next)?;
+            header.map(|header| header.totals.records)
+        }
+        (None, None) => None,
     };
-    let after = shared.folder.open_segment(next)?;
-    let before = shared.folder.header(&**file, first)?;
-    let after = shared.folder.header(&*after, next)?;
+    let before = folder.header(&**file, first)?;
     Ok(before
         .zip(after)
-        .is_some_and(|(before, after)| before.totals.records + records == after.totals.records))
+        .is_some_and(|(before, after)| before.totals.records + records == after))
 }
 
 /// The documents in it are counted lane by lane at the next running total.

@@ -196,19 +196,10 @@ impl Recovery<'_> {
         let scanned = self.scan(&**file, first, u64::MAX).run(within, |found| {
             match found {
                 Found::Record { at, parsed, .. } => {
-                    // What came before it tells how many documents a gap held.
-                    let lost = parsed.head.documents_before.saturating_sub(totals.documents);
+                    let lost = totals.add_record(&parsed);
                     if let Some(range) = bad.take() {
                         self.lost(first, &**file, range, Some(lost));
                     }
-                    totals.documents += lost;
-                    totals.records = totals.records.max(parsed.head.number);
-                    totals.add(
-                        parsed
-                            .directory
-                            .iter()
-                            .map(|group| (group.lane, group.documents, group.raw)),
-                    );
                     index.add(at as u32, &parsed);
                 }
                 Found::Bad(range) => bad = Some(range),
@@ -222,7 +213,8 @@ impl Recovery<'_> {
         Ok((index, totals))
     }
 
-    /// Totals for a segment whose header is damaged: those at the end of the one before it; none if that is gone too.
+    /// Totals for a segment whose header is damaged: those at the end of the one before it, by its index or else by its records;
+    /// none if nothing is left that tells them.
     fn totals_before(&self, segments: &BTreeMap<u64, u64>, first: u64) -> Result<Option<Totals>, OpenError> {
         if first == 0 {
             return Ok(Some(Totals::new(self.folder.lanes)));
@@ -230,11 +222,26 @@ impl Recovery<'_> {
         let Some((&before, _)) = segments.range(..first).next_back() else {
             return Ok(None);
         };
+        let failed = |source| open_error("cannot read", &self.folder.segment(before), source);
         let file = self.folder.open_segment(before).map_err(as_open)?;
-        let footer = Footer::read(&*file, before, self.folder.lanes, self.folder.key);
-        let footer =
-            footer.map_err(|source| open_error("cannot read", &self.folder.segment(before), source))?;
-        Ok(footer.map(|footer| footer.totals))
+        let footer = Footer::read(&*file, before, self.folder.lanes, self.folder.key).map_err(failed)?;
+        if let Some(footer) = footer {
+            return Ok(Some(footer.totals));
+        }
+        let begun = match self.folder.header(&*file, before).map_err(as_open)? {
+            Some(header) => Some(header.totals),
+            None => self.totals_before(segments, before)?,
+        };
+        let Some(mut totals) = begun else { return Ok(None) };
+        let within = Header::bytes(self.folder.lanes)..file.bytes().map_err(failed)?;
+        let scanned = self.scan(&*file, before, u64::MAX).run(within, |found| {
+            if let Found::Record { parsed, .. } = found {
+                totals.add_record(&parsed);
+            }
+            ControlFlow::Continue(())
+        });
+        scanned.map_err(failed)?;
+        Ok(Some(totals))
     }
 
     /// Counts lost documents to the lanes that are known to have had them: what a consumer has counted, and what comes after

@@ -105,14 +105,7 @@ fn write_indexes(shared: &Shared, repaired: &mut Repaired) -> Result<(), OpenErr
         let within = end..file.bytes().map_err(failed)?;
         let scanned = scan_of(shared, &*file, first).run(within, |found| {
             if let Found::Record { at, parsed, .. } = found {
-                totals.documents = totals.documents.max(parsed.head.documents_before);
-                totals.records = totals.records.max(parsed.head.number);
-                totals.add(
-                    parsed
-                        .directory
-                        .iter()
-                        .map(|group| (group.lane, group.documents, group.raw)),
-                );
+                totals.add_record(&parsed);
                 index.add(at as u32, &parsed);
                 end = at + parsed.head.record_bytes();
             }
