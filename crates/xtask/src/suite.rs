@@ -111,10 +111,10 @@ fn start_clusters() -> Result<()> {
     Ok(())
 }
 
-/// Seeds of the drill on fake clusters: less than a minute on two cores.
-const DRILL_SEEDS: u64 = 30;
+/// Seeds of the drill on fake clusters: little more than a minute on two cores.
+const DRILL_SEEDS: u64 = 200;
 /// Load and trouble of the drill on real clusters.
-const DRILL_MINUTES: f64 = 1.0;
+const DRILL_MINUTES: f64 = 2.0;
 
 /// The workspace's integration test targets.
 struct Targets {

@@ -180,6 +180,7 @@ impl Schedule {
                 _ => Trouble::Down(cluster),
             });
         }
+        let keyed = rng.usize(..=2);
         let setup = Setup {
             lanes: rng.u32(1..=8),
             // Without syncs nobody could tell damage at the log's end from a write that a crash tore.
@@ -187,14 +188,16 @@ impl Schedule {
                 true => "always",
                 false => ["always", "always", "interval", "os"][rng.usize(..4)],
             },
-            quota_kb: (!disk && rng.u32(..4) == 0).then(|| rng.u32(256..=1_024)),
+            // A queue with a quota has small segments: they are used up, and their files written again, unless answers have
+            // to be remembered.
+            quota_kb: (!disk && (keyed == 0 || rng.u32(..4) == 0)).then(|| rng.u32(256..=1_024)),
             batch_docs: [10_000, 200, 20][rng.usize(..3)],
             disk_mb: disk.then(|| rng.u32(3..=6)),
             nodes: [3, rng.usize(1..=3)],
             shards: [rng.u32(1..=6), rng.u32(1..=4)],
             replicas: 0,
             writers: rng.usize(2..=4),
-            keyed: rng.usize(..=2),
+            keyed,
             shared_ids: rng.u64(3..=60),
             docs_max: rng.usize(3..=60),
             index_ms: rng.u64(150..=1_000),
