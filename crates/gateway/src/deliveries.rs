@@ -16,10 +16,14 @@ use crate::queue::{Doing, Group, Phase};
 pub(crate) struct Deliveries {
     shared: Arc<Shared>,
     runs: Mutex<Runs>,
+    /// Held by who starts a consumer group or does something to it that takes its time: others do not wait for that. Locked
+    /// before `runs`.
+    turns: Mutex<BTreeMap<Key, Arc<Mutex<()>>>>,
 }
 
-/// By queue and consumer group.
-type Runs = BTreeMap<(Arc<str>, Arc<str>), Run>;
+/// Queue and consumer group.
+type Key = (Arc<str>, Arc<str>);
+type Runs = BTreeMap<Key, Run>;
 
 /// A delivery that runs.
 #[derive(Debug)]
@@ -36,6 +40,7 @@ impl Deliveries {
         let deliveries = Self {
             shared: Arc::clone(shared),
             runs: Mutex::default(),
+            turns: Mutex::default(),
         };
         let queues = shared.queues.load_full();
         for group in queues.groups().iter().filter(|group| group.settings.enabled) {
@@ -46,6 +51,8 @@ impl Deliveries {
 
     /// Starts one, unless it runs.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
+        let turn = self.turn(key(group));
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut runs = self.runs();
         if group.phase() != Phase::Stopped {
             return Ok(());
@@ -96,13 +103,12 @@ impl Deliveries {
 
     /// Does something to a consumer group while nothing delivers for it; none if something does.
     pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
-        let runs = self.runs();
+        let turn = self.turn((queue.into(), group.into()));
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let queues = self.shared.queues.load();
         let group = queues.group(queue, group);
         let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
-        let done = stopped.then(act);
-        drop(runs);
-        done
+        stopped.then(act)
     }
 
     /// Lets all batches under way finish, for so long; the others are delivered again after the next start.
@@ -118,6 +124,12 @@ impl Deliveries {
                 tracing::info!("a batch under way is given up; it is delivered again after the next start");
             }
         }
+    }
+
+    fn turn(&self, key: Key) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(key).or_default())
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
@@ -145,7 +157,7 @@ fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool
     true
 }
 
-fn key(group: &Group) -> (Arc<str>, Arc<str>) {
+fn key(group: &Group) -> Key {
     (
         Arc::clone(&group.settings.queue),
         Arc::clone(&group.settings.group),
