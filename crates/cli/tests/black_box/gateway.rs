@@ -176,6 +176,19 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         self.log.lock().unwrap().clone()
     }
 
+    /// Waits until something is logged, which comes a moment after it is done; everything logged so far.
+    pub(crate) fn logged(&self, text: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let log = self.log();
+            if log.contains(text) {
+                return log;
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "no `{text}` in: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Sends a signal, by the name that `kill` takes.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.process.id().to_string();

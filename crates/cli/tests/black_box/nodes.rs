@@ -182,11 +182,8 @@ fn a_node_that_says_that_it_has_no_master_leaves_the_rotation_at_once() {
         1,
         "{answers:?}"
     );
-    let log = gateway.log();
-    assert!(
-        log.contains("leaves the rotation") && log.contains("Incapable"),
-        "{log}"
-    );
+    let log = gateway.logged("leaves the rotation");
+    assert!(log.contains("Incapable"), "{log}");
     gateway.wait_until("it is back", |topology| {
         topology["nodes"][2]["health"]["up"] == true
     });
@@ -328,11 +325,7 @@ flow:
     }
     write(&[("kept", &kept)]);
     gateway.signal("HUP");
-    let began = Instant::now();
-    while !gateway.log().contains("configuration reloaded") {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gateway.logged("configuration reloaded");
     std::thread::sleep(Duration::from_millis(300));
     let before = gone.counts().requests;
     std::thread::sleep(Duration::from_millis(2_500));

@@ -226,11 +226,7 @@ fn rights_that_are_missing_pause_the_lanes_and_give_up_nothing() {
     gateway.bulk(&body(100)).ok().unwrap();
     let one = wait(&gateway, "c0", |one| one["paused_lanes"].as_u64().unwrap() > 0);
     assert_eq!((&one["pending"], &one["dead"]), (&json!(100), &json!(0)));
-    let began = Instant::now();
-    while !gateway.log().contains("no rights") {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gateway.logged("no rights");
     cluster.behave();
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(100));
     assert!(dead_letters(&gateway).is_empty());

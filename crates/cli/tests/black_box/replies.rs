@@ -57,7 +57,7 @@ fn max_response_size_holds_for_replies_that_do_not_tell_their_size() {
         cut.len()
     );
     assert_eq!(gateway.counter("replies_broken"), 1);
-    let log = gateway.log();
+    let log = gateway.logged("not passed on to its end");
     let line = log
         .lines()
         .find(|line| line.contains("not passed on to its end"))

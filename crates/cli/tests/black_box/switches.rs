@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
@@ -136,11 +136,7 @@ fn combining_is_switched_on_and_off_as_with_the_plug_in_and_outlives_a_restart()
         })
     );
     assert!(combined(&gateway) > 0, "it is on");
-    assert!(
-        gateway.log().contains("transient.combine.enabled=true"),
-        "{}",
-        gateway.log()
-    );
+    gateway.logged("transient.combine.enabled=true");
     drop(gateway);
     let gateway = home.start();
     assert!(combined(&gateway) > 0, "it is on after a restart");
@@ -423,7 +419,7 @@ fn the_operator_switches_at_the_admin_port() {
     ];
     let answer = admin.send("PUT", "/switches/prod", &headers, on.to_string().as_bytes());
     let now = value(answer.unwrap());
-    assert!(gateway.log().contains("by-hand-1"), "{}", gateway.log());
+    gateway.logged("by-hand-1");
     assert_eq!(
         now["switches"]["combine.enabled"],
         json!({"value": "true", "section": "persistent"})
@@ -465,11 +461,7 @@ fn the_operator_switches_at_the_admin_port() {
     let text = std::fs::read_to_string(home.file()).unwrap();
     std::fs::write(home.file(), text + "logging.level: debug\n").unwrap();
     gateway.signal("HUP");
-    let began = Instant::now();
-    while !gateway.log().contains("configuration reloaded") {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    gateway.logged("configuration reloaded");
     assert_eq!(value(admin.get("/switches").unwrap()), all);
     assert!(combined(&gateway) > 0);
 }
