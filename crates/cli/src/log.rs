@@ -228,7 +228,7 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
         let bytes: u64 = report.spares.iter().map(|spare| spare.bytes).sum();
         writeln!(
             out,
-            "spare: {} files to be written again, {bytes} bytes",
+            "spare files, to be written again: {}, {bytes} bytes",
             report.spares.len()
         )?;
     }

@@ -63,9 +63,12 @@ fn flip(file: &Path, at: usize) {
 fn a_sound_log_is_called_sound_and_its_numbers_add_up() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
+    let spare = "00000000000000000000.spare";
+    std::fs::write(folder.path().join(spare), "what was here").unwrap();
     let checked = tidegate(&["check", "--json"], folder.path());
     let report = json(&checked);
     assert!(checked.status.success(), "{report:#}");
+    assert_eq!(report["spares"], serde_json::json!([{"name": spare, "bytes": 13}]));
     let segments = report["segments"].as_array().unwrap();
     assert!(segments.len() > 2, "{report:#}");
     let documents: u64 = segments
@@ -76,7 +79,9 @@ fn a_sound_log_is_called_sound_and_its_numbers_add_up() {
     assert_eq!(report["consumers"][0]["done"], 150);
 
     let text = tidegate(&["check"], folder.path());
-    assert!(String::from_utf8(text.stdout).unwrap().contains("sound: 2 lanes"));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("sound: 2 lanes"), "{text}");
+    assert!(text.contains("to be written again: 1, 13 bytes"), "{text}");
     let dumped = tidegate(&["dump", "--json", "--text", "--limit", "3"], folder.path());
     let lines: Vec<Value> = String::from_utf8(dumped.stdout)
         .unwrap()
