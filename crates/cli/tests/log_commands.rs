@@ -68,7 +68,10 @@ fn a_sound_log_is_called_sound_and_its_numbers_add_up() {
     let checked = tidegate(&["check", "--json"], folder.path());
     let report = json(&checked);
     assert!(checked.status.success(), "{report:#}");
-    assert_eq!(report["spares"], serde_json::json!([{"name": spare, "bytes": 13}]));
+    assert_eq!(
+        report["spares"],
+        serde_json::json!([{"name": spare, "bytes": 13}])
+    );
     let segments = report["segments"].as_array().unwrap();
     assert!(segments.len() > 2, "{report:#}");
     let documents: u64 = segments

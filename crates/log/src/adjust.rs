@@ -39,8 +39,8 @@ impl Adjustable {
 
 impl Log {
     /// Takes over from `options` when appends count as done, how records are compressed, how large segments get, quota, free
-    /// space, retention and spare files; the rest of it means nothing here. Holds for what is appended from now on (`codec` for records
-    /// that are begun from now on). What was appended before is synced first where `fsync` changes.
+    /// space, retention and spare files; the rest of it means nothing here. Holds for what is appended from now on (`codec`
+    /// for records that are begun from now on). What was appended before is synced first where `fsync` changes.
     ///
     /// # Errors
     /// [`OpenError::Options`], as when a log is opened; nothing has changed then.

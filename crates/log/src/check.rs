@@ -113,8 +113,7 @@ impl SegmentReport {
 pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenError> {
     let look = Look::new(path.as_ref(), Arc::new(disk))?;
     let folder = &look.folder;
-    let (mark, _) =
-        Watermark::read(folder).map_err(|source| open_error("cannot read MARK in", &folder.path, source))?;
+    let mark = &look.mark;
     let mut report = Report {
         lanes: folder.lanes,
         synced: mark.synced,
@@ -126,13 +125,16 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
         ..Report::default()
     };
     report.quarantined.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut last_is_gone = false;
     for (number, &(first, _)) in look.segments.iter().enumerate() {
         let next = look.segments.get(number + 1).map(|(next, _)| *next);
-        let segment = look.segment(first, next, &mark, &mut report.torn);
+        let segment = look.segment(first, next, mark, &mut report.torn);
         if !matches!(&segment, Ok(segment) if segment.is_sound()) && look.is_gone(first) {
             // Used up since, and perhaps written again under the eyes that read it.
+            last_is_gone = true;
             continue;
         }
+        last_is_gone = false;
         let segment = segment?;
         if let Some(next) = next.filter(|next| first + segment.bytes < *next) {
             report.gaps.push(first + segment.bytes..next);
@@ -140,7 +142,7 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
         report.segments.push(segment);
     }
     let end = report.segments.last().map_or(0, |last| last.first + last.bytes);
-    if mark.synced > end {
+    if mark.synced > end && !last_is_gone {
         report.gaps.push(end..mark.synced);
     }
     for name in &look.cursors {
@@ -189,6 +191,8 @@ pub fn dump(
 /// A folder that is only looked at.
 struct Look {
     folder: Folder,
+    /// Read before the names: a segment that is begun meanwhile must not look like one that is missing.
+    mark: Watermark,
     segments: Vec<(u64, u64)>,
     spares: Vec<Listed>,
     cursors: Vec<String>,
@@ -201,6 +205,8 @@ impl Look {
         let folder = Folder::existing(path, disk)?;
         let none = || open_error("cannot read", &path.join(LOG), io::ErrorKind::NotFound.into());
         let folder = folder.ok_or_else(none)?;
+        let (mark, _) =
+            Watermark::read(&folder).map_err(|source| open_error("cannot read MARK in", path, source))?;
         let files = folder
             .disk
             .list(path)
@@ -216,6 +222,7 @@ impl Look {
         cursors.sort_unstable();
         Ok(Self {
             folder,
+            mark,
             segments,
             spares,
             cursors,

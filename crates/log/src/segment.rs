@@ -44,7 +44,12 @@ pub(crate) fn name(first: u64) -> String {
 
 /// The position in a segment's name.
 pub(crate) fn first_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(SUFFIX)?;
+    position_in(name, SUFFIX)
+}
+
+/// The position in the name of a file with this ending.
+pub(crate) fn position_in(name: &str, ending: &str) -> Option<u64> {
+    let digits = name.strip_suffix(ending)?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::disk::File;
 use crate::folder::Folder;
 use crate::lock::lock;
-use crate::segment::Header;
+use crate::segment::{self, Header};
 
 /// The spare files of a log.
 #[derive(Default)]
@@ -91,9 +91,7 @@ impl Spares {
 
 /// The position in a spare file's name.
 pub(crate) fn first_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(SUFFIX)?;
-    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| digits.parse().ok()).flatten()
+    segment::position_in(name, SUFFIX)
 }
 
 fn path(folder: &Folder, first: u64) -> PathBuf {
