@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// Answer each bulk, write and search so many milliseconds later
     #[arg(long, value_name = "MS", default_value_t = 0)]
     latency_ms: u64,
+    /// And so many microseconds later for each document of a bulk, as if one thread worked them off
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    doc_us: u64,
     /// Take no more documents a second, all nodes together
     #[arg(long, value_name = "DOCUMENTS")]
     capacity: Option<u32>,
@@ -84,6 +87,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
         content_length_max: BODY_BYTES_MAX,
         manners: Manners {
             latency: Duration::from_millis(arguments.latency_ms),
+            work: Duration::from_micros(arguments.doc_us),
             docs_per_s_max: arguments.capacity,
             workers: arguments.workers.map(|workers| Workers {
                 at_once: workers.into(),

@@ -42,7 +42,7 @@ use crate::outbound::{Message, Outbound};
 use crate::part::{Split, Words};
 use crate::switches::Panel;
 use batch::Member;
-use slot::{Asking, Target};
+use slot::{Asking, Target, Weight as _};
 
 /// Gathers parts and sends them, one instance a filter and core.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ enum Told {
 struct Ticket {
     family: Arc<Family>,
     target: Target,
-    /// Parts that travel.
-    parts: usize,
+    /// Parts that travel, and their operations' bytes.
+    weight: (usize, u64),
     began: Instant,
     leave: Option<Permit>,
 }
@@ -93,14 +93,11 @@ pub(crate) struct Turn {
     combiner: Combiner,
 }
 
-/// Requests under way to a target, of one family, beyond which parts gather.
-const UNDER_WAY_MAX: u32 = 1;
-
 /// A request is at most so many times `flush_threshold_size` when its node falls behind.
-const GROWTH_MAX: u64 = 4;
+const GROWTH_MAX: u64 = 2;
 
-/// Parts of more than this share of `flush_threshold_size` (an eighth) gather among themselves.
-const LARGE_SHARE: u64 = 8;
+/// Parts of more than this share of `flush_threshold_size` (a sixteenth) gather among themselves.
+const LARGE_SHARE: u64 = 16;
 
 /// Nodes say `errors` among the first words of an answer.
 const ERRORS_WITHIN: usize = 128;
@@ -145,7 +142,9 @@ impl Combiner {
     /// Those whose parts may travel together with this request's. `ingests`: some document may go through an ingest
     /// pipeline, whose time is told in the answer.
     pub(crate) fn family(&self, message: Message<'_>, ingests: bool) -> Arc<Family> {
-        self.0.families.of(&self.0.filter, message, ingests)
+        self.0
+            .families
+            .of(&self.0.filter, message, ingests, &self.0.configured)
     }
 
     /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.
@@ -170,14 +169,17 @@ impl Combiner {
     ) -> Way {
         let ours = &split.load.plan.parts[part];
         let bytes = ours.bytes;
-        if bytes * 2 > self.0.settings.get().flush_bytes {
+        let settings = self.0.settings.get();
+        if bytes * 2 > settings.flush_bytes {
             return Way::Alone(self.leave(node).await);
         }
         let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
         if family.alone(&target, node) {
-            let adaptive = self.0.settings.get().adaptive;
-            let leave = adaptive.then(|| node.health.limiter().try_acquire()).flatten();
-            let ticket = Ticket::new(family, &target, 1, leave);
+            let leave = settings
+                .adaptive
+                .then(|| node.health.limiter().try_acquire())
+                .flatten();
+            let ticket = Ticket::new(family, &target, (1, bytes), leave);
             return Way::Alone(Some(self.turn(ticket)));
         }
         let (tell, told) = oneshot::channel();
@@ -258,7 +260,8 @@ impl Combiner {
         let Some((node, mut members)) = family.take(target, bytes_max) else {
             return;
         };
-        let ticket = Ticket::new(family, target, members.len(), leave);
+        let bytes = members.iter().map(Member::bytes).sum();
+        let ticket = Ticket::new(family, target, (members.len(), bytes), leave);
         if members.len() == 1 {
             members.remove(0).tell(Told::Alone(Some(ticket)));
         } else {
@@ -322,11 +325,12 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
 // === impl Ticket ===
 
 impl Ticket {
-    fn new(family: &Arc<Family>, target: &Target, parts: usize, leave: Option<Permit>) -> Self {
+    /// `weight`: the parts that travel, and their bytes.
+    fn new(family: &Arc<Family>, target: &Target, weight: (usize, u64), leave: Option<Permit>) -> Self {
         Self {
             family: Arc::clone(family),
             target: target.clone(),
-            parts,
+            weight,
             began: Instant::now(),
             leave,
         }
@@ -336,7 +340,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.family
-            .returned(&self.target, self.parts, self.began.elapsed());
+            .returned(&self.target, self.weight, self.began.elapsed());
     }
 }
 

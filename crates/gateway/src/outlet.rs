@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use cluster::{Node, Permit};
 use tokio::sync::oneshot;
 
-use crate::combine::slot::{Slot, Step, Weight};
+use crate::combine::slot::{Shifts, Slot, Step, Weight};
 use crate::config::{Combine, Delivery};
 use crate::gate::{Gate, Pass, Workers};
 use crate::lane::Route;
@@ -32,6 +32,8 @@ use crate::parcel::{Parcel, Told, Wording};
 /// Outlets to all nodes, of one queue and consumer group.
 pub(crate) struct Outlets {
     slots: RefCell<HashMap<Outlet, Slot<Waiting, Arc<Node>>>>,
+    /// How many requests an outlet has at once.
+    shifts: RefCell<Shifts>,
     gates: RefCell<HashMap<usize, Rc<Gate>>>,
     workers: Rc<Workers>,
     slices_max: Option<usize>,
@@ -71,8 +73,9 @@ impl Route {
             return self.alone(node, parcel).await.0;
         }
         if self.outlets.alone(&outlet, node) {
+            let bytes = parcel.bytes;
             let (outcomes, lasted) = self.alone(node, parcel).await;
-            self.outlets.returned(&outlet, 1, lasted);
+            self.outlets.returned(&outlet, (1, bytes), lasted);
             self.consider(&outlet);
             return outcomes;
         }
@@ -143,10 +146,11 @@ impl Route {
             route.consider(&outlet);
             let (parcels, lanes): (Vec<_>, Vec<_>) =
                 waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
+            let weight = (lanes.len(), parcels.iter().map(|parcel| parcel.bytes).sum());
             let began = Instant::now();
             let told = route.transmit(&node, parcels, leave).await;
             drop(pass);
-            route.outlets.returned(&outlet, lanes.len(), began.elapsed());
+            route.outlets.returned(&outlet, weight, began.elapsed());
             for (lane, told) in lanes.into_iter().zip(told) {
                 // A lane that has ended needs no answer.
                 drop(lane.send(told));
@@ -185,6 +189,7 @@ impl Outlets {
     pub(crate) fn new(settings: &Delivery) -> Self {
         Self {
             slots: RefCell::default(),
+            shifts: RefCell::new(Shifts::new(settings.adaptive)),
             gates: RefCell::default(),
             workers: Rc::new(Workers::new(settings.workers_max)),
             slices_max: settings.slices_max,
@@ -223,7 +228,8 @@ impl Outlets {
             slots.retain(|_, slot| !slot.is_idle());
         }
         let slot = slots.entry(outlet.clone());
-        slot.or_insert_with(|| Slot::new(node, now)).alone(now)
+        slot.or_insert_with(|| Slot::new(node, now))
+            .alone(&mut self.shifts.borrow_mut(), now)
     }
 
     fn put(&self, outlet: &Outlet, node: &Arc<Node>, waiting: Waiting) {
@@ -238,7 +244,7 @@ impl Outlets {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(outlet);
         slot.map_or(Step::Nothing, |slot| {
-            slot.next_step(&self.settings, Instant::now())
+            slot.next_step(&self.shifts.borrow(), &self.settings, Instant::now())
         })
     }
 
@@ -259,12 +265,14 @@ impl Outlets {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(outlet)?;
         slot.got_leave();
-        slot.take(bytes_max, self.settings.docs_max.into())
+        let most = (bytes_max, self.settings.docs_max.into());
+        slot.take(&mut self.shifts.borrow_mut(), most, Instant::now())
     }
 
-    fn returned(&self, outlet: &Outlet, parcels: usize, lasted: Duration) {
+    /// `weight`: the parcels that travelled, and their bytes.
+    fn returned(&self, outlet: &Outlet, weight: (usize, u64), lasted: Duration) {
         if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
-            slot.returned(parcels, lasted, Instant::now());
+            slot.returned(&mut self.shifts.borrow_mut(), weight, lasted, Instant::now());
         }
     }
 

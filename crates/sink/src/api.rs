@@ -117,7 +117,7 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
             }
             None => (
                 400,
-                json!({"error": "numbers are wanted: latency_ms, capacity, workers, waiting"}),
+                json!({"error": "numbers are wanted: latency_ms, doc_us, capacity, workers, waiting"}),
             ),
         },
         ("POST", ["_fake", "counts", "reset"]) => {

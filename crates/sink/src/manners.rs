@@ -11,6 +11,8 @@ use super::http::Head;
 pub struct Manners {
     /// Every bulk, single write and search is answered this much later.
     pub latency: Duration,
+    /// So much longer for each document of a bulk: one thread works them off, and others other bulks.
+    pub work: Duration,
     /// No more documents a second than this, all nodes together: bulks wait for their turn.
     pub docs_per_s_max: Option<u32>,
     /// How many bulks a node works on at once; without, as many as come.
@@ -33,8 +35,8 @@ pub struct Unfit {
     pub error: String,
 }
 
-/// What a node does with bulks that come at once, as a server's thread pool for writes does: [`Manners::latency`] is then
-/// the time that one of them is worked on.
+/// What a node does with bulks that come at once, as a server's thread pool for writes does: [`Manners::latency`] and
+/// [`Manners::work`] are then the time that one of them is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
     /// Worked on at once.
@@ -67,6 +69,9 @@ impl Manners {
         let mut manners = self.clone();
         if let Some(latency_ms) = number("latency_ms") {
             manners.latency = Duration::from_millis(latency_ms?.into());
+        }
+        if let Some(doc_us) = number("doc_us") {
+            manners.work = Duration::from_micros(doc_us?.into());
         }
         if let Some(capacity) = number("capacity") {
             manners.docs_per_s_max = Some(capacity?);
@@ -174,7 +179,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 impl Capacity {
     /// Waits as long as so many documents take.
     pub(super) fn take(&self, manners: &Manners, docs: u64) {
-        let mut wait = manners.latency;
+        let mut wait = manners.latency + manners.work.mul_f64(docs as f64);
         if let Some(docs_per_s_max) = manners.docs_per_s_max.filter(|max| *max > 0) {
             let work = Duration::from_secs_f64(docs as f64 / f64::from(docs_per_s_max));
             let now = Instant::now();

@@ -113,37 +113,37 @@ fn without_it_a_node_gets_all_that_connections_allow() {
     assert!(counts.bulks_refused > 10, "{counts:?}");
 }
 
-/// What comes of 48 clients with small bulks that travel together to a node that takes 3 requests at once.
-fn together(adaptive: bool) -> Counts {
+/// What comes of clients with bulks of so many documents that travel together, in two seconds after `settle`.
+fn together(manners: Manners, (clients, docs): (usize, usize), combine: &str, settle: Duration) -> Counts {
     let spec = Spec {
         nodes: 1,
-        manners: manners(3),
+        manners,
         ..Spec::default()
     };
     let cluster = FakeCluster::start(spec.index("logs", 64)).unwrap();
     let gateway = Gateway::with_filters(
         &cluster,
         &format!(
-            "      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true, flush_threshold_size: 1kb, adaptive_concurrency: {adaptive}}}}}
+            "      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true, {combine}}}}}
       - elasticsearch: {{elasticsearch: c}}"
         ),
     );
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for client in 0..48 {
+        for client in 0..clients {
             let (stop, gateway) = (&stop, &gateway);
             scope.spawn(move || {
                 let connection = gateway.client();
                 let line = |n: usize| {
                     format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{client}-{n}\"}}}}\n{{\"n\":{n}}}\n")
                 };
-                let body: String = (0..8).map(line).collect();
+                let body: String = (0..docs).map(line).collect();
                 while !stop.load(Ordering::Relaxed) {
                     connection.post_ndjson("/_bulk", body.as_bytes()).unwrap();
                 }
             });
         }
-        let counts = count(&cluster, Duration::from_millis(2_500), Duration::from_secs(2));
+        let counts = count(&cluster, settle, Duration::from_secs(2));
         stop.store(true, Ordering::Relaxed);
         counts
     })
@@ -151,10 +151,36 @@ fn together(adaptive: bool) -> Counts {
 
 #[test]
 fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
-    let counts = together(true);
+    let small = |adaptive: bool| {
+        let combine = format!("flush_threshold_size: 1kb, adaptive_concurrency: {adaptive}");
+        together(manners(3), (48, 8), &combine, Duration::from_millis(2_500))
+    };
+    let counts = small(true);
     assert!(counts.bulks_refused * 50 <= counts.bulks, "{counts:?}");
     let could = 3 * 2_000;
     assert!(counts.worked_ms * 10 > could * 7, "{counts:?}");
-    let otherwise = together(false);
+    let otherwise = small(false);
     assert!(otherwise.bulks_refused > 50, "{otherwise:?}");
+}
+
+/// Eight threads, each of which takes 2 ms for a client's hundred documents, and 16 ms for those of all eight.
+#[test]
+fn a_node_with_threads_to_spare_is_sent_several_requests_at_once() {
+    let indexed = |adaptive: bool, settle: Duration| {
+        let manners = Manners {
+            latency: Duration::ZERO,
+            work: Duration::from_micros(20),
+            ..manners(8)
+        };
+        let combine = format!("adaptive_concurrency: {adaptive}");
+        let counts = together(manners, (8, 100), &combine, settle);
+        assert_eq!(counts.bulks_refused, 0, "{counts:?}");
+        counts.docs
+    };
+    let one = indexed(false, Duration::from_millis(500));
+    let found = indexed(true, Duration::from_secs(6));
+    assert!(
+        found * 2 > one * 3,
+        "{found} documents, one request at a time {one}"
+    );
 }

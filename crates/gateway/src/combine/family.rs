@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 
 use super::batch::Member;
-use super::slot::{self, Asking, Step, Target};
+use super::slot::{self, Asking, Shifts, Step, Target};
 use crate::config::Combine;
 use crate::outbound::Message;
 
@@ -21,7 +21,14 @@ pub(crate) struct Family {
     pub(super) target: String,
     /// What they have in common.
     pub(super) headers: HeaderMap,
-    slots: Mutex<HashMap<Target, Slot>>,
+    slots: Mutex<Slots>,
+}
+
+/// What waits for each target.
+struct Slots {
+    by_target: HashMap<Target, Slot>,
+    /// How many requests a target has at once: small parts' and large parts'.
+    shifts: [Shifts; 2],
 }
 
 /// All families of a configuration: those that some request belongs to, and some that none does any more.
@@ -72,7 +79,13 @@ fn key(filter: &[u8], message: Message<'_>, ingests: bool) -> Vec<u8> {
 // === impl Families ===
 
 impl Families {
-    pub(super) fn of(&self, filter: &[u8], message: Message<'_>, ingests: bool) -> Arc<Family> {
+    pub(super) fn of(
+        &self,
+        filter: &[u8],
+        message: Message<'_>,
+        ingests: bool,
+        settings: &Combine,
+    ) -> Arc<Family> {
         let key = key(filter, message, ingests);
         let mut known = self.0.lock().expect(LOCK);
         if let Some(family) = known.by_key.get(&*key) {
@@ -83,7 +96,7 @@ impl Families {
             known.by_key.retain(|_, family| Arc::strong_count(family) > 1);
             known.sweep_at = (known.by_key.len() * 2).max(FAMILIES_KEPT);
         }
-        let family = Arc::new(Family::new(message));
+        let family = Arc::new(Family::new(message, settings));
         known.by_key.insert(key.into(), Arc::clone(&family));
         family
     }
@@ -92,7 +105,7 @@ impl Families {
 // === impl Family ===
 
 impl Family {
-    fn new(message: Message<'_>) -> Self {
+    fn new(message: Message<'_>, settings: &Combine) -> Self {
         // Copied, not removed: removing would change the order of the others.
         let common = message.headers.iter().filter(|(name, _)| !APART.contains(name));
         let mut headers = HeaderMap::new();
@@ -103,82 +116,110 @@ impl Family {
             method: message.method.clone(),
             target: message.target.to_owned(),
             headers,
-            slots: Mutex::default(),
+            slots: Mutex::new(Slots {
+                by_target: HashMap::new(),
+                shifts: [(); 2].map(|()| Shifts::new(settings.adaptive)),
+            }),
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<Target, Slot>> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().expect(LOCK)
     }
 
     /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
     pub(super) fn alone(&self, target: &Target, node: &Arc<Node>) -> bool {
         let (now, mut slots) = (Instant::now(), self.slots());
-        slot(&mut slots, target, node, now).alone(now)
+        slots.make(target, node, now);
+        slots
+            .at(target)
+            .is_some_and(|(slot, shifts)| slot.alone(shifts, now))
     }
 
     pub(super) fn wait(&self, target: &Target, node: &Arc<Node>, member: Member) {
         let mut slots = self.slots();
-        slot(&mut slots, target, node, Instant::now()).push(node, member);
+        slots.make(target, node, Instant::now()).push(node, member);
     }
 
     pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> Step {
         let mut slots = self.slots();
-        slots
-            .get_mut(target)
-            .map_or(Step::Nothing, |slot| slot.next_step(settings, Instant::now()))
+        slots.at(target).map_or(Step::Nothing, |(slot, shifts)| {
+            slot.next_step(shifts, settings, Instant::now())
+        })
     }
 
     /// The node of a target for which something waits.
     pub(super) fn node(&self, target: &Target) -> Option<Arc<Node>> {
         let slots = self.slots();
-        let slot = slots.get(target).filter(|slot| slot.waits())?;
+        let slot = slots.by_target.get(target).filter(|slot| slot.waits())?;
         Some(Arc::clone(slot.node()))
     }
 
     /// What is to be done when what waits should be sent and the node gives no leave.
     pub(super) fn ask(&self, target: &Target) -> Asking {
         let mut slots = self.slots();
-        slots.get_mut(target).map_or(Asking::Done, Slot::ask)
+        slots.at(target).map_or(Asking::Done, |(slot, _)| slot.ask())
     }
 
     /// Who waited for leave has got it.
     pub(super) fn got_leave(&self, target: &Target) {
-        if let Some(slot) = self.slots().get_mut(target) {
+        if let Some((slot, _)) = self.slots().at(target) {
             slot.got_leave();
         }
     }
 
     /// The number of the present round of waiting.
     pub(super) fn round(&self, target: &Target) -> Option<u64> {
-        self.slots().get(target).map(Slot::round)
+        self.slots().by_target.get(target).map(Slot::round)
     }
 
     /// What waits, up to `bytes_max`, as under way from now on; `None` if nothing does.
     pub(super) fn take(&self, target: &Target, bytes_max: u64) -> Option<(Arc<Node>, Vec<Member>)> {
-        self.slots().get_mut(target)?.take(bytes_max, u64::MAX)
+        let mut slots = self.slots();
+        let (slot, shifts) = slots.at(target)?;
+        slot.take(shifts, (bytes_max, u64::MAX), Instant::now())
     }
 
-    pub(super) fn returned(&self, target: &Target, parts: usize, lasted: Duration) {
-        if let Some(slot) = self.slots().get_mut(target) {
-            slot.returned(parts, lasted, Instant::now());
+    /// `weight`: the parts that travelled, and their bytes.
+    pub(super) fn returned(&self, target: &Target, weight: (usize, u64), lasted: Duration) {
+        let mut slots = self.slots();
+        let Some((slot, shifts)) = slots.at(target) else {
+            return;
+        };
+        let before = shifts.usual();
+        slot.returned(shifts, weight, lasted, Instant::now());
+        let at_once = shifts.usual();
+        if at_once != before {
+            let large = target.large;
+            tracing::debug!(
+                at_once,
+                before,
+                large,
+                "nodes are sent another number of combined requests at once"
+            );
         }
     }
 }
 
-/// The slot of a target; a new one, if it has none.
-fn slot<'s>(
-    slots: &'s mut HashMap<Target, Slot>,
-    target: &Target,
-    node: &Arc<Node>,
-    now: Instant,
-) -> &'s mut Slot {
-    if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
-        slots.retain(|_, slot| !slot.is_idle());
+// === impl Slots ===
+
+impl Slots {
+    /// The slot of a target, and what tells how many requests it may have at once.
+    fn at(&mut self, target: &Target) -> Option<(&mut Slot, &mut Shifts)> {
+        let slot = self.by_target.get_mut(target)?;
+        Some((slot, &mut self.shifts[usize::from(target.large)]))
     }
-    slots
-        .entry(target.clone())
-        .or_insert_with(|| Slot::new(node, now))
+
+    /// The slot of a target; a new one, if it has none.
+    fn make(&mut self, target: &Target, node: &Arc<Node>, now: Instant) -> &mut Slot {
+        let slots = &mut self.by_target;
+        if slots.len() >= SLOTS_KEPT && !slots.contains_key(target) {
+            slots.retain(|_, slot| !slot.is_idle());
+        }
+        slots
+            .entry(target.clone())
+            .or_insert_with(|| Slot::new(node, now))
+    }
 }
 
 impl std::fmt::Debug for Family {

@@ -2,13 +2,17 @@
 
 #[cfg(test)]
 mod model;
+mod shifts;
+#[cfg(test)]
+mod simulated;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::Node;
 
-use super::{UNDER_WAY_MAX, linger};
+pub(crate) use self::shifts::Shifts;
+use super::linger;
 use crate::config::Combine;
 
 /// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep apart, so that small
@@ -20,7 +24,7 @@ pub(crate) struct Target {
     node: Option<usize>,
     index: Option<Box<str>>,
     shard: Option<u32>,
-    large: bool,
+    pub(crate) large: bool,
 }
 
 /// What a slot has to know of what waits in it.
@@ -38,6 +42,8 @@ pub(crate) struct Slot<M, N> {
     bytes: u64,
     docs: u64,
     under_way: u32,
+    /// The parts that these carry.
+    parts_under_way: usize,
     /// Somebody waits for the node's leave to send what waits here.
     asked: bool,
     /// Counts how often what waited was taken away.
@@ -45,8 +51,8 @@ pub(crate) struct Slot<M, N> {
     /// The round that somebody watches the clock for, and whether they wait for a request under way to return.
     watched: Option<(u64, bool)>,
     /// Clients that write to this target, it seems: those whose parts returned last, who are about to come back, and
-    /// those whose parts waited then.
-    expected: usize,
+    /// those whose parts waited or were under way then.
+    clients: usize,
     /// What requests last, smoothed.
     lasts: Duration,
     /// When the last one returned.
@@ -109,10 +115,11 @@ impl<M: Weight, N: Clone> Slot<M, N> {
             bytes: 0,
             docs: 0,
             under_way: 0,
+            parts_under_way: 0,
             asked: false,
             round: 0,
             watched: None,
-            expected: 1,
+            clients: 1,
             lasts: Duration::ZERO,
             returned: now,
         }
@@ -131,12 +138,30 @@ impl<M: Weight, N: Clone> Slot<M, N> {
     }
 
     /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
-    pub(crate) fn alone(&mut self, now: Instant) -> bool {
+    pub(crate) fn alone(&mut self, shifts: &mut Shifts, now: Instant) -> bool {
         let alone = self.waiting.is_empty()
-            && self.under_way < UNDER_WAY_MAX
-            && (self.expected <= 1 || self.patience(now).is_zero());
-        self.under_way += u32::from(alone);
+            && !self.is_busy(shifts)
+            && (self.expected(shifts) <= 1 || self.patience(now).is_zero());
+        if alone {
+            self.leaves(1, shifts, now);
+        }
         alone
+    }
+
+    /// Whether parts gather until an answer is there.
+    fn is_busy(&self, shifts: &Shifts) -> bool {
+        self.under_way >= shifts.allowed()
+    }
+
+    /// Parts that make a request complete: an even share of the clients'.
+    fn expected(&self, shifts: &Shifts) -> usize {
+        self.clients.div_ceil(shifts.allowed() as usize)
+    }
+
+    fn leaves(&mut self, parts: usize, shifts: &mut Shifts, now: Instant) {
+        self.under_way += 1;
+        self.parts_under_way += parts;
+        shifts.began(now);
     }
 
     /// How long those are worth waiting for who were about to come back.
@@ -178,7 +203,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         self.asked = false;
     }
 
-    pub(crate) fn next_step(&mut self, settings: &Combine, now: Instant) -> Step {
+    pub(crate) fn next_step(&mut self, shifts: &Shifts, settings: &Combine, now: Instant) -> Step {
         // With nothing under way it need not wait for whoever waits for leave.
         if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
             return Step::Nothing;
@@ -186,9 +211,9 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         let full = self.bytes >= settings.flush_bytes
             || self.docs >= u64::from(settings.docs_max)
             || self.waiting.len() >= settings.requests_max as usize;
-        let busy = self.under_way >= UNDER_WAY_MAX;
+        let busy = self.is_busy(shifts);
         let patience = self.patience(now);
-        let complete = self.waiting.len() >= self.expected || patience.is_zero();
+        let complete = self.waiting.len() >= self.expected(shifts) || patience.is_zero();
         if full || (!busy && complete) {
             return Step::Send;
         }
@@ -210,12 +235,16 @@ impl<M: Weight, N: Clone> Slot<M, N> {
 
     /// What waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one; it is under way from
     /// now on.
-    pub(crate) fn take(&mut self, bytes_max: u64, docs_max: u64) -> Option<(N, Vec<M>)> {
+    pub(crate) fn take(
+        &mut self,
+        shifts: &mut Shifts,
+        (bytes_max, docs_max): (u64, u64),
+        now: Instant,
+    ) -> Option<(N, Vec<M>)> {
         if self.waiting.is_empty() {
             return None;
         }
         self.round += 1;
-        self.under_way += 1;
         let (mut bytes, mut docs, mut members) = (0, 0, 0);
         for member in &self.waiting {
             let fits = bytes + member.bytes() <= bytes_max && docs + u64::from(member.docs()) <= docs_max;
@@ -228,13 +257,23 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
         self.bytes -= bytes;
         self.docs -= docs;
+        self.leaves(members, shifts, now);
         let rest = self.waiting.split_off(members);
         Some((self.node.clone(), std::mem::replace(&mut self.waiting, rest)))
     }
 
-    pub(crate) fn returned(&mut self, parts: usize, lasted: Duration, now: Instant) {
+    /// The answer to `parts` with `bytes` is there, after this time.
+    pub(crate) fn returned(
+        &mut self,
+        shifts: &mut Shifts,
+        (parts, bytes): (usize, u64),
+        lasted: Duration,
+        now: Instant,
+    ) {
+        self.clients = self.parts_under_way + self.waiting.len();
         self.under_way = self.under_way.saturating_sub(1);
-        self.expected = parts + self.waiting.len();
+        self.parts_under_way = self.parts_under_way.saturating_sub(parts);
+        shifts.ended(bytes, lasted, self.clients, now);
         self.lasts = match self.lasts {
             Duration::ZERO => lasted,
             before => (before * 7 + lasted) / 8,

@@ -41,13 +41,14 @@ enum Event {
 /// What the combiner does around a slot.
 struct World {
     slot: Slot<Numbered, ()>,
+    shifts: Shifts,
     settings: Combine,
     began: Instant,
     now: Duration,
     /// Timers: when they go off, for which round.
     timers: BTreeMap<(Duration, u64), ()>,
-    /// Requests under way: parts, and since when.
-    under_way: Vec<(usize, Duration)>,
+    /// Requests under way: parts, bytes, and since when.
+    under_way: Vec<(usize, u64, Duration)>,
     /// Tasks that wait for leave, and whether the node gives it without waiting.
     asking: u32,
     free: bool,
@@ -63,6 +64,7 @@ impl World {
         let began = Instant::now();
         Self {
             slot: Slot::new(&(), began),
+            shifts: Shifts::new(settings.adaptive),
             settings,
             began,
             now: Duration::ZERO,
@@ -77,7 +79,10 @@ impl World {
     }
 
     fn consider(&mut self) {
-        match self.slot.next_step(&self.settings, self.began + self.now) {
+        match self
+            .slot
+            .next_step(&self.shifts, &self.settings, self.began + self.now)
+        {
             Step::Nothing => {}
             Step::Send => self.flush(),
             Step::Wait { longest, round } => {
@@ -102,7 +107,10 @@ impl World {
 
     fn send(&mut self) {
         let bytes_max = self.settings.flush_bytes * super::super::GROWTH_MAX;
-        let Some(((), members)) = self.slot.take(bytes_max, u64::MAX) else {
+        let Some(((), members)) =
+            self.slot
+                .take(&mut self.shifts, (bytes_max, u64::MAX), self.began + self.now)
+        else {
             return;
         };
         let bytes: u64 = members.iter().map(|member| member.bytes).sum();
@@ -116,7 +124,7 @@ impl World {
             self.sent.push(member.number);
         }
         self.held_up &= self.slot.waits();
-        self.under_way.push((members.len(), self.now));
+        self.under_way.push((members.len(), bytes, self.now));
         self.consider();
     }
 
@@ -130,18 +138,19 @@ impl World {
                     came: self.now,
                 };
                 self.came += 1;
-                if self.slot.alone(self.began + self.now) {
+                if self.slot.alone(&mut self.shifts, self.began + self.now) {
                     self.sent.push(member.number);
-                    self.under_way.push((1, self.now));
+                    self.under_way.push((1, member.bytes, self.now));
                 } else {
                     self.slot.push(&(), member);
                     self.consider();
                 }
             }
             Event::Answered(which) if !self.under_way.is_empty() => {
-                let (parts, since) = self.under_way.swap_remove(which % self.under_way.len());
+                let (parts, bytes, since) = self.under_way.swap_remove(which % self.under_way.len());
                 let now = self.began + self.now;
-                self.slot.returned(parts, self.now - since, now);
+                self.slot
+                    .returned(&mut self.shifts, (parts, bytes), self.now - since, now);
                 self.consider();
             }
             Event::Answered(_) => {}
@@ -193,6 +202,8 @@ impl World {
             .sum();
         assert_eq!((self.slot.bytes, self.slot.docs), (bytes, docs));
         assert_eq!(self.slot.under_way as usize, self.under_way.len());
+        let parts: usize = self.under_way.iter().map(|(parts, ..)| parts).sum();
+        assert_eq!(self.slot.parts_under_way, parts);
         assert_eq!(self.sent.len() + self.slot.waiting.len(), self.came as usize);
     }
 }

@@ -187,12 +187,12 @@ section! {
         /// Whether they do.
         enabled: bool = true,
         /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
-        flush_threshold_size: super::Bytes = super::Bytes(4 << 20),
+        flush_threshold_size: super::Bytes = super::Bytes(8 << 20),
         /// The longest wait for others. With nobody to wait for there is none.
         interval: Time = Time(Duration::from_millis(50)),
         /// What waits is sent once it is as many documents.
         #[schemars(range(min = 1))]
-        max_docs: u32 = 10_000,
+        max_docs: u32 = 100_000,
         /// What waits is sent once it is of as many requests.
         #[schemars(range(min = 1))]
         max_wait_requests: u32 = 1024,
