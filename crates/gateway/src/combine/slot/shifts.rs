@@ -25,7 +25,7 @@ pub(crate) struct Shifts {
     most: u32,
     /// Answers to come that say nothing of the present number, since they were sent under another.
     stale: u32,
-    /// The tally before the next trial, and how often trials have changed nothing.
+    /// The time of the tally at which the next trial begins.
     pause: Duration,
     /// The next trial is with fewer.
     fewer: bool,
