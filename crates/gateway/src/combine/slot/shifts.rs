@@ -149,12 +149,14 @@ impl Shifts {
             }
             return;
         }
-        self.tally.answers += 1;
-        self.tally.bytes += bytes;
-        match &self.trial {
-            Some(_) if self.turn_is_over() => self.turn(),
-            None if self.tally.time >= self.pause && clients > 1 => self.try_another(clients),
-            _ => {}
+        if self.trial.is_some() {
+            self.tally.answers += 1;
+            self.tally.bytes += bytes;
+            if self.turn_is_over() {
+                self.turn();
+            }
+        } else if self.tally.time >= self.pause && clients > 1 {
+            self.try_another(clients);
         }
     }
 
@@ -226,5 +228,19 @@ impl Tally {
     /// Bytes a second.
     fn rate(&self) -> f64 {
         self.bytes.max(1) as f64 / self.time.as_secs_f64().max(1e-6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outside_of_trials_answers_are_not_counted_however_many_there_are() {
+        let (mut shifts, now) = (Shifts::starting_with(1), Instant::now());
+        shifts.tally.answers = u32::MAX;
+        shifts.began(now);
+        shifts.ended(1, Duration::ZERO, 1, now);
+        assert_eq!(shifts.allowed(), 1);
     }
 }
