@@ -2,7 +2,8 @@
 //!
 //! A node pays for each bulk request once for each shard that it touches, its sync to the disk included, however few
 //! documents come with it. So while a node is busy with a request, parts for it gather, and go together when the answer
-//! is there: the wait costs nothing that a node at work would not cost anyway, and adapts by itself to how busy it is.
+//! is there: the wait adapts by itself to how busy it is. A node with cores to spare is busy with several only, which is
+//! found by trying ([`slot`]).
 //! A part that finds nobody under way leaves at once, as it came, unless the last request to that node had brought
 //! several: their clients are about to come back, so it waits for as many, for a fraction of what a request lasts.
 //!
