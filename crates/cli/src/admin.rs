@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use ureq::tls::TlsConfig;
 
+use crate::exit;
 use crate::output::is_broken_pipe;
 
 /// Which gateway, and how its answers are shown.
@@ -131,6 +132,10 @@ impl Admin {
         let json: Option<Value> = serde_json::from_str(&body).ok();
         match json {
             Some(json) if answer.status().is_success() => Ok(json),
+            _ if status == 401 => {
+                let reason = "the admin port wants its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file";
+                Err(refuse(status, reason.to_owned()))
+            }
             json => {
                 let reason = json.as_ref().and_then(|json| json["error"]["reason"].as_str());
                 let reason =
@@ -145,6 +150,11 @@ fn pairs(query: &Terms) -> impl Iterator<Item = (&str, &str)> {
     query.iter().map(|(name, value)| (*name, value.as_str()))
 }
 
+/// What a command refuses by itself, as the admin port would with this status.
+pub(crate) fn refuse(status: u16, reason: String) -> anyhow::Error {
+    Refused { status, reason }.into()
+}
+
 // === impl Refused ===
 
 impl std::fmt::Display for Refused {
@@ -155,22 +165,23 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The exit status of a command: `Ok(false)` and what is not there are 1, what was asked wrongly 2, anything else 3.
-pub(crate) fn exit(done: Result<bool>) -> ExitCode {
+/// The exit status of a command: [`exit::NO`] for `Ok(false)` and what is not there, [`exit::USAGE`] for what was asked
+/// wrongly, [`exit::FAILED`] for anything else.
+pub(crate) fn exit_code(done: Result<bool>) -> ExitCode {
     let error = match done {
         Ok(true) => return ExitCode::SUCCESS,
-        Ok(false) => return ExitCode::FAILURE,
+        Ok(false) => return ExitCode::from(exit::NO),
         Err(error) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
         Err(error) => error,
     };
     let _ = writeln!(io::stderr(), "tidegate: {error:#}");
     match error.downcast_ref::<Refused>() {
-        Some(Refused { status: 404, .. }) => ExitCode::FAILURE,
+        Some(Refused { status: 404, .. }) => ExitCode::from(exit::NO),
         Some(Refused {
             status: 400 | 405 | 409,
             ..
-        }) => ExitCode::from(2),
-        _ => ExitCode::from(3),
+        }) => ExitCode::from(exit::USAGE),
+        _ => ExitCode::from(exit::FAILED),
     }
 }
 
@@ -184,16 +195,21 @@ pub(crate) fn segment(name: &str) -> String {
     written.collect()
 }
 
-/// Asks on a terminal whether to go on. Elsewhere nobody can answer, and only `--yes` will do.
+/// Asks on a terminal whether to go on; if not, says that nothing was done. Elsewhere nobody can answer, and only
+/// `--yes` will do.
 pub(crate) fn confirm(question: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
         let reason = format!("{question} Nobody can be asked here: say --yes");
-        return Err(Refused { status: 400, reason }.into());
+        return Err(refuse(400, reason));
     }
     write!(io::stderr(), "{question} [y/N] ")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let agreed = matches!(answer.trim(), "y" | "Y" | "yes");
+    if !agreed {
+        writeln!(io::stderr(), "nothing was done")?;
+    }
+    Ok(agreed)
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use loadgen::{CompareError, CompareEvent, CompareOptions, Compared, Run, Stop};
 
+use crate::exit;
 use crate::interrupt::stop_at_interrupt;
 use crate::output::write_file;
 
@@ -25,9 +26,9 @@ use crate::output::write_file;
 /// The indices are named tidegate-compare-…, and removed at the end, also after
 /// Ctrl-C. The first --direct URL is asked for counts and CPU times of both ways.
 ///
-/// Exit status: 0 compared; 1 compared, but some run was not as it should be
-/// (documents that were refused, lost or doubled); 2 nothing could be compared;
-/// 130 stopped.
+/// Exit status: 0 compared, 1 compared, but some run was not as it should be
+/// (documents that were refused, lost or doubled), 2 wrong usage, 3 nothing could
+/// be compared, 130 stopped.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -135,12 +136,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match outcome {
         Ok(compared) => match print(arguments, &compared) {
             Ok(()) if compared.is_clean() => ExitCode::SUCCESS,
-            Ok(()) => ExitCode::from(EXIT_UNCLEAN),
+            Ok(()) => ExitCode::from(exit::NO),
             Err(error) => fail(&error.to_string()),
         },
         Err(CompareError::Stopped) => {
             watcher.line(&format!("tidegate: {}", CompareError::Stopped));
-            ExitCode::from(EXIT_STOPPED)
+            ExitCode::from(exit::STOPPED)
         }
         Err(error) => fail(&error.to_string()),
     }
@@ -297,9 +298,5 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 fn fail(reason: &str) -> ExitCode {
     let _ = writeln!(io::stderr(), "tidegate: {reason}");
-    ExitCode::from(EXIT_FAILED)
+    ExitCode::from(exit::FAILED)
 }
-
-const EXIT_UNCLEAN: u8 = 1;
-const EXIT_FAILED: u8 = 2;
-const EXIT_STOPPED: u8 = 130;

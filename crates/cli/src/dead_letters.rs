@@ -1,6 +1,7 @@
 //! `tidegate dead-letters`: what clusters would not take, and what is to become of it.
 
 use std::io::{self, Read as _, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -153,7 +154,7 @@ struct Which {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    admin::exit(dispatch(arguments))
+    admin::exit_code(dispatch(arguments))
 }
 
 fn dispatch(arguments: &Arguments) -> Result<bool> {
@@ -269,7 +270,7 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
 fn edited(edit: &Edit) -> Result<String> {
     let raw = |name: &str, text: String| {
         let text = text.trim().to_owned();
-        RawValue::from_string(text).with_context(|| format!("{name} is no JSON"))
+        RawValue::from_string(text).map_err(|error| admin::refuse(400, format!("{name} is no JSON: {error}")))
     };
     let mut parts = Vec::new();
     if let Some(action) = &edit.action {
@@ -292,8 +293,9 @@ fn edited(edit: &Edit) -> Result<String> {
 }
 
 fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
-    let Some(query) = chosen(which, admin, query, "replay", "/dead_letters/_replay", json, out)? else {
-        return Ok(true);
+    let query = match chosen(which, admin, query, "replay", "/dead_letters/_replay", json, out)? {
+        ControlFlow::Continue(query) => query,
+        ControlFlow::Break(done) => return Ok(done),
     };
     let mut done = admin.post("/dead_letters/_replay", &query)?;
     // A long one is answered in between, and goes on when it is asked for again.
@@ -327,12 +329,15 @@ fn run_replay(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut 
             )?;
         }
     }
-    Ok(refused == 0 && stopped.is_none() && !untried)
+    let found = done["replayed"].as_u64().unwrap_or(0) + refused;
+    let missing = stopped.is_none() && !untried && which.misses(found);
+    Ok(refused == 0 && stopped.is_none() && !untried && !missing)
 }
 
 fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut impl Write) -> Result<bool> {
-    let Some(mut query) = chosen(which, admin, query, "purge", "/dead_letters/_purge", json, out)? else {
-        return Ok(true);
+    let mut query = match chosen(which, admin, query, "purge", "/dead_letters/_purge", json, out)? {
+        ControlFlow::Continue(query) => query,
+        ControlFlow::Break(done) => return Ok(done),
     };
     query.push(("confirm", true.to_string()));
     let done = admin.post("/dead_letters/_purge", &query)?;
@@ -340,10 +345,11 @@ fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut i
         true => writeln!(out, "{done:#}")?,
         false => writeln!(out, "purged: {}", done["purged"])?,
     }
-    Ok(true)
+    Ok(!which.misses(done["purged"].as_u64().unwrap_or(0)))
 }
 
-/// The query for the letters that are meant, once somebody has said yes to their number; none if there is nothing to do.
+/// The query for the letters that are meant, once somebody has said yes to their number; or, if there is nothing to
+/// do, whether that is as it should be: a letter that is named and not there, and a no, are not.
 fn chosen(
     which: &Which,
     admin: &Admin,
@@ -352,7 +358,7 @@ fn chosen(
     path: &str,
     json: bool,
     out: &mut impl Write,
-) -> Result<Option<Terms>> {
+) -> Result<ControlFlow<bool, Terms>> {
     which.filter.add_to(&mut query)?;
     if !which.ids.is_empty() {
         let ids: Vec<String> = which.ids.iter().map(u64::to_string).collect();
@@ -362,7 +368,7 @@ fn chosen(
         query.push(("all", true.to_string()));
     }
     if which.yes && !which.dry_run {
-        return Ok(Some(query));
+        return Ok(ControlFlow::Continue(query));
     }
     let mut dry = query.clone();
     dry.push(("dry_run", true.to_string()));
@@ -373,14 +379,37 @@ fn chosen(
             true => writeln!(out, "{counted:#}")?,
             false => writeln!(out, "would {verb}: {count}")?,
         }
-        return Ok(None);
+        return Ok(ControlFlow::Break(!which.misses(count)));
     }
-    let letters = if count == 1 { "letter" } else { "letters" };
-    let go = count > 0 && admin::confirm(&format!("{verb} {count} dead {letters}?"))?;
     if count == 0 {
         writeln!(out, "there is nothing to {verb}")?;
+        return Ok(ControlFlow::Break(!which.misses(0)));
     }
-    Ok(go.then_some(query))
+    let letters = if count == 1 { "letter" } else { "letters" };
+    Ok(
+        match admin::confirm(&format!("{verb} {count} dead {letters}?"))? {
+            true => ControlFlow::Continue(query),
+            false => ControlFlow::Break(false),
+        },
+    )
+}
+
+// === impl Which ===
+
+impl Which {
+    /// Whether fewer letters were there than are named, and says so.
+    fn misses(&self, found: u64) -> bool {
+        let mut named = self.ids.clone();
+        named.sort_unstable();
+        named.dedup();
+        let missing = (named.len() as u64).saturating_sub(found);
+        match missing {
+            0 => {}
+            1 => eprintln!("tidegate: 1 letter that is named is not there"),
+            _ => eprintln!("tidegate: {missing} letters that are named are not there"),
+        }
+        missing > 0
+    }
 }
 
 // === impl Filter ===

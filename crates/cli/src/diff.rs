@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use loadgen::{DiffError, DiffEvent, DiffOptions, DiffSide, Difference, DocumentDifference, Stop};
 
+use crate::exit;
 use crate::interrupt::stop_at_interrupt;
 use crate::output::{plain, table};
 
@@ -33,8 +34,8 @@ use crate::output::{plain, table};
 /// TIDEGATE_PASSWORD for both, or --left-user and TIDEGATE_LEFT_PASSWORD (and
 /// RIGHT) for one. They need the rights to read and refresh the index.
 ///
-/// Exit status: 0 the same; 1 not the same; 2 it could not be compared; 130
-/// stopped.
+/// Exit status: 0 the same, 1 not the same, 2 wrong usage, 3 it could not be
+/// compared, 130 stopped.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -108,13 +109,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 true => print_json(&difference),
                 false => print(&difference),
             };
-            ExitCode::from(if difference.same { 0 } else { EXIT_DIFFERENT })
+            ExitCode::from(if difference.same { 0 } else { exit::NO })
         }
         Err(error) => {
             let _ = writeln!(io::stderr(), "tidegate: {}", plain(&error.to_string()));
             ExitCode::from(match error {
-                DiffError::Stopped => EXIT_STOPPED,
-                _ => EXIT_FAILED,
+                DiffError::Stopped => exit::STOPPED,
+                _ => exit::FAILED,
             })
         }
     }
@@ -267,9 +268,6 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 const MEMORY_MIN: u64 = 1 << 20;
-const EXIT_DIFFERENT: u8 = 1;
-const EXIT_FAILED: u8 = 2;
-const EXIT_STOPPED: u8 = 130;
 
 #[cfg(test)]
 mod tests {

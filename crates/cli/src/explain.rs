@@ -12,6 +12,7 @@ use gateway::config::{Anonymous, Config, DirectRouting, QuickStart};
 use serde_json::json;
 
 use crate::access::Access;
+use crate::{exit, typed};
 
 /// Show where each document of a bulk would go, and why
 ///
@@ -23,15 +24,15 @@ use crate::access::Access;
 ///     tidegate explain bulk.ndjson --cluster http://127.0.0.1:9200
 ///     tidegate explain --cluster http://127.0.0.1:9200 - < bulk.ndjson
 ///
-/// Exit status: 0 it would be split, 3 it would be passed through whole, 1 the
-/// cluster or the file can't be read, 2 wrong usage.
+/// Exit status: 0 it would be split, 1 it would be passed through whole, 2 wrong
+/// usage, 3 the cluster or the file can't be read.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The bulk, NDJSON; - for standard input
     file: PathBuf,
     /// URL of any node of the cluster; may carry user:password@
-    #[arg(long, value_name = "URL", env = "TIDEGATE_CLUSTER", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = typed::CLUSTER, hide_env_values = true)]
     cluster: String,
     /// The index in the URL of the bulk request, if there is one
     #[arg(long, value_name = "NAME")]
@@ -56,10 +57,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match explain(arguments) {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(3),
+        Ok(false) => ExitCode::from(exit::NO),
         Err(error) => {
             let _ = writeln!(io::stderr(), "tidegate: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(exit::FAILED)
         }
     }
 }

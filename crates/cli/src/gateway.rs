@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
 use gateway::config::reload::FileWatch;
-use gateway::config::{Anonymous, Config, DirectRouting, Loaded, QuickStart};
+use gateway::config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
 use gateway::{Gateway, Reloaded};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access::Access;
 use crate::logging::{self, Level};
+use crate::typed;
 
 /// Run the gateway
 ///
@@ -36,11 +39,11 @@ use crate::logging::{self, Level};
 pub(crate) struct Arguments {
     #[command(flatten)]
     from: From,
-    /// Address and port to listen on [default: 127.0.0.1:8000]
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
+    /// Address and port to listen on; `:8000` is every address [default: 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Address and port of the admin API [default: 127.0.0.1:2900]
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "config", value_parser = address)]
     admin: Option<SocketAddr>,
     #[command(flatten)]
     access: Access,
@@ -65,12 +68,13 @@ pub(crate) struct Arguments {
 
 /// Where the configuration comes from.
 #[derive(clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 struct From {
     /// Configuration file (YAML)
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Without a file: URL of any node of the cluster; may carry user:password@
+    /// Without a file: URL of any node of the cluster; may carry user:password@; or set
+    /// TIDEGATE_CLUSTER
     #[arg(long, value_name = "URL")]
     cluster: Option<String>,
 }
@@ -116,8 +120,13 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
         return Config::load(file)
             .map_err(|rejected| format!("the configuration can't be used:\n{rejected}"));
     }
+    let Some(cluster) = arguments.from.cluster() else {
+        let why = "give --config FILE or --cluster URL, or set TIDEGATE_CLUSTER";
+        crate::Arguments::command()
+            .error(ErrorKind::MissingRequiredArgument, why)
+            .exit();
+    };
     let account = arguments.access.account()?;
-    let cluster = arguments.from.cluster.clone().unwrap_or_default();
     if arguments.share_account && account.is_none() && !cluster.contains('@') {
         return Err("--share-account needs an account: --user, or user:password@ in the URL".to_owned());
     }
@@ -141,6 +150,24 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
         account,
     })
     .map_err(|rejected| rejected.to_string())
+}
+
+// === impl From ===
+
+impl From {
+    /// The cluster, from the command line or the environment.
+    fn cluster(&self) -> Option<String> {
+        let variable = || {
+            std::env::var(typed::CLUSTER)
+                .ok()
+                .filter(|value| !value.is_empty())
+        };
+        self.cluster.clone().or_else(variable)
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text).map_err(|why| format!("`{text}` {why}"))
 }
 
 async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(), String> {

@@ -125,8 +125,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     debug: bool,
     /// Print the version
-    #[arg(short, action = clap::ArgAction::Version)]
-    v: Option<bool>,
+    #[arg(short = 'V', long, visible_short_alias = 'v', action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// Lets loadgen's flags be written with one dash or two, as its users type them: `-config`, `--c 5`.

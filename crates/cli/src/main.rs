@@ -7,6 +7,7 @@ mod compare;
 mod config;
 mod dead_letters;
 mod diff;
+mod exit;
 mod explain;
 mod gateway;
 mod interrupt;
@@ -18,17 +19,25 @@ mod pipelines;
 mod queues;
 mod sink;
 mod switch;
+mod typed;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The fast, truthful write gateway for Elasticsearch and OpenSearch.
 #[derive(Parser)]
-#[command(name = "tidegate", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "tidegate",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Exit status of every command but loadgen: 0 done, 1 the answer is no, 2 wrong usage, \
+                  3 it could not be done (a server can't be reached, say), 130 stopped."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -52,7 +61,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse_from(loadgen::dashes(std::env::args_os())).command {
+    let arguments = loadgen::dashes(std::env::args_os());
+    let arguments = typed::with_two_dashes(&Arguments::command(), arguments);
+    match Arguments::parse_from(arguments).command {
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

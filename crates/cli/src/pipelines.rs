@@ -61,7 +61,7 @@ struct Stop {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    admin::exit(dispatch(arguments))
+    admin::exit_code(dispatch(arguments))
 }
 
 fn dispatch(arguments: &Arguments) -> Result<bool> {

@@ -109,7 +109,7 @@ struct RemoveGroup {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    admin::exit(dispatch(arguments))
+    admin::exit_code(dispatch(arguments))
 }
 
 fn dispatch(arguments: &Arguments) -> Result<bool> {
@@ -136,7 +136,7 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
             let (queue, group) = (&remove.queue, &remove.group);
             let question = format!("forget the consumer group {group} of the queue {queue}?");
             if !remove.yes && !admin::confirm(&question)? {
-                return Ok(true);
+                return Ok(false);
             }
             let path = format!("/queue/{}/groups/{}", segment(queue), segment(group));
             let done = admin.delete(&path, &vec![("confirm", true.to_string())])?;
@@ -257,7 +257,7 @@ fn run_offset(offset: &Offset, admin: &Admin, json: bool, out: &mut dyn Write) -
                 to => to.to_owned(),
             };
             if !offset.yes && !admin::confirm(&format!("set {group} of the queue {queue} to {to}?"))? {
-                return Ok(true);
+                return Ok(false);
             }
             let mut query: Terms = vec![("to", place), ("confirm", true.to_string())];
             query.extend(offset.lane.map(|lane| ("lane", lane.to_string())));

@@ -1,16 +1,13 @@
 //! `tidegate switch`: what has been switched at run time, and switching it.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use clap::Subcommand;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use serde_json::{Map, Value, json};
-use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, RequestHead};
+
+use crate::admin::{AdminArguments, Terms, exit_code, refuse, segment};
 
 /// Switch combining and directed routing of a running gateway
 ///
@@ -33,7 +30,8 @@ use wire::{Client, ClientConfig, Deadlines, Origin, Outgoing, RequestHead};
 /// http://127.0.0.1:2900, and its token, if it has one, in TIDEGATE_ADMIN_TOKEN or
 /// in a file.
 ///
-/// Exit status: 0 done, 1 the gateway refused or can't be reached, 2 wrong usage.
+/// Exit status: 0 done, 1 there is no such cluster, 2 wrong usage, 3 the gateway
+/// refused or could not be asked.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -88,20 +86,8 @@ struct Desk {
     /// The cluster, by its name in the configuration; needed if there are several
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// URL of the gateway's admin port
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "TIDEGATE_ADMIN",
-        default_value = "http://127.0.0.1:2900"
-    )]
-    admin: String,
-    /// File that holds the admin token; or set TIDEGATE_ADMIN_TOKEN
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    admin: AdminArguments,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -118,19 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Verb::Set(set) => set.run(),
         Verb::Reset(reset) => reset.run(),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever closed the pipe has seen enough.
-        Err(error)
-            if error.downcast_ref::<io::Error>().map(io::Error::kind) == Some(io::ErrorKind::BrokenPipe) =>
-        {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "tidegate: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done.map(|()| true))
 }
 
 // === impl Set ===
@@ -144,10 +118,13 @@ impl Set {
                 Some(index) if name == DIRECT_ROUTING => {
                     (INDICES, json!([{"index": index, "enabled": value}]))
                 }
-                Some(_) => bail!("{name} is a whole cluster's: --index goes with {DIRECT_ROUTING} only"),
+                Some(_) => {
+                    let why = format!("{name} is a whole cluster's: --index goes with {DIRECT_ROUTING} only");
+                    return Err(refuse(400, why));
+                }
             };
             if change.insert(name.to_owned(), value).is_some() {
-                bail!("{name} is there twice");
+                return Err(refuse(400, format!("{name} is there twice")));
             }
         }
         self.desk.change(&change)
@@ -184,19 +161,18 @@ impl Reset {
 impl Desk {
     /// Everything that the gateway says of its switches.
     fn list(&self) -> Result<Value> {
-        self.ask(Method::GET, "/switches", None)
+        self.admin.client()?.get("/switches", &Terms::new())
     }
 
     /// Switches, and shows what holds then.
     fn change(&self, change: &Map<String, Value>) -> Result<()> {
         let all = self.list()?;
         let cluster = self.cluster(&all)?;
-        let name: String = cluster.bytes().map(escaped).collect();
-        let now = self.ask(
-            Method::PUT,
-            &format!("/switches/{name}"),
-            Some(json!(change).to_string()),
-        )?;
+        let path = format!("/switches/{}", segment(&cluster));
+        let now = self
+            .admin
+            .client()?
+            .put(&path, &Terms::new(), &json!(change).to_string())?;
         self.print(&json!({"kept_in": all["kept_in"], "clusters": {cluster: now}}))
     }
 
@@ -210,9 +186,15 @@ impl Desk {
             .collect();
         match (&self.cluster, known.as_slice()) {
             (Some(cluster), _) if known.contains(cluster) => Ok(cluster.clone()),
-            (Some(cluster), _) => bail!("there is no cluster {cluster}; there are {}", known.join(", ")),
+            (Some(cluster), _) => {
+                let why = format!("there is no cluster {cluster}; there are {}", known.join(", "));
+                Err(refuse(404, why))
+            }
             (None, [only]) => Ok(only.clone()),
-            (None, _) => bail!("which cluster? Give --cluster one of {}", known.join(", ")),
+            (None, _) => Err(refuse(
+                400,
+                format!("which cluster? Give --cluster one of {}", known.join(", ")),
+            )),
         }
     }
 
@@ -221,81 +203,16 @@ impl Desk {
         if let (Some(cluster), Some(clusters)) = (&self.cluster, all["clusters"].as_object_mut()) {
             clusters.retain(|name, _| name == cluster);
             if clusters.is_empty() {
-                bail!("there is no cluster {cluster}");
+                return Err(refuse(404, format!("there is no cluster {cluster}")));
             }
         }
         let mut out = io::stdout().lock();
-        if self.json {
+        if self.admin.json {
             writeln!(out, "{all:#}")?;
         } else {
             table(&all).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
         Ok(())
-    }
-
-    fn ask(&self, method: Method, path: &str, body: Option<String>) -> Result<Value> {
-        let (origin, prefix) = self.origin()?;
-        let target = format!("{prefix}{path}");
-        let mut headers = HeaderMap::new();
-        if let Some(token) = self.token()? {
-            let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))
-                .context("the admin token has characters that no header can carry")?;
-            bearer.set_sensitive(true);
-            headers.insert(AUTHORIZATION, bearer);
-        }
-        if body.is_some() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        let (status, text) = wire::run_local(MEMORY_BYTES, |worker| async move {
-            let client = Client::new(ClientConfig::default(), worker.pool().clone());
-            let head = RequestHead {
-                method: &method,
-                target: &target,
-                headers: &headers,
-            };
-            let body = body.map_or(Outgoing::Empty, Outgoing::from);
-            let reply = client
-                .send(&origin, head, body, Deadlines::within(TIMEOUT))
-                .await?;
-            let (head, body) = reply.into_parts();
-            let body = body.collect(MEMORY_BYTES).await?;
-            Ok::<_, wire::SendError>((head.status, body.to_vec()))
-        })?
-        .with_context(|| format!("no answer from the admin port at {}", self.admin))?;
-        let said: Value = serde_json::from_slice(&text).unwrap_or_default();
-        match status {
-            StatusCode::OK if said.is_object() => Ok(said),
-            StatusCode::UNAUTHORIZED => {
-                bail!("the admin port wants its token: set TIDEGATE_ADMIN_TOKEN, or give --token-file")
-            }
-            _ => match said["error"]["reason"].as_str() {
-                Some(reason) => bail!("{reason}"),
-                None => bail!("{} answered {status}: is it the admin port?", self.admin),
-            },
-        }
-    }
-
-    /// The admin port, and what comes before its paths.
-    fn origin(&self) -> Result<(Origin, String)> {
-        let wrong = || format!("--admin: {} is no http://HOST:PORT", self.admin);
-        let url: Uri = self.admin.parse().with_context(wrong)?;
-        let host = url.host().with_context(wrong)?;
-        if url.scheme_str() != Some("http") {
-            bail!("{}", wrong());
-        }
-        let origin = Origin::http(host.trim_matches(['[', ']']), url.port_u16().unwrap_or(80));
-        Ok((origin, url.path().trim_end_matches('/').to_owned()))
-    }
-
-    fn token(&self) -> Result<Option<String>> {
-        let token = match &self.token_file {
-            Some(file) => Some(
-                std::fs::read_to_string(file).with_context(|| format!("--token-file: {}", file.display()))?,
-            ),
-            None => std::env::var("TIDEGATE_ADMIN_TOKEN").ok(),
-        };
-        let token = token.map(|token| token.trim_end_matches(['\r', '\n']).to_owned());
-        Ok(token.filter(|token| !token.is_empty()))
     }
 }
 
@@ -358,18 +275,8 @@ fn in_force(now: &Value, name: &str) -> String {
     }
 }
 
-/// A byte of a name as a path has it.
-fn escaped(byte: u8) -> String {
-    match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    }
-}
-
 const DIRECT_ROUTING: &str = "direct_routing.enabled";
 const INDICES: &str = "direct_routing.indices";
-const TIMEOUT: Duration = Duration::from_secs(10);
-const MEMORY_BYTES: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {

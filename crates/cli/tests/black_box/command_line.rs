@@ -19,7 +19,22 @@ fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String
 #[test]
 fn mistakes_are_told_in_the_words_of_the_command_line() {
     for (arguments, code, told) in [
-        (&[][..], 2, "<--config <FILE>|--cluster <URL>>"),
+        (
+            &[][..],
+            2,
+            "give --config FILE or --cluster URL, or set TIDEGATE_CLUSTER",
+        ),
+        (&["-config", "/no/such.yml"], 1, "can't be read"),
+        (
+            &["--cluster", "http://a:1", "--listen", "8000"],
+            2,
+            "`8000` has no port; write it as `0.0.0.0:8000`",
+        ),
+        (
+            &["--cluster", "http://a:1", "--listen", "es.example:8000"],
+            2,
+            "is not an address and port",
+        ),
         (
             &["--config", "a.yml", "--cluster", "http://a:1"],
             2,
@@ -104,4 +119,57 @@ fn an_open_door_is_warned_of_in_words_that_fit_the_command_line() {
         .unwrap()
         .ok()
         .unwrap();
+}
+
+#[test]
+fn listeners_may_be_written_as_people_write_them_and_the_cluster_may_be_in_the_environment() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    for (listen, bound) in [
+        (":0", "0.0.0.0:"),
+        ("localhost:0", "127.0.0.1:"),
+        ("*:0", "0.0.0.0:"),
+    ] {
+        let url = &cluster.urls()[0];
+        let variables = [("TIDEGATE_CLUSTER", url.as_str())];
+        let gateway = Gateway::start_with(&["-listen", listen, "-admin", "localhost:0"], &variables);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        assert!(
+            gateway.address.to_string().starts_with(bound),
+            "{listen}: {}",
+            gateway.address
+        );
+    }
+}
+
+#[test]
+fn every_command_tells_its_version() {
+    for command in [
+        &["gateway"][..],
+        &["explain"],
+        &["check"],
+        &["config", "show"],
+        &["loadgen"],
+        &["compare"],
+        &["diff"],
+        &["sink"],
+        &["log", "check"],
+        &["switch", "list"],
+        &["dead-letters", "list"],
+        &["pipelines", "list"],
+        &["queues", "list"],
+    ] {
+        for flag in ["-V", "--version", "-version"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+                .args(command)
+                .arg(flag)
+                .output()
+                .unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{command:?} {flag}");
+            assert!(
+                said.trim_end().ends_with(env!("CARGO_PKG_VERSION")),
+                "{command:?} {flag}: {said}"
+            );
+        }
+    }
 }

@@ -174,11 +174,11 @@ fn a_gateway_of_another_cluster_is_refused_and_so_is_one_that_is_not_there() {
         FakeCluster::start(Spec::default()).unwrap(),
     );
     let output = compare(&cluster, &other.urls()[0], &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("leads to another cluster"));
     other.kill(0);
     let output = compare(&cluster, &other.urls()[0], &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("connect failed"));
 }
 
@@ -221,7 +221,7 @@ fn accounts_come_from_flags_the_environment_or_the_url_and_certificates_are_chec
     let url = cluster.urls()[1].clone();
     let flags = ["--rounds", "1", "--without-ids"];
     let output = compare(&cluster, &url, &flags);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("certificate is not trusted"),
         "{output:?}"

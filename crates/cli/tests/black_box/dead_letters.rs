@@ -512,7 +512,7 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
         "{edited}"
     );
     let (status, _, told) = run(&gateway, &["edit", &id, "--source", "-"], "nonsense");
-    assert!(status == 3 && told.contains("no JSON"), "{status} {told}");
+    assert!(status == 2 && told.contains("no JSON"), "{status} {told}");
     let (status, _, told) = run(&gateway, &["replay", &id], "");
     assert!(status == 2 && told.contains("--yes"), "{status} {told}");
     let (status, done, _) = run(&gateway, &["replay", &id, "--yes"], "");
@@ -523,6 +523,13 @@ fn the_command_line_lists_shows_edits_replays_and_purges() {
     assert_eq!((status, done.as_str()), (0, "purged: 4\n"));
     assert_eq!(run(&gateway, &["show", &id], "").0, 1, "it is not there any more");
     assert_eq!(run(&gateway, &["purge", "--yes"], "").0, 2, "nothing says which");
+    for verb in ["purge", "replay"] {
+        let (status, _, told) = run(&gateway, &[verb, &id, "--yes"], "");
+        assert!(
+            status == 1 && told.contains("is not there"),
+            "{verb}: {status} {told}"
+        );
+    }
     assert_eq!(run(&gateway, &["list", "--admin", "http://127.0.0.1:9"], "").0, 3);
     assert!(
         !run(&gateway, &["list", "--help"], "").1.contains("--token "),
@@ -563,5 +570,47 @@ fn the_command_line_shows_the_token_of_its_environment_or_file() {
             list(&["--token-file", file.to_str().unwrap()], "")
         ),
         (0, 0)
+    );
+}
+
+#[test]
+fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    kill_documents(&gateway, &cluster, &body(2));
+    let answered = |answer: &str| {
+        let line = format!(
+            "{} dead-letters --admin http://{} purge --all",
+            env!("CARGO_BIN_EXE_tidegate"),
+            gateway.admin
+        );
+        // Questions are asked on a terminal only; `script` gives the command one.
+        let mut process = Command::new("script")
+            .args(["-q", "-e", "-c", &line, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        process
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(answer.as_bytes())
+            .unwrap();
+        let out = process.wait_with_output().unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    let (status, said) = answered("n\n");
+    assert!(said.contains("purge 2 dead letters? [y/N]"), "{said}");
+    assert!(
+        status == Some(1) && said.contains("nothing was done"),
+        "{status:?} {said}"
+    );
+    assert_eq!(letters(&gateway, "").len(), 2);
+    let (status, said) = answered("y\n");
+    assert!(
+        status == Some(0) && said.contains("purged: 2"),
+        "{status:?} {said}"
     );
 }

@@ -152,7 +152,7 @@ fn what_cannot_be_read_whole_is_not_compared() {
     let [left, right] = pair();
     write(&left, &documents(0..10));
     let output = diff(&left, &right, &["--index", "nothing"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
         text.contains("left: ") && text.contains("no such index [nothing]"),
@@ -164,7 +164,7 @@ fn what_cannot_be_read_whole_is_not_compared() {
     };
     right.cue(Cue::new(On::Path("/logs/_search".to_owned()), broken));
     let output = diff(&left, &right, &["--index", "logs"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("right: ") && text.contains("not now"), "{text}");
     assert!(output.stdout.is_empty());
@@ -189,7 +189,7 @@ fn each_side_has_its_account_and_passwords_are_not_shown() {
             .unwrap()
     };
     let output = run(&[], &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("401"),
         "{output:?}"
@@ -201,7 +201,7 @@ fn each_side_has_its_account_and_passwords_are_not_shown() {
     let output = run(&passwords, &["--user", "u"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let output = run(&passwords[1..], &["--right-user", "u", "--left-user", "u"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let url = left.urls()[0].replace("http://", "http://u:one@");
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["diff", "--left", &url, "--right", &url, "--index", "logs"])

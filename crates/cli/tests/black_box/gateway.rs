@@ -75,9 +75,15 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 
     /// With these arguments; returns when it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// Starts it in an environment with these variables too.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .arg("gateway")
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

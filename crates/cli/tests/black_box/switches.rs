@@ -554,7 +554,7 @@ fn the_command_line_lists_sets_and_resets() {
     let gateway = Gateway::start(&["--config", home.file().to_str().unwrap()]);
     let admin = gateway.admin().origin().to_owned();
     let (code, _, said) = switch(&admin, &["list"], None);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(3));
     assert!(said.contains("TIDEGATE_ADMIN_TOKEN"), "{said}");
     let run = |arguments: &[&str]| switch(&admin, arguments, Some(&token));
     let (code, listed, said) = run(&["list"]);
@@ -592,13 +592,13 @@ fn the_command_line_lists_sets_and_resets() {
     for (arguments, code, told) in [
         (
             &["set", "combine.enabled=maybe"][..],
-            1,
+            2,
             "neither `true` nor `false`",
         ),
-        (&["set", "nonsense=1"], 1, "there is no switch [nonsense]"),
+        (&["set", "nonsense=1"], 2, "there is no switch [nonsense]"),
         (
             &["set", "combine.enabled=true", "--index", "logs"],
-            1,
+            2,
             "--index goes with",
         ),
         (&["set", "combine.enabled"], 2, "SWITCH=VALUE"),
@@ -625,6 +625,6 @@ fn the_command_line_lists_sets_and_resets() {
     );
     drop(gateway);
     let (code, _, said) = run(&["list"]);
-    assert_eq!(code, Some(1));
-    assert!(said.contains("no answer from the admin port"), "{said}");
+    assert_eq!(code, Some(3));
+    assert!(said.contains("no gateway answers at"), "{said}");
 }

@@ -36,6 +36,7 @@ mod show;
 mod vocabulary;
 
 pub(crate) use file::scalar::{parse_bytes, parse_time, show_bytes, show_time};
+pub use resolve::listen_address;
 pub(crate) use resolve::overlap;
 pub use runtime::*;
 pub use schema::{Explanation, explain, markdown, schema};

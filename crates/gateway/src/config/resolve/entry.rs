@@ -8,7 +8,7 @@ use crate::config::runtime::*;
 
 impl Resolver<'_> {
     pub(super) fn address(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
-        match address(text) {
+        match listen_address(text) {
             Ok(address) => Some(address),
             Err(why) => {
                 self.error(path, format!("`{text}` {why}"));
@@ -156,7 +156,10 @@ pub(crate) fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
 
 /// Reads an address to listen on. `:8000` and `*:8000` mean every address; names other than `localhost` aren't
 /// looked up, because what they mean may change.
-pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+///
+/// # Errors
+/// What is wrong, in words that follow the text.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     let expanded = match text.rsplit_once(':') {
         Some(("" | "*", port)) => format!("0.0.0.0:{port}"),
@@ -185,7 +188,7 @@ mod tests {
             ("[::]:8000", "[::]:8000"),
             ("127.0.0.1:0", "127.0.0.1:0"),
         ] {
-            assert_eq!(address(text).unwrap().to_string(), read, "{text}");
+            assert_eq!(listen_address(text).unwrap().to_string(), read, "{text}");
         }
         for wrong in [
             "",
@@ -196,7 +199,7 @@ mod tests {
             "::1:8000x",
             "[::1]",
         ] {
-            assert!(address(wrong).is_err(), "{wrong}");
+            assert!(listen_address(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -9,6 +9,7 @@ mod queue;
 mod risk;
 
 pub(super) use cluster::endpoint;
+pub use entry::listen_address;
 pub(crate) use entry::overlap;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,11 @@
+//! Exit statuses: each number means the same for every command but `loadgen`, whose statuses are those that its users
+//! know.
+
+/// The answer is no: what was asked for is not there, differs, was declined, or some of it was refused.
+pub(crate) const NO: u8 = 1;
+/// The command was used wrongly.
+pub(crate) const USAGE: u8 = 2;
+/// It could not be done: a server can't be reached or won't answer, a file can't be read.
+pub(crate) const FAILED: u8 = 3;
+/// Stopped by Ctrl-C.
+pub(crate) const STOPPED: u8 = 130;
