@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::problem::{Place, Problems, nearest};
+use crate::problem::{Place, Problems, Severity, nearest};
 use crate::yaml::{Key, Node, Scalar, Value};
 
 /// Where environment variables are looked up; a parameter, so that tests need no process environment.
@@ -97,6 +97,9 @@ fn insert(entries: &mut Vec<(Key, Node)>, key: Key, value: Node, problems: &mut 
 
 /// Replaces `$[[env.NAME]]` in every value: by the process environment, else by the file's section `env`.
 pub fn substitute(root: &mut Node, environment: Environment<'_>, unknown: Unknown, problems: &mut Problems) {
+    if unknown == Unknown::Refused {
+        warn_of_shell_variables(root, problems);
+    }
     let mut defaults = BTreeMap::new();
     if let Value::Map(entries) = &mut root.value
         && let Some((_, env)) = entries.iter_mut().find(|(key, _)| key.name == "env")
@@ -134,6 +137,53 @@ fn replace(
             }
         }
     }
+}
+
+fn warn_of_shell_variables(node: &Node, problems: &mut Problems) {
+    match &node.value {
+        Value::List(list) => list
+            .iter()
+            .for_each(|node| warn_of_shell_variables(node, problems)),
+        Value::Map(entries) => entries
+            .iter()
+            .for_each(|(_, node)| warn_of_shell_variables(node, problems)),
+        Value::Scalar(scalar) => {
+            if let Some((message, help)) = shell_variable(&scalar.text) {
+                problems.add(Severity::Warning, Some(node.place), "", message, help);
+            }
+        }
+    }
+}
+
+/// What to say of a value that has a variable as shells and other programs write it. A bare `$NAME` is not repeated,
+/// since it may be a password that begins so.
+fn shell_variable(text: &str) -> Option<(String, Option<String>)> {
+    let is_name = |name: &str| {
+        let mut bytes = name.bytes();
+        let first = bytes
+            .next()
+            .is_some_and(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        first && bytes.all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let braced = || {
+        let (_, rest) = text.split_once("${")?;
+        let (inner, _) = rest.split_once('}')?;
+        let name = inner.split(':').next().unwrap_or(inner);
+        is_name(name).then_some(name)
+    };
+    if let Some(name) = braced() {
+        return Some((
+            format!("`${{{name}}}` is not replaced: it stays as it is written"),
+            Some(format!("for the variable write `$[[env.{name}]]`")),
+        ));
+    }
+    text.strip_prefix('$').filter(|name| is_name(name)).map(|_| {
+        let message = "a value that looks like a shell's variable is not replaced: it stays as it is written";
+        (
+            message.to_owned(),
+            Some("for a variable write `$[[env.NAME]]`".to_owned()),
+        )
+    })
 }
 
 fn replace_in(
@@ -206,6 +256,32 @@ mod tests {
             node,
             problems.into_sorted().iter().map(ToString::to_string).collect(),
         )
+    }
+
+    #[test]
+    fn variables_as_shells_write_them_are_warned_of_and_not_repeated_where_they_may_be_secrets() {
+        for (text, warned) in [
+            ("a: ${ES_PASSWORD}", "`${ES_PASSWORD}` is not replaced"),
+            ("a: http://${HOST:localhost}:9200", "write `$[[env.HOST]]`"),
+            ("a: $PASSWORD", "for a variable write `$[[env.NAME]]`"),
+        ] {
+            let (_, problems) = read(text);
+            assert!(
+                problems.len() == 1 && problems[0].contains("warning: "),
+                "{text}: {problems:?}"
+            );
+            assert!(problems[0].contains(warned), "{text}: {problems:?}");
+        }
+        assert!(!read("a: $PASSWORD").1[0].contains("PASSWORD"));
+        for text in [
+            "a: pa$$word",
+            "a: ${lower}",
+            "a: $5",
+            "a: $[[env.HOME]]",
+            "a: cost is $FIVE",
+        ] {
+            assert_eq!(read(text).1, Vec::<String>::new(), "{text}");
+        }
     }
 
     /// The tree without its places.
