@@ -11,7 +11,7 @@ use serde_json::Value;
 use ureq::tls::TlsConfig;
 
 use crate::exit;
-use crate::output::is_broken_pipe;
+use crate::output::{is_broken_pipe, why};
 
 /// Which gateway, and how its answers are shown.
 #[derive(clap::Args)]
@@ -174,7 +174,7 @@ pub(crate) fn exit_code(done: Result<bool>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
         Err(error) => error,
     };
-    let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+    let _ = writeln!(io::stderr(), "tidegate: {}", why(&error));
     match error.downcast_ref::<Refused>() {
         Some(Refused { status: 404, .. }) => ExitCode::from(exit::NO),
         Some(Refused {

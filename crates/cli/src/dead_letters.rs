@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::admin::{self, Admin, AdminArguments, Terms};
-use crate::output::{plain, table, time};
+use crate::output::{no_json, plain, table, time};
 
 /// Dead letters of a running gateway: list, show, edit, replay, purge
 ///
@@ -270,7 +270,8 @@ fn write_letter(letter: &Value, json: bool, out: &mut impl Write) -> Result<bool
 fn edited(edit: &Edit) -> Result<String> {
     let raw = |name: &str, text: String| {
         let text = text.trim().to_owned();
-        RawValue::from_string(text).map_err(|error| admin::refuse(400, format!("{name} is no JSON: {error}")))
+        RawValue::from_string(text)
+            .map_err(|error| admin::refuse(400, format!("{name}: {}", no_json(&error))))
     };
     let mut parts = Vec::new();
     if let Some(action) = &edit.action {

@@ -12,6 +12,7 @@ use gateway::config::{Anonymous, Config, DirectRouting, QuickStart};
 use serde_json::json;
 
 use crate::access::Access;
+use crate::output::why;
 use crate::{exit, typed};
 
 /// Show where each document of a bulk would go, and why
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(exit::NO),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+            let _ = writeln!(io::stderr(), "tidegate: {}", why(&error));
             ExitCode::from(exit::FAILED)
         }
     }

@@ -28,6 +28,34 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// An error with what caused it, each said once: causes are often repeated by the errors that wrap them.
+pub(crate) fn why(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if said.contains(&text) {
+            continue;
+        }
+        if !said.is_empty() {
+            said.push_str(": ");
+        }
+        said.push_str(&text);
+    }
+    said
+}
+
+/// Where a text stops being JSON, in words.
+pub(crate) fn no_json(error: &serde_json::Error) -> String {
+    match error.classify() {
+        serde_json::error::Category::Eof => "it is no JSON: it ends too early".to_owned(),
+        _ => format!(
+            "it is no JSON at line {}, column {}",
+            error.line(),
+            error.column()
+        ),
+    }
+}
+
 /// A text as a terminal may have it: what others have written must not move its cursor or change its colours.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")

@@ -172,7 +172,7 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
         after: None,
         doubt: error.fate == Fate::Unknown,
         busy: false,
-        paused: matches!(error.kind, SendErrorKind::Tls(_)),
+        paused: matches!(error.kind, SendErrorKind::Tls(_) | SendErrorKind::SpeaksTls),
         error: None,
     }
 }

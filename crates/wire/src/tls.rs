@@ -1,5 +1,7 @@
 //! TLS in and out: rustls on aws-lc-rs.
 
+pub(crate) mod words;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -73,7 +75,7 @@ pub enum TlsError {
     #[error("{0}: no certificate found")]
     NoCertificate(&'static str),
     /// Key and certificate don't fit, or rustls refuses them.
-    #[error(transparent)]
+    #[error("{}", words::of(.0))]
     Rustls(#[from] rustls::Error),
     /// The client CA is unusable.
     #[error("client CA: {0}")]

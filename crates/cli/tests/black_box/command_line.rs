@@ -1,5 +1,6 @@
 //! What the command line of `tidegate gateway` takes, refuses, and says.
 
+use std::io::Write as _;
 use std::process::{Command, Output};
 
 use testkit::fake::{FakeCluster, Spec};
@@ -138,6 +139,60 @@ fn listeners_may_be_written_as_people_write_them_and_the_cluster_may_be_in_the_e
             "{listen}: {}",
             gateway.address
         );
+    }
+}
+
+/// Runs `tidegate`; its status and what it complained of.
+fn tidegate(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn what_cannot_be_reached_is_said_once_and_in_words() {
+    for command in [
+        &["queues", "list"][..],
+        &["pipelines", "list"],
+        &["dead-letters", "list"],
+        &["switch", "list"],
+    ] {
+        let (status, said) = tidegate(&[command, &["--admin", "http://127.0.0.1:9"]].concat());
+        assert_eq!(status, Some(3), "{command:?}: {said}");
+        assert!(
+            said.contains("no gateway answers at http://127.0.0.1:9"),
+            "{said}"
+        );
+        assert!(said.matches("efused").count() <= 1, "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn plain_http_where_tls_is_spoken_and_the_other_way_round_is_said_so() {
+    let secure = FakeCluster::start(Spec::default().tls()).unwrap();
+    // As servers that speak HTTP in clear answer to what is no HTTP.
+    let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain_url = format!("https://{}", plain.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut socket in plain.incoming().map_while(Result::ok) {
+            let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    for (url, told) in [
+        (
+            secure.urls()[0].replacen("https", "http", 1),
+            "should begin with https://",
+        ),
+        (plain_url, "should the URL begin with http://"),
+        (secure.urls()[0].clone(), "name the one that did"),
+    ] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), body(1)).unwrap();
+        let (status, said) = tidegate(&["explain", file.path().to_str().unwrap(), "--cluster", &url]);
+        assert_eq!(status, Some(3), "{url}: {said}");
+        assert!(said.contains(told), "{url}: {said}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::budget::OverBudget;
 use crate::outgoing::SourceError;
 use crate::receive::ReceiveFault;
+use crate::tls::words;
 
 /// Whether a failed exchange may have had an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,10 +36,10 @@ pub struct SendError {
 #[non_exhaustive]
 pub enum SendErrorKind {
     /// Name resolution or TCP connect failed.
-    #[error("connect failed: {0}")]
+    #[error("connect failed: {}", connect_words(.0))]
     Connect(#[source] std::io::Error),
     /// TLS handshake failed (certificate, name, protocol).
-    #[error("TLS handshake failed: {0}")]
+    #[error("TLS handshake failed: {}", words::of_handshake(.0))]
     Tls(#[source] std::io::Error),
     /// No connection in time.
     #[error("connect timed out")]
@@ -67,6 +68,9 @@ pub enum SendErrorKind {
         /// The limit, bytes.
         limit: u64,
     },
+    /// The reply is a TLS message, to a request that went in clear.
+    #[error("the node speaks TLS at this port: the URL should begin with https://")]
+    SpeaksTls,
     /// No memory for the reply.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
@@ -105,10 +109,22 @@ impl SendErrorKind {
             Self::Closed => Self::Closed,
             Self::Io(error) => Self::Io(io(error)),
             Self::Malformed(what) => Self::Malformed(what),
+            Self::SpeaksTls => Self::SpeaksTls,
             Self::TooLarge { limit } => Self::TooLarge { limit: *limit },
             Self::OverBudget(over) => Self::OverBudget(*over),
             Self::Body(error) => Self::Body(error.to_string().into()),
         }
+    }
+}
+
+/// What the system says of a connection that could not be made, with what it means where that is sure.
+fn connect_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connection refused: nothing listens there".to_owned(),
+        std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable => {
+            "no way leads to that address".to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -134,6 +134,7 @@ impl Exchange<'_> {
                 Ok(None) if bytes.len() > self.inner.config.head_bytes_max => {
                     return Poll::Ready(Err(HEAD_TOO_LARGE));
                 }
+                Ok(None) if is_tls_record(bytes) => return Poll::Ready(Err(SendErrorKind::SpeaksTls)),
                 Ok(None) => match wire.receiver.poll_fill(&mut wire.stream, cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(SendErrorKind::Closed)),
@@ -177,6 +178,11 @@ pub(super) fn timeout_kind(due: Option<Instant>, deadlines: Deadlines) -> SendEr
     } else {
         SendErrorKind::Deadline
     }
+}
+
+/// Whether a reply begins as a TLS alert or handshake does (RFC 8446, section 5.1), which no HTTP reply can.
+fn is_tls_record(bytes: &[u8]) -> bool {
+    matches!(bytes, [21 | 22, 3, 0..=4, ..])
 }
 
 fn framing_of(body: &Outgoing, method: &Method) -> Framing {
