@@ -1,6 +1,7 @@
 //! The whole, put together: workers, listeners, clusters, admin port; reload and graceful stop.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,7 @@ impl Gateway {
             queues: ArcSwap::from_pointee(queues),
             switches,
             directory: Directory::default(),
+            draining: AtomicBool::new(false),
         });
         let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
         let mut listeners = Listeners::default();
@@ -184,6 +186,7 @@ impl Gateway {
     /// Stops accepting, lets requests under way finish within `deadline`, then stops.
     /// Returns how many connections had to be cut.
     pub async fn drain(self, deadline: Duration) -> u64 {
+        self.shared.draining.store(true, Ordering::Relaxed);
         let ends = Instant::now() + deadline;
         let closing = self.listeners().close(deadline);
         let mut cut = 0;

@@ -318,6 +318,14 @@ impl Journal {
         }
     }
 
+    /// Why a request of [`USUAL_BYTES`] would not be accepted now, if it would not.
+    pub(crate) fn refuses(&self) -> Option<String> {
+        match self {
+            Journal::Disk(log) => log.admit(USUAL_BYTES).err().map(|error| error.to_string()),
+            Journal::Kafka(shelf) => shelf.topic.status().poisoned,
+        }
+    }
+
     pub(crate) fn status(&self) -> Status {
         match self {
             Journal::Disk(log) => log.status(),
@@ -628,6 +636,9 @@ fn unread(error: kafka::ReadError) -> ReadError {
 
 /// Places of a request that its client is told, at most: they stand in a header.
 const PLACES_TOLD: usize = 16;
+
+/// What a queue has to have room for to count as one that accepts requests.
+const USUAL_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {

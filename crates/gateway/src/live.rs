@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) switches: Arc<Switches>,
     /// Whose turn it is to be given documents.
     pub(crate) directory: Directory,
+    /// Whether the gateway was told to stop.
+    pub(crate) draining: AtomicBool,
 }
 
 /// A configuration in force. Requests keep theirs to their end.

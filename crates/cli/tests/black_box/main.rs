@@ -19,6 +19,7 @@ mod failures;
 mod full_disk;
 mod gateway;
 mod hardening;
+mod health;
 mod idempotency;
 mod loadgen;
 mod logs;

@@ -59,11 +59,17 @@ impl Watch {
         if changed {
             let cluster = &self.shared.config.name;
             let means = match state {
-                WatchState::Unauthorized => "the cluster refuses our account: bulks pass through unsplit",
+                WatchState::Unauthorized => {
+                    "the cluster refuses our account: mend the cluster's `basic_auth` or `api_key`; until then bulks pass \
+                     through unsplit, and nothing is delivered from queues"
+                }
                 _ if self.reading.is_some() => "the cluster does not answer: bulks go by the last topology",
                 _ => "the cluster cannot be read: bulks pass through unsplit",
             };
             match &error {
+                Some(error) if state == WatchState::Unauthorized => {
+                    wire::rationed!(tracing::error, cluster, error, "{means}");
+                }
                 Some(error) => wire::rationed!(tracing::warn, cluster, error, "{means}"),
                 None => info!(cluster, "the cluster is being watched"),
             }

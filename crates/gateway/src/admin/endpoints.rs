@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::{Desk, dead_letters, observe, openapi, pipelines, queues, switches};
+use super::{Desk, dead_letters, health, observe, openapi, pipelines, queues, switches};
 
 /// One method of one path.
 pub(super) struct Endpoint {
@@ -52,8 +52,16 @@ const OBSERVE: &[Endpoint] = &[
     reads("/", "What there is.", || get(observe::index)),
     reads(
         "/health",
-        "Whether the gateway can do its work: 200 or 503.",
-        || get(observe::health),
+        "Its clusters in colours: 503 while no node of one is well.",
+        || get(health::health),
+    ),
+    reads("/health/live", "Whether the process answers: 200.", || {
+        get(health::live)
+    }),
+    reads(
+        "/health/ready",
+        "Whether this gateway can do what its entries promise: 200 or 503, with the reasons.",
+        || get(health::ready),
     ),
     reads("/stats", "Counters, entries, queues, memory.", || {
         get(observe::stats)

@@ -7,6 +7,7 @@ mod endpoints;
 mod few;
 mod gauges;
 mod guard;
+mod health;
 mod observe;
 mod openapi;
 mod pipelines;

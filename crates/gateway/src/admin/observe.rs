@@ -1,12 +1,11 @@
-//! What is asked for most: whether all is well, counters, what the clusters look like, the configuration.
+//! What is asked for most: counters, what the clusters look like, the configuration.
 
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
-use cluster::WatchState;
 use serde_json::{Value, json};
 
 use super::{Desk, endpoints};
@@ -27,38 +26,6 @@ pub(super) async fn index() -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "endpoints": listed,
     }))
-}
-
-/// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old topology.
-/// `red` (503): no node of some cluster is well.
-pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Response {
-    let live = desk.shared.live.load_full();
-    let mut worst = 0;
-    let mut clusters = serde_json::Map::new();
-    for (name, cluster) in &live.clusters {
-        let status = cluster.status();
-        let up = status.nodes.iter().filter(|node| node.health.up).count();
-        let level = match (up, status.state) {
-            (0, _) => 2,
-            (_, WatchState::Watching | WatchState::Off) => 0,
-            _ => 1,
-        };
-        worst = worst.max(level);
-        clusters.insert(
-            name.to_string(),
-            json!({"status": COLOURS[level], "watch": status.state, "nodes": status.nodes.len(), "nodes_up": up}),
-        );
-    }
-    let code = if worst == 2 {
-        StatusCode::SERVICE_UNAVAILABLE
-    } else {
-        StatusCode::OK
-    };
-    (
-        code,
-        Json(json!({"status": COLOURS[worst], "clusters": clusters})),
-    )
-        .into_response()
 }
 
 pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
@@ -121,5 +88,3 @@ pub(super) async fn config(State(desk): State<Arc<Desk>>) -> Response {
     )
         .into_response()
 }
-
-const COLOURS: [&str; 3] = ["green", "yellow", "red"];

@@ -1,0 +1,156 @@
+//! `/health/live` and `/health/ready`: what an orchestrator is told, and when it is told that a gateway is not ready.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::{Gateway, body, cluster};
+use crate::place::Place;
+
+fn ready(gateway: &Gateway) -> (u16, Value) {
+    let answer = gateway.admin().get("/health/ready").unwrap();
+    (answer.status, answer.json().unwrap())
+}
+
+/// Waits until the answer has this status, and returns what it says.
+fn until(gateway: &Gateway, status: u16) -> Value {
+    let began = Instant::now();
+    loop {
+        let (now, said) = ready(gateway);
+        if now == status {
+            return said;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{now} and not {status}: {said:#}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn reason(said: &Value, of: &str) -> String {
+    let listed = ["reasons", "warnings"].map(|list| said[list].as_array().unwrap().clone());
+    let one = listed.concat().into_iter().find(|one| one["of"] == of);
+    let one = one.unwrap_or_else(|| panic!("nothing of {of}: {said:#}"));
+    one["why"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_synchronous_gateway_is_ready_while_a_node_of_its_cluster_is_well_and_lives_all_the_while() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    assert_eq!(until(&gateway, 200)["status"], "ready");
+    (0..3).for_each(|node| cluster.kill(node));
+    let said = until(&gateway, 503);
+    assert!(reason(&said, "cluster").contains("does not answer"), "{said:#}");
+    let live = gateway.admin().get("/health/live").unwrap();
+    assert_eq!(
+        (live.status, &live.json().unwrap()["status"]),
+        (200, &"live".into())
+    );
+    (0..3).for_each(|node| cluster.restart(node).unwrap());
+    until(&gateway, 200);
+}
+
+#[test]
+fn a_wrong_account_is_an_error_in_readiness_and_in_the_log() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).basic_auth("u", "right")).unwrap();
+    let url = cluster.urls()[0].replace("http://", "http://u:wrong@");
+    let gateway = Gateway::start(&[
+        "--cluster",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    let said = until(&gateway, 503);
+    let began = Instant::now();
+    while !ready(&gateway).1["reasons"].to_string().contains("account") {
+        assert!(began.elapsed() < Duration::from_secs(15), "{said:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(reason(&ready(&gateway).1, "account").contains("mend `basic_auth` or `api_key`"));
+    let log = gateway.log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("refuses our account"))
+        .unwrap_or_default();
+    assert!(line.contains("\"ERROR\""), "{log}");
+}
+
+#[test]
+fn a_gateway_with_a_queue_is_ready_while_only_its_clusters_are_away() {
+    let (first, second) = (cluster(), cluster());
+    let place = Place::before(&[&first, &second], "");
+    let gateway = place.start();
+    until(&gateway, 200);
+    (0..3).for_each(|node| second.kill(node));
+    let began = Instant::now();
+    while ready(&gateway).1["warnings"].as_array().unwrap().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(15));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (status, said) = ready(&gateway);
+    assert_eq!(status, 200, "{said:#}");
+    assert!(
+        reason(&said, "second_cluster").contains("`c1` does not answer"),
+        "{said:#}"
+    );
+    (0..3).for_each(|node| first.kill(node));
+    let began = Instant::now();
+    while !ready(&gateway).1["warnings"].to_string().contains("`c0`") {
+        assert!(began.elapsed() < Duration::from_secs(15));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (status, said) = ready(&gateway);
+    assert_eq!(status, 200, "{said:#}");
+    assert!(reason(&said, "cluster").contains("bulks are queued"), "{said:#}");
+}
+
+#[test]
+fn a_queue_that_is_full_makes_its_gateway_not_ready() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], ", max_size: 4mb");
+    let gateway = place.start();
+    until(&gateway, 200);
+    cluster.cue(
+        Cue::bulk(Fault::Status {
+            status: 503,
+            body: "{}".to_owned(),
+        })
+        .always(),
+    );
+    let began = Instant::now();
+    while gateway.bulk(&body(2_000)).status == 200 {
+        assert!(began.elapsed() < Duration::from_secs(30), "it never fills up");
+    }
+    // What is left takes smaller ones.
+    while gateway.bulk(&body(100)).status == 200 {}
+    let (status, said) = ready(&gateway);
+    assert_eq!(status, 503, "{said:#}");
+    assert!(
+        reason(&said, "queue").contains("the queue `q` accepts nothing"),
+        "{said:#}"
+    );
+    cluster.behave();
+    until(&gateway, 200);
+}
+
+#[test]
+fn a_gateway_that_was_told_to_stop_is_not_ready_while_it_finishes() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    until(&gateway, 200);
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1_500))).always());
+    let under_way = std::thread::spawn({
+        let client = gateway.client();
+        move || client.post_ndjson("/_bulk", body(3).as_bytes()).unwrap().status
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    gateway.signal("TERM");
+    let said = until(&gateway, 503);
+    assert!(reason(&said, "draining").contains("told to stop"), "{said:#}");
+    assert_eq!(under_way.join().unwrap(), 200);
+}

@@ -1,0 +1,201 @@
+//! Whether the gateway lives, whether it is ready for what its entries promise, and how its clusters are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
+use cluster::{Cluster, WatchState};
+use serde_json::{Value, json};
+
+use super::Desk;
+use crate::config::{Config, FilterAction};
+use crate::live::Live;
+
+/// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old topology.
+/// `red` (503): no node of some cluster is well.
+pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Response {
+    let live = desk.shared.live.load_full();
+    let mut worst = 0;
+    let mut clusters = serde_json::Map::new();
+    for (name, cluster) in &live.clusters {
+        let status = cluster.status();
+        let up = status.nodes.iter().filter(|node| node.health.up).count();
+        let level = match (up, status.state) {
+            (0, _) => 2,
+            (_, WatchState::Watching | WatchState::Off) => 0,
+            _ => 1,
+        };
+        worst = worst.max(level);
+        clusters.insert(
+            name.to_string(),
+            json!({"status": COLOURS[level], "watch": status.state, "nodes": status.nodes.len(), "nodes_up": up}),
+        );
+    }
+    answer(worst < 2, json!({"status": COLOURS[worst], "clusters": clusters}))
+}
+
+/// 200 as long as the process answers: what restarts a process that hangs should ask this, and nothing else.
+pub(super) async fn live(State(desk): State<Arc<Desk>>) -> Response {
+    answer(
+        true,
+        json!({"status": "live", "uptime_s": desk.started.elapsed().as_secs()}),
+    )
+}
+
+/// 200 if this gateway can do what its entries promise, else 503; with the reasons.
+pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Response {
+    let live = desk.shared.live.load_full();
+    let mut found = Findings::default();
+    if desk.shared.draining.load(Ordering::Relaxed) {
+        found.error(
+            "draining",
+            "it was told to stop, and finishes what it has in flight".to_owned(),
+        );
+    }
+    let promised = Promised::of(&live.config);
+    for name in promised.queues.iter().copied() {
+        if let Some(refusal) = live.queues.get(name).and_then(|queue| queue.log.refuses()) {
+            found.error("queue", format!("the queue `{name}` accepts nothing: {refusal}"));
+        }
+    }
+    for (name, cluster) in &live.clusters {
+        match (promised.clusters.contains(name), promised.queued.contains(name)) {
+            (true, queued) => look_at(cluster, &live, name, queued, &mut found),
+            (false, _) => look_at_second(cluster, name, &mut found),
+        }
+    }
+    let ready = found.errors.is_empty();
+    let status = if ready { "ready" } else { "not_ready" };
+    answer(
+        ready,
+        json!({"status": status, "reasons": found.errors, "warnings": found.warnings}),
+    )
+}
+
+/// What keeps a cluster that entries lead to from being served. With a queue before it, that its nodes are away is what
+/// the queue is for.
+fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found: &mut Findings) {
+    let status = cluster.status();
+    let has_account = live
+        .config
+        .clusters
+        .get(name)
+        .is_some_and(|config| config.credentials.is_some());
+    let told = status
+        .warnings
+        .last()
+        .map(|why| format!(" ({why})"))
+        .unwrap_or_default();
+    let up = status.nodes.iter().any(|node| node.health.up);
+    match status.state {
+        WatchState::Unauthorized if has_account => found.error(
+            "account",
+            format!(
+                "the cluster `{name}` refuses the gateway's account: mend `basic_auth` or `api_key`{told}"
+            ),
+        ),
+        WatchState::Unauthorized => found.warning(
+            "account",
+            format!("the cluster `{name}` wants an account and none is configured: bulks pass unsplit{told}"),
+        ),
+        WatchState::Starting => {
+            found.error("cluster", format!("the cluster `{name}` was not read yet{told}"))
+        }
+        WatchState::Unreachable if queued && cluster.snapshot().learnt() => found.warning(
+            "cluster",
+            format!("the cluster `{name}` does not answer; bulks are queued{told}"),
+        ),
+        WatchState::Unreachable if !up || queued => {
+            found.error("cluster", format!("the cluster `{name}` does not answer{told}"));
+        }
+        _ if !up && !queued => found.error(
+            "cluster",
+            format!("no node of the cluster `{name}` is well{told}"),
+        ),
+        _ => {}
+    }
+}
+
+/// A cluster that only pipelines deliver to: what is wrong there waits in a queue.
+fn look_at_second(cluster: &Cluster, name: &Arc<str>, found: &mut Findings) {
+    let what = match cluster.status().state {
+        WatchState::Unauthorized => "refuses the gateway's account",
+        WatchState::Unreachable | WatchState::Starting => "does not answer",
+        WatchState::Watching | WatchState::Off => return,
+    };
+    found.warning(
+        "second_cluster",
+        format!("the cluster `{name}` {what}; its documents are queued"),
+    );
+}
+
+fn answer(well: bool, body: Value) -> Response {
+    let code = match well {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (code, Json(body)).into_response()
+}
+
+/// What is wrong, and what is worth a look.
+#[derive(Default)]
+struct Findings {
+    errors: Vec<Value>,
+    warnings: Vec<Value>,
+}
+
+/// What the filters behind the entries lead to.
+#[derive(Default)]
+struct Promised<'a> {
+    clusters: BTreeSet<&'a Arc<str>>,
+    /// Clusters among these whose bulks are queued.
+    queued: BTreeSet<&'a Arc<str>>,
+    queues: BTreeSet<&'a Arc<str>>,
+}
+
+// === impl Findings ===
+
+impl Findings {
+    fn error(&mut self, of: &str, why: String) {
+        self.errors.push(json!({"of": of, "why": why}));
+    }
+
+    fn warning(&mut self, of: &str, why: String) {
+        self.warnings.push(json!({"of": of, "why": why}));
+    }
+}
+
+// === impl Promised ===
+
+impl<'a> Promised<'a> {
+    fn of(config: &'a Config) -> Self {
+        let mut promised = Self::default();
+        let routers = config
+            .entries
+            .iter()
+            .filter_map(|entry| config.routers.get(&entry.router));
+        let flows = routers
+            .flat_map(|router| router.flows())
+            .filter_map(|name| config.flows.get(name));
+        for action in flows.flat_map(|flow| &flow.filters).map(|filter| &filter.action) {
+            match action {
+                FilterAction::BulkReshuffle(filter) => {
+                    promised.clusters.insert(&filter.cluster);
+                    if let Some(queue) = &filter.queue {
+                        promised.queues.insert(queue);
+                        promised.queued.insert(&filter.cluster);
+                    }
+                }
+                FilterAction::Elasticsearch(filter) => {
+                    promised.clusters.insert(&filter.cluster);
+                }
+            }
+        }
+        promised
+    }
+}
+
+const COLOURS: [&str; 3] = ["green", "yellow", "red"];
