@@ -312,7 +312,7 @@ impl Lane {
                     place: (operation - origin.first) as u32,
                     target: work.wording.target.clone(),
                     content_type: work.wording.content_type.clone(),
-                    rewritten: None,
+                    ..Cause::default()
                 };
                 group.queue.dead_letters.put(cause, &work.body[at.start..at.end])
             });

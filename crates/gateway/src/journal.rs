@@ -87,6 +87,19 @@ pub(crate) struct Sharing {
     pub(crate) lanes_held: u64,
 }
 
+// === impl NotQueued ===
+
+impl NotQueued {
+    /// Whether it is longer than a record may be, whatever room there is.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            NotQueued::Disk(log::AppendError::TooLarge { .. })
+                | NotQueued::Kafka(kafka::AppendError::TooLarge { .. })
+        )
+    }
+}
+
 // === impl Journal ===
 
 impl Journal {

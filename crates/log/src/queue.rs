@@ -49,7 +49,11 @@ impl Queue {
     /// Takes a record, or says why not and gives it back.
     pub(crate) fn push(&self, job: Job, room: &Room) -> Result<(), Box<(Job, AppendError)>> {
         let mut waiting = lock(&self.waiting);
-        match self.fits(&waiting, job.bytes, room) {
+        let mut room = *room;
+        if job.record.beyond_quota {
+            room.quota_bytes = 0;
+        }
+        match self.fits(&waiting, job.bytes, &room) {
             Err(error) => Err(Box::new((job, error))),
             Ok(()) => {
                 waiting.bytes += job.bytes;

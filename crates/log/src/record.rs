@@ -23,6 +23,8 @@ pub struct Record {
     pub(crate) codec: Codec,
     lanes: u32,
     documents: u64,
+    /// Whether the quota does not count for it.
+    pub(crate) beyond_quota: bool,
     pool: Arc<Pool>,
 }
 
@@ -62,6 +64,7 @@ impl Record {
             codec,
             lanes,
             documents: 0,
+            beyond_quota: false,
             pool,
         }
     }
@@ -144,6 +147,12 @@ impl Record {
             crc: sum.finish(),
         });
         self.documents += u64::from(documents);
+    }
+
+    /// It is taken even where it is more than [`crate::Options::quota_bytes`] allows: for what is larger than the whole
+    /// quota, and would wait for room for ever. Whoever calls it sees to a bound.
+    pub fn beyond_quota(&mut self) {
+        self.beyond_quota = true;
     }
 
     /// Documents so far.

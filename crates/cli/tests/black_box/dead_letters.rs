@@ -9,7 +9,7 @@ use testkit::client::Answer;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
-use crate::place::{Place, account, drained, queue};
+use crate::place::{Place, account, drained, queue, wait};
 
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
 
@@ -613,4 +613,110 @@ fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
         status == Some(0) && said.contains("purged: 2"),
         "{status:?} {said}"
     );
+}
+
+/// What one answer or request can make as long as it likes must not keep its letter out of the store: that stopped the lane.
+#[test]
+fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    // 6,000 characters that JSON writes with six bytes each, in the reason and in the error's type.
+    let zeros = "\\u0000".repeat(6_000);
+    cluster.cue(
+        Cue::bulk(Fault::Items {
+            every: 1,
+            status: 400,
+            error: format!(r#"{{"type":"{zeros}","reason":"{zeros}"}}"#),
+        })
+        .always(),
+    );
+    gateway.bulk(&body(1)).ok().unwrap();
+    drained(&gateway, "c0");
+    // A request whose own words nearly fill a record's parameters: as much again does not fit beside the cause.
+    let path = format!("/_bulk?routing={}", "r".repeat(16_000));
+    let content_type = format!("application/json; x=\"{}\"", "x".repeat(15_000));
+    let long = "{\"index\":{\"_index\":\"logs\",\"_id\":\"long\"}}\n{\"n\":1}\n";
+    let headers = [("content-type", content_type.as_str())];
+    let queued = gateway
+        .client()
+        .send("POST", &path, &headers, long.as_bytes())
+        .unwrap();
+    assert!(queued.ok().unwrap().header("x-tidegate-ack").is_some());
+    drained(&gateway, "c0");
+    cluster.behave();
+    gateway
+        .bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"after\"}}\n{}\n")
+        .ok()
+        .unwrap();
+    assert_eq!(drained(&gateway, "c0")["dead"], 2);
+    assert!(cluster.docs("logs").contains_key("after"));
+
+    let listed = letters(&gateway, "");
+    assert_eq!(listed.len(), 2);
+    assert!(
+        listed
+            .iter()
+            .all(|letter| letter["reason"].as_str().unwrap().starts_with("\0\0\0"))
+    );
+    let target = |letter: &Value| letter["origin"]["target"].as_str().unwrap().to_owned();
+    assert_eq!(
+        target(&listed[1]),
+        path,
+        "nothing of what it needs to be sent again is cut"
+    );
+    let id = listed[1]["id"].as_u64().unwrap();
+    let edit = send(
+        &gateway,
+        "PUT",
+        &format!("/dead_letters/{id}"),
+        "{\"source\":{\"n\":2}}",
+    );
+    assert_eq!(edit.status, 200, "{}", edit.text());
+    let letter = get(&gateway, &format!("/dead_letters/{id}"));
+    assert_eq!(
+        (&letter["source"]["n"], &letter["original"]["source"]["n"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(target(&letter), path);
+    let done = post(&gateway, "/dead_letters/_replay?all=true");
+    assert_eq!(
+        (&done["replayed"], &done["refused"]),
+        (&json!(2), &json!(0)),
+        "{done:#}"
+    );
+    drained(&gateway, "c0");
+    assert_eq!(cluster.docs("logs")["long"].source, "{\"n\":2}");
+    assert_eq!(
+        cluster.docs("logs")["long"].routing.as_deref().map(str::len),
+        Some(16_000)
+    );
+}
+
+#[test]
+fn a_letter_larger_than_the_whole_store_is_kept_all_the_same() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap();
+    let place = Place::before(&[&cluster], ", dead_letters_max_size: 256kb");
+    let gateway = place.start();
+    let large = format!(
+        "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"large\"}}}}\n{{\"text\":\"{}\"}}\n",
+        "x".repeat(1 << 20)
+    );
+    kill_documents(&gateway, &cluster, &large);
+    let listed = letters(&gateway, "");
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0]["source"]["text"].as_str().map(str::len), Some(1 << 20));
+    // The store is more than full now: what dies next waits until it is emptied.
+    cluster.cue(Cue::bulk(unfit()).always());
+    gateway.bulk(&body(1)).ok().unwrap();
+    wait(&gateway, "c0", |_| {
+        queue(&gateway)["groups"]["c0"]["lanes"]
+            .to_string()
+            .contains("dead letters cannot be written")
+    });
+    assert_eq!(
+        post(&gateway, "/dead_letters/_purge?all=true&confirm=true")["purged"],
+        1
+    );
+    assert_eq!(drained(&gateway, "c0")["dead"], 1);
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::encoding;
+
 /// Why an operation is dead, and where it came from. It stands in the record's parameters, in clear.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cause {
@@ -18,7 +20,7 @@ pub(crate) struct Cause {
     pub(crate) status: u16,
     /// `type` of its error.
     pub(crate) kind: String,
-    /// `reason` of its error, cut to [`REASON_BYTES_MAX`].
+    /// `reason` of its error; cut if it is long.
     pub(crate) reason: String,
     /// How often it was sent.
     pub(crate) attempts: u32,
@@ -37,6 +39,9 @@ pub(crate) struct Cause {
     /// If this record takes the place of the one that the letter was first put in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rewritten: Option<Rewritten>,
+    /// Whether this is not all: the record's last group holds the whole cause.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) apart: bool,
 }
 
 /// What a record must still say of the one whose place it takes.
@@ -104,19 +109,6 @@ struct Origin<'a> {
     target: &'a str,
 }
 
-// === impl Cause ===
-
-impl Cause {
-    /// Cuts what may be long: a record's parameters are bounded.
-    pub(super) fn cut(&mut self) {
-        if self.reason.len() > REASON_BYTES_MAX {
-            let ends = (0..=REASON_BYTES_MAX).rev();
-            let cut = ends.into_iter().find(|at| self.reason.is_char_boundary(*at));
-            self.reason.truncate(cut.unwrap_or(0));
-        }
-    }
-}
-
 fn ndjson() -> String {
     "application/x-ndjson".to_owned()
 }
@@ -125,10 +117,8 @@ fn ndjson() -> String {
 
 impl Letter {
     /// The letter in a record; none if it is not one that this version knows.
-    pub(super) fn of(record: Browsed) -> Option<Self> {
-        let cause: Cause = serde_json::from_slice(&record.params).ok()?;
-        let mut groups = record.groups.into_iter().map(|group| group.bytes);
-        let (lines, original) = (groups.next().flatten(), groups.next().flatten());
+    pub(super) fn of(mut record: Browsed) -> Option<Self> {
+        let (cause, lines, original) = encoding::read(&mut record)?;
         let at = record.receipt.position;
         let (id, died_ms, edited_ms) = match (record.kind, &cause.rewritten) {
             (FIRST, _) => (at, record.time_ms, None),
@@ -217,8 +207,6 @@ pub(super) fn first_line(lines: &[u8]) -> &[u8] {
 pub(super) const FIRST: u8 = 0;
 /// Kind of one that takes another's place: edited, or moved so that the other's segment can go.
 pub(super) const REWRITTEN: u8 = 1;
-/// Longer reasons are cut: a record's parameters are bounded.
-const REASON_BYTES_MAX: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {

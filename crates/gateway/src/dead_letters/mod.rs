@@ -8,6 +8,7 @@
 
 mod books;
 mod edit;
+mod encoding;
 mod letter;
 mod replay;
 mod tidy;
@@ -116,20 +117,28 @@ impl DeadLetters {
     }
 
     /// Puts an operation (its lines) there; durable when it returns. It counts once its batch is committed
-    /// ([`DeadLetters::committed`]).
+    /// ([`DeadLetters::committed`]). It may fail for want of room, and for what is wrong with the disk; never for what the
+    /// operation or its cause holds.
     pub(crate) async fn put(&self, mut cause: Cause, operation: &[u8]) -> Result<(), AppendError> {
         cause.cut();
+        let mut record = encoding::record(&self.log, letter::FIRST, &cause, operation, None);
         let used = self.log.status().bytes;
         let quota = self.bytes_max.load(Ordering::Relaxed);
-        if used + operation.len() as u64 > quota {
+        let bytes = record.payload_bytes() as u64;
+        // One that would not fit into the empty store would wait for ever: it is taken as long as there is room for any.
+        let is_oversized = bytes + RECORD_BYTES > quota - quota.min(self.reserve.load(Ordering::Relaxed));
+        if if is_oversized {
+            used >= quota
+        } else {
+            used + bytes > quota
+        } {
             return Err(AppendError::Full(Full::Quota { used, quota }));
+        }
+        if is_oversized {
+            record.beyond_quota();
         }
         *lock(&self.under_way).entry(cause.group.clone()).or_default() += 1;
         let group = cause.group.clone();
-        // Params are bounded; a target can be longer than that only together with everything else.
-        let params = serde_json::to_vec(&cause).unwrap_or_default();
-        let mut record = self.log.record(letter::FIRST, &params);
-        record.group(0, 1, |out| out.extend_from_slice(operation));
         let put = self.log.append_async(record).await.map(drop);
         if put.is_err() {
             self.leave(&group, 1);
@@ -405,6 +414,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a record takes beside its payload, at most: its head, its parameters, and the segment's.
+const RECORD_BYTES: u64 = 64 << 10;
 /// The one consumer of the store: where the oldest letter is.
 const KEPT: &str = "kept";
 /// The file of the books, beside the store's segments.

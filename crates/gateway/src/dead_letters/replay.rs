@@ -125,12 +125,38 @@ impl DeadLetters {
             });
             let (run, more) = rest.split_at(alike.count());
             rest = more;
-            if let Err(error) = self.put_back_run(run, way, done)? {
+            if let Err(error) = self.put_back_fitting(run, way, done)? {
                 done.stopped = Some(error.to_string());
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// As [`DeadLetters::put_back_run`], in as many records as it takes: a long path and many ids may be more than one has
+    /// room for. A letter that is too much by itself is refused, and stands in the way of no other.
+    fn put_back_fitting(
+        &self,
+        letters: &[Letter],
+        way: &Way<'_>,
+        done: &mut Replayed,
+    ) -> Result<Result<(), NotQueued>, LettersError> {
+        match self.put_back_run(letters, way, done)? {
+            Err(error) if error.is_too_large() => match letters {
+                [letter] => {
+                    done.refused.insert(letter.id, error.to_string());
+                    Ok(Ok(()))
+                }
+                _ => {
+                    let (first, second) = letters.split_at(letters.len() / 2);
+                    match self.put_back_fitting(first, way, done)? {
+                        Ok(()) => self.put_back_fitting(second, way, done),
+                        stopped => Ok(stopped),
+                    }
+                }
+            },
+            other => Ok(other),
+        }
     }
 
     /// Puts letters with the same group, target and content type back, as one record.

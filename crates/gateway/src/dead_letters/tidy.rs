@@ -9,7 +9,7 @@ use std::time::Duration;
 use log::{AppendError, StartAt};
 
 use super::letter::{Letter, REWRITTEN, Rewritten};
-use super::{DeadLetters, LettersError};
+use super::{DeadLetters, LettersError, encoding};
 
 impl DeadLetters {
     /// Lets go of what holds no letter. What fails is tried again after the next change: nothing but space depends on it.
@@ -90,12 +90,7 @@ impl DeadLetters {
                 died_ms: letter.died_ms,
                 edited_ms: letter.edited_ms,
             });
-            let params = serde_json::to_vec(&cause).unwrap_or_default();
-            let mut record = self.log.record(REWRITTEN, &params);
-            record.group(0, 1, |out| out.extend_from_slice(lines));
-            if let Some(original) = &letter.original {
-                record.group(0, 1, |out| out.extend_from_slice(original));
-            }
+            let record = encoding::record(&self.log, REWRITTEN, &cause, lines, letter.original.as_deref());
             let sender = sender.clone();
             self.log.append(record, move |result| {
                 // Whoever waits is there until all have come.

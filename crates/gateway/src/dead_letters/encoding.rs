@@ -1,0 +1,116 @@
+//! A letter as a record of the store. A record's parameters are bounded, what clients and nodes say is not: so what only
+//! tells people why is cut to bounds that count what JSON makes of it, and a cause that is still too long (its request's
+//! path and content type may fill a record's parameters by themselves) lies in a group of its own. No cause and no
+//! operation makes a record that the store would refuse for what it holds.
+
+use log::{Browsed, Log, PARAMS_MAX, PAYLOAD_MAX, Record};
+
+use super::letter::Cause;
+
+/// The record of a letter with these lines, and the lines that it had before it was edited.
+pub(super) fn record(log: &Log, kind: u8, cause: &Cause, lines: &[u8], original: Option<&[u8]>) -> Record {
+    let mut params = encoded(cause);
+    let mut apart = None;
+    if params.len() > PARAMS_MAX {
+        let room = PAYLOAD_MAX - original.map_or(0, <[u8]>::len).min(PAYLOAD_MAX);
+        let whole = std::mem::replace(&mut params, encoded(&cause.in_short()));
+        // Without room for it the record says less, but takes what was to be written.
+        apart = (whole.len() <= room.saturating_sub(lines.len())).then_some(whole);
+        if apart.is_none() {
+            let short = Cause {
+                apart: false,
+                ..cause.in_short()
+            };
+            params = encoded(&short);
+        }
+    }
+    let mut record = log.record(kind, &params);
+    for group in [Some(lines), original, apart.as_deref()].into_iter().flatten() {
+        record.group(0, 1, |out| out.extend_from_slice(group));
+    }
+    record
+}
+
+/// What a record says of a letter: its cause, and the groups that hold its lines and those before an edit.
+pub(super) fn read(record: &mut Browsed) -> Option<(Cause, Option<Vec<u8>>, Option<Vec<u8>>)> {
+    let mut cause: Cause = serde_json::from_slice(&record.params).ok()?;
+    let mut groups: Vec<_> = record.groups.drain(..).map(|group| group.bytes).collect();
+    if cause.apart {
+        let whole = groups.pop().flatten();
+        match whole.and_then(|whole| serde_json::from_slice::<Cause>(&whole).ok()) {
+            Some(whole) => cause = whole,
+            // Where it was sent to is damaged, and so is the operation then.
+            None => groups.clear(),
+        }
+    }
+    let mut groups = groups.into_iter();
+    Some((cause, groups.next().flatten(), groups.next().flatten()))
+}
+
+fn encoded(cause: &Cause) -> Vec<u8> {
+    serde_json::to_vec(cause).unwrap_or_default()
+}
+
+impl Cause {
+    /// Cuts what a node may word as it likes.
+    pub(super) fn cut(&mut self) {
+        cut(&mut self.reason, REASON_BYTES_MAX);
+        cut(&mut self.kind, KIND_BYTES_MAX);
+    }
+
+    /// What the accounts need, and no text that somebody else has written: it fits into any record.
+    fn in_short(&self) -> Cause {
+        Cause {
+            group: self.group.clone(),
+            status: self.status,
+            attempts: self.attempts,
+            accepted_ms: self.accepted_ms,
+            position: self.position,
+            lane: self.lane,
+            place: self.place,
+            rewritten: self.rewritten.clone(),
+            apart: true,
+            ..Cause::default()
+        }
+    }
+}
+
+/// Cuts a text so that JSON needs at most so many bytes for it.
+fn cut(text: &mut String, most: usize) {
+    let mut bytes = 0;
+    let over = text.char_indices().find(|(_, char)| {
+        bytes += match char {
+            '"' | '\\' => 2,
+            control if control.is_control() => 6,
+            other => other.len_utf8(),
+        };
+        bytes > most
+    });
+    if let Some((at, _)) = over {
+        text.truncate(at);
+    }
+}
+
+/// Longer reasons are cut.
+const REASON_BYTES_MAX: usize = 8 << 10;
+/// Longer types of errors are cut.
+const KIND_BYTES_MAX: usize = 1 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_by_what_json_makes_of_them_and_between_characters() {
+        for text in ["\0", "\"", "\\", "\n", "\u{7f}", "\u{85}", "ä", "😀", "a"] {
+            let mut long = text.repeat(20_000);
+            cut(&mut long, REASON_BYTES_MAX);
+            let json = serde_json::to_string(&long).unwrap().len() - 2;
+            assert!(json <= REASON_BYTES_MAX, "{text:?}: {json}");
+            assert!(!long.is_empty() && text.repeat(20_000).starts_with(&long));
+            let mut short = text.repeat(10);
+            cut(&mut short, REASON_BYTES_MAX);
+            assert_eq!(short, text.repeat(10));
+        }
+    }
+}
