@@ -150,28 +150,31 @@ impl Fault {
     pub(crate) fn not_queued(error: &NotQueued) -> Self {
         use kafka::AppendError as OfKafka;
         use log::AppendError as OfDisk;
-        let (status, kind) = match error {
-            NotQueued::Disk(OfDisk::Full(_)) | NotQueued::Kafka(OfKafka::Full { .. }) => {
-                (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception")
-            }
+        // What kept the rest out decides the status; that some of it is in says the reason.
+        let (why, partly) = match error {
+            NotQueued::Kafka(OfKafka::Partly { why, .. }) => (&NotQueued::Kafka((**why).clone()), true),
+            other => (other, false),
+        };
+        let too_many = (StatusCode::TOO_MANY_REQUESTS, "es_rejected_execution_exception");
+        let away = (StatusCode::SERVICE_UNAVAILABLE, "unavailable_shards_exception");
+        let too_large = (StatusCode::PAYLOAD_TOO_LARGE, "content_too_long_exception");
+        let ((status, kind), retry_after_s) = match why {
             NotQueued::Disk(OfDisk::TooLarge { .. }) | NotQueued::Kafka(OfKafka::TooLarge { .. }) => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "content_too_long_exception")
+                (too_large, None)
             }
-            _ => (StatusCode::SERVICE_UNAVAILABLE, "unavailable_shards_exception"),
-        };
-        let retry_after_s = match error {
-            NotQueued::Disk(OfDisk::TooLarge { .. }) | NotQueued::Kafka(OfKafka::TooLarge { .. }) => None,
             // It is over with the next sync, or the brokers' next answer; room on the disk takes longer.
-            NotQueued::Disk(OfDisk::Full(Full::Waiting { .. })) => Some(1),
-            NotQueued::Kafka(OfKafka::Full { .. } | OfKafka::Away(_)) => Some(1),
-            _ => Some(10),
+            NotQueued::Disk(OfDisk::Full(Full::Waiting { .. })) => (too_many, Some(1)),
+            NotQueued::Disk(OfDisk::Full(_)) => (too_many, Some(10)),
+            // A 429 would say that nothing of it was executed.
+            NotQueued::Kafka(OfKafka::Full { .. }) => (if partly { away } else { too_many }, Some(1)),
+            NotQueued::Kafka(OfKafka::Away(_)) => (away, Some(1)),
+            _ => (away, Some(10)),
         };
-        let reason = match error {
-            NotQueued::Kafka(OfKafka::Away(_)) => {
-                format!(
-                    "not all of it was accepted; send it again, parts of it may be executed twice: {error}"
-                )
-            }
+        let reason = match why {
+            _ if partly && retry_after_s.is_none() => format!("not all of it was accepted: {error}"),
+            NotQueued::Kafka(of) if partly || matches!(of, OfKafka::Away(_)) => format!(
+                "not all of it was accepted; send it again, parts of it may be executed twice: {error}"
+            ),
             _ => format!("nothing was accepted: {error}"),
         };
         Self {
@@ -365,6 +368,50 @@ mod tests {
         assert_eq!(body["status"], 400);
         assert_eq!(body["error"]["type"], "illegal_argument_exception");
         assert_eq!(body["error"]["root_cause"][0]["reason"], body["error"]["reason"]);
+    }
+
+    #[test]
+    fn nobody_is_told_that_nothing_was_accepted_of_what_is_stored_in_part() {
+        use kafka::AppendError as OfKafka;
+        let told = |error: OfKafka| Fault::not_queued(&NotQueued::Kafka(error));
+        let partly = |why| OfKafka::Partly {
+            stored: 1,
+            parts: 2,
+            why: Box::new(why),
+        };
+        let too_large = || OfKafka::TooLarge { bytes: 9, most: 0 };
+        let full = || OfKafka::Full { waiting: 9, most: 9 };
+        for (error, status, retry, says) in [
+            (
+                too_large(),
+                413,
+                None,
+                "nothing was accepted: 9 bytes, and the topic takes smaller",
+            ),
+            (
+                partly(too_large()),
+                413,
+                None,
+                "not all of it was accepted: 1 of its 2 parts are in the topic",
+            ),
+            (full(), 429, Some(1), "nothing was accepted"),
+            (
+                partly(full()),
+                503,
+                Some(1),
+                "not all of it was accepted; send it again",
+            ),
+            (
+                partly(OfKafka::Closed),
+                503,
+                Some(10),
+                "not all of it was accepted; send it again",
+            ),
+        ] {
+            let fault = told(error);
+            assert_eq!((fault.status.as_u16(), fault.retry_after_s), (status, retry));
+            assert!(fault.reason.contains(says), "{}", fault.reason);
+        }
     }
 
     #[test]

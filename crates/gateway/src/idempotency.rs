@@ -12,8 +12,8 @@ mod kept;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use bulk::IdMint;
 use log::{AppendError, Log, Options, Receipt};
@@ -70,8 +70,8 @@ struct Unkept {
 #[derive(Default)]
 struct Known {
     by_key: HashMap<Print, State>,
-    /// In the order in which they were accepted, more or less: the oldest are forgotten first.
-    order: VecDeque<(u64, Print)>,
+    /// When each was accepted, and the place of its record; in that order, more or less: the oldest are forgotten first.
+    order: VecDeque<(u64, Print, u64)>,
     /// How many claims began at an end of the queue's log and are not kept durably yet: what they write lies behind.
     begun: BTreeMap<u64, usize>,
 }
@@ -142,18 +142,20 @@ impl Keys {
             .accepted
             .into_iter()
             .filter(|accepted| accepted.position < end);
+        // What is from after now is from before the clock was set back: its window begins now, and not in an hour.
+        let now = now_ms();
         for accepted in there {
-            known.put(accepted);
+            known.put_at(accepted, accepted.keyed.ms.min(now));
         }
         if let Some(from) = found.told_up_to {
             for accepted in kept::in_queue(queue, from).map_err(|error| error.to_string())? {
-                if known.put(accepted) {
+                if known.put_at(accepted, accepted.keyed.ms.min(now)) {
                     // Only the line that follows all of them says that none is missing.
                     keys.kept.put(Some(accepted), from, |_| ());
                 }
             }
         }
-        known.forget(now_ms().saturating_sub(millis(settings.window)));
+        known.forget(now.saturating_sub(millis(settings.window)));
         keys.kept.put(None, end, |_| ());
         Ok(Arc::new(keys))
     }
@@ -280,6 +282,11 @@ impl std::fmt::Debug for Keys {
 impl Known {
     /// Remembers what was accepted; false if it is known.
     fn put(&mut self, accepted: Accepted) -> bool {
+        self.put_at(accepted, accepted.keyed.ms)
+    }
+
+    /// The same, with when it was accepted.
+    fn put_at(&mut self, accepted: Accepted, ms: u64) -> bool {
         let key = accepted.keyed.key;
         if let Some(State::Done(known)) = self.by_key.get(&key)
             && known.position >= accepted.position
@@ -287,18 +294,18 @@ impl Known {
             return false;
         }
         self.by_key.insert(key, State::Done(accepted));
-        self.order.push_back((accepted.keyed.ms, key));
+        self.order.push_back((ms, key, accepted.position));
         true
     }
 
     /// Forgets what was accepted before.
     fn forget(&mut self, before_ms: u64) {
-        while let Some(&(ms, key)) = self.order.front()
+        while let Some(&(ms, key, position)) = self.order.front()
             && ms < before_ms
         {
             self.order.pop_front();
             // The key may have been used anew since.
-            if matches!(self.by_key.get(&key), Some(State::Done(accepted)) if accepted.keyed.ms == ms) {
+            if matches!(self.by_key.get(&key), Some(State::Done(accepted)) if accepted.position == position) {
                 self.by_key.remove(&key);
             }
         }
@@ -357,9 +364,15 @@ impl Drop for Claim {
     }
 }
 
+/// Milliseconds since 1970 as the clock had it when this process first asked, and from then on by a clock that nobody sets: a
+/// window of ten minutes has ten minutes, whatever is done to the other one meanwhile.
 fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, millis)
+    static START: OnceLock<(u64, Instant)> = OnceLock::new();
+    let (at_start, since) = START.get_or_init(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        (now.map_or(0, millis), Instant::now())
+    });
+    at_start + millis(since.elapsed())
 }
 
 fn millis(time: Duration) -> u64 {

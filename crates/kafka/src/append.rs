@@ -27,6 +27,7 @@ pub(crate) struct Pending {
     counts: Arc<Counts>,
     documents: u64,
     bytes: u64,
+    parts: usize,
     state: Mutex<State>,
 }
 
@@ -47,6 +48,7 @@ impl Append {
             counts: Arc::default(),
             documents: 0,
             bytes: 0,
+            parts: 0,
             state: Mutex::new(State {
                 left: 0,
                 receipt: Receipt::default(),
@@ -87,6 +89,7 @@ impl Pending {
             counts: Arc::clone(counts),
             documents,
             bytes,
+            parts,
             state: Mutex::new(State {
                 left: parts,
                 receipt: Receipt::default(),
@@ -116,6 +119,15 @@ impl Pending {
             return;
         }
         state.receipt.places.sort_unstable();
+        // Whatever went wrong with the others: whoever is told "nothing was accepted" would be told wrong.
+        let stored = state.receipt.places.len();
+        if let Some(why) = state.failed.take_if(|_| stored > 0) {
+            state.failed = Some(AppendError::Partly {
+                stored,
+                parts: self.parts,
+                why: Box::new(why),
+            });
+        }
         let (accepted, waker) = (state.failed.is_none(), state.waker.take());
         drop(state);
         self.counts.waiting_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -162,12 +174,26 @@ mod tests {
         assert!(poll(&mut append).is_pending(), "two parts are under way");
         pending.stored(0, 1);
         pending.failed(1, AppendError::Away("late".to_owned()));
-        assert_eq!(poll(&mut append), Poll::Ready(Err(AppendError::Closed)));
+        let partly = AppendError::Partly {
+            stored: 1,
+            parts: 3,
+            why: Box::new(AppendError::Closed),
+        };
+        assert_eq!(poll(&mut append), Poll::Ready(Err(partly)), "one part is there");
         assert_eq!(
             counts.documents.load(Ordering::Relaxed),
             10,
             "nothing of it counts"
         );
         assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 0);
+
+        let pending = Pending::new(&counts, 2, 10, 100);
+        let mut append = Append::of(&pending);
+        pending.failed(2, AppendError::Closed);
+        assert_eq!(
+            poll(&mut append),
+            Poll::Ready(Err(AppendError::Closed)),
+            "nothing is there"
+        );
     }
 }

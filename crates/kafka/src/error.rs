@@ -58,12 +58,22 @@ pub enum AppendError {
         most: u64,
     },
     /// One document, or the request's parameters, is larger than a message may be.
-    #[error("{bytes} bytes, and the topic takes messages of {most} at most")]
+    #[error("{bytes} bytes, and the topic takes {}", at_most(*most))]
     TooLarge {
         /// How large it is.
         bytes: u64,
-        /// How large it may be.
+        /// How large it may be; 0 where only the brokers know.
         most: u64,
+    },
+    /// Some of its parts are in the topic, and are delivered; the others are not, or nobody knows.
+    #[error("{stored} of its {parts} parts are in the topic and are delivered: {why}")]
+    Partly {
+        /// Parts that are acknowledged.
+        stored: usize,
+        /// Parts of the request.
+        parts: usize,
+        /// Why not all are.
+        why: Box<AppendError>,
     },
     /// The brokers did not acknowledge all of it in time.
     #[error("Kafka has not taken all of it: {0}")]
@@ -74,6 +84,13 @@ pub enum AppendError {
     /// The gateway is stopping.
     #[error("the topic is closed")]
     Closed,
+}
+
+fn at_most(most: u64) -> String {
+    match most {
+        0 => "smaller messages only".to_owned(),
+        most => format!("messages of {most} at most"),
+    }
 }
 
 /// What cannot be read or committed.

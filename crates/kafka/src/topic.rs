@@ -128,9 +128,15 @@ impl Topic {
         most.saturating_sub(params + OVERHEAD_BYTES)
     }
 
-    /// Appends the parts of a request, those of one lane in their order. Never blocks.
+    /// Appends the parts of a request, those of one lane in their order. Never blocks. If one part is too large, none is
+    /// appended.
     pub fn append(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Append {
         let inner = &self.inner;
+        let most = self.part_bytes_max(params.len());
+        if let Some(part) = parts.iter().find(|part| part.bytes.len() > most) {
+            let (bytes, most) = (part.bytes.len() as u64, most as u64);
+            return Append::refused(AppendError::TooLarge { bytes, most });
+        }
         inner
             .producing
             .append(&inner.options.topic, kind, inner.lanes, params, parts)

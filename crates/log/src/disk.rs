@@ -58,8 +58,10 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another has it.
     fn lock(&self, path: &Path) -> io::Result<Lock>;
-    /// Milliseconds since 1970: a simulated disk comes with its own time.
+    /// Milliseconds since 1970: a simulated disk comes with its own time. Somebody may set this clock forward or back.
     fn now_ms(&self) -> u64;
+    /// Milliseconds of a clock that nobody sets, counted from any moment: for how long something lasts.
+    fn elapsed_ms(&self) -> u64;
 }
 
 /// An open file. Reads and writes say where, so that one can be shared.

@@ -152,6 +152,7 @@
 //! accepted + rewound = indexed + dead + skipped + pending + lost holds from the cursors alone.
 
 mod adjust;
+mod ages;
 mod append;
 mod browse;
 mod bytes;

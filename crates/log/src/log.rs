@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
 use crate::adjust::Adjustable;
+use crate::ages::Ages;
 use crate::append::Append;
 use crate::consumer::{self, Consumer, StartAt};
 use crate::cursor::Cursors;
@@ -264,7 +265,14 @@ impl Handle {
         if threads.iter().any(|thread| thread.thread().id() == here) {
             // Called by a completion: the writer cannot wait for itself.
             let shared = Arc::clone(&self.shared);
-            thread::spawn(move || close(&shared, threads));
+            let closing = thread::Builder::new().name("log-close".to_owned());
+            if let Err(error) = closing.spawn(move || close(&shared, threads)) {
+                // The threads end by themselves once they are told; the folder's lock goes with the last of them.
+                self.shared.queue.refuse(AppendError::Closed);
+                threads::tell_to_stop(&self.shared);
+                let why = format!("no thread to close the log with: {error}");
+                self.shared.tell(&Event::RetentionStuck { why });
+            }
         } else {
             close(&self.shared, threads);
         }
@@ -333,7 +341,7 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
             segments.insert(first, file.bytes);
         } else if let Some(first) = spares::first_of(&file.name) {
             // Whether there is room for it the keeper knows.
-            spares.add(first, file.bytes, folder.disk.now_ms());
+            spares.add(first, file.bytes, folder.disk.elapsed_ms());
         } else if file.name.ends_with(NEW) {
             folder
                 .disk
@@ -402,6 +410,7 @@ fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, O
         consumers: Mutex::new(consumers),
         quarantine,
         spares,
+        ages: Ages::new(&*folder.disk),
         rebuilt: Mutex::new(None),
         bell: Condvar::new(),
         keeper_bell: Condvar::new(),

@@ -6,7 +6,8 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime};
 
 use rustix::fs::{Advice, FlockOperation};
 
@@ -22,12 +23,7 @@ struct RealFile(fs::File);
 
 impl Disk for RealDisk {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)?;
-        // The folder itself must outlast a power cut too.
-        path.parent().map_or(Ok(()), |parent| match parent.as_os_str() {
-            none if none.is_empty() => self.sync_folder(Path::new(".")),
-            _ => self.sync_folder(parent),
-        })
+        create_levels(path, |folder| self.sync_folder(folder))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
@@ -100,6 +96,26 @@ impl Disk for RealDisk {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
+
+    fn elapsed_ms(&self) -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let passed = START.get_or_init(Instant::now).elapsed().as_millis();
+        FIRST_MS + u64::try_from(passed).unwrap_or_default()
+    }
+}
+
+/// Makes a folder and those above it that are not there. Each must outlast a power cut, so `sync` is called for the folder
+/// that each one is made in, from the top down, and for the one that the last is in, whoever made that.
+fn create_levels(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let missing = |level: &&Path| !level.as_os_str().is_empty() && !level.exists();
+    let made = path.ancestors().take_while(missing).count();
+    fs::create_dir_all(path)?;
+    let levels: Vec<&Path> = path.ancestors().take(made.max(1)).collect();
+    for parent in levels.iter().rev().filter_map(|level| level.parent()) {
+        let here = parent.as_os_str().is_empty();
+        sync(if here { Path::new(".") } else { parent })?;
+    }
+    Ok(())
 }
 
 // === impl RealFile ===
@@ -159,5 +175,38 @@ impl File for RealFile {
     }
 }
 
+/// What the clock that nobody sets begins with: moments before the start of the process can be told by it too.
+const FIRST_MS: u64 = 1 << 40;
 /// More slices in one call are refused by Linux.
 const SLICES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_that_is_made_is_synced_where_it_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("data/queue/logs");
+        let made_in = |path: &Path| {
+            let mut synced = Vec::new();
+            let sync = |folder: &Path| {
+                synced.push(folder.to_owned());
+                Ok(())
+            };
+            create_levels(path, sync).unwrap();
+            synced
+        };
+        let (data, queue) = (folder.path().join("data"), folder.path().join("data/queue"));
+        assert_eq!(made_in(&deep), [folder.path(), &data, &queue]);
+        assert!(deep.is_dir());
+        assert_eq!(
+            made_in(&deep),
+            [&*queue],
+            "nobody knows who made it, and whether it was synced"
+        );
+        assert_eq!(made_in(&queue.join("more")), [&*queue]);
+        let failing = create_levels(&folder.path().join("x/y"), |_| Err(io::Error::other("no")));
+        assert!(failing.is_err());
+    }
+}

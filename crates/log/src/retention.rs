@@ -89,7 +89,9 @@ fn delete(shared: &Shared, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> 
         };
         let consumed =
             !consumers.is_empty() && consumers.iter().all(|cursors| is_past(cursors, next, &header));
-        let age_ms = shared.folder.disk.now_ms().saturating_sub(header.time_ms);
+        let age_ms = shared
+            .ages
+            .of(next, header.time_ms, shared.folder.disk.elapsed_ms());
         let retention = shared.adjustable().retention;
         let goes = if consumed {
             u128::from(age_ms) >= retention.keep_for.as_millis() && bytes > retention.keep_bytes
@@ -147,7 +149,7 @@ fn remove(shared: &Shared, first: u64) -> Result<(), ReadError> {
     synced.map_err(|error| read_error("cannot sync the removal of", &path, error))?;
     if spare {
         // Not earlier: a power cut could bring the segment back under its name, with something else in it.
-        spares.add(first, bytes, folder.disk.now_ms());
+        spares.add(first, bytes, folder.disk.elapsed_ms());
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::adjust::Adjustable;
+use crate::ages::Ages;
 use crate::cursor::Cursors;
 use crate::disk::Lock;
 use crate::folder::Folder;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) consumers: Mutex<BTreeMap<String, Arc<Cursors>>>,
     pub(crate) quarantine: Quarantine,
     pub(crate) spares: Spares,
+    pub(crate) ages: Ages,
     /// The index that was rebuilt last, for the other lanes' readers.
     pub(crate) rebuilt: Mutex<Option<(u64, Arc<Index>)>>,
     /// Wakes the writer; the calls say what for.

@@ -21,6 +21,7 @@ struct Spare {
     /// The position that its segment had, which its name still tells.
     first: u64,
     bytes: u64,
+    /// By the clock that nobody sets.
     since_ms: u64,
 }
 
@@ -70,7 +71,7 @@ impl Spares {
 
     /// Removes those that lay idle for an hour, and the oldest of what is more than `most` bytes.
     pub(crate) fn tidy(&self, folder: &Folder, most: u64) -> io::Result<()> {
-        let now_ms = folder.disk.now_ms();
+        let now_ms = folder.disk.elapsed_ms();
         let mut kept = lock(&self.kept);
         let mut sum: u64 = kept.iter().map(|spare| spare.bytes).sum();
         while let Some(oldest) = kept.first() {
@@ -111,7 +112,7 @@ mod tests {
     fn what_lies_idle_or_is_too_much_goes_oldest_first_and_what_is_gone_is_missed_by_nobody() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::open(temporary.path(), 1, Arc::new(RealDisk::default())).unwrap();
-        let (spares, now_ms) = (Spares::default(), folder.disk.now_ms());
+        let (spares, now_ms) = (Spares::default(), folder.disk.elapsed_ms());
         for (first, age_ms) in [(0, IDLE_MS + 5000), (100, 0), (200, 0), (300, 0)] {
             std::fs::write(path(&folder, first), [0; 100]).unwrap();
             spares.add(first, 100, now_ms - age_ms);

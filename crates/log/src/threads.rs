@@ -21,11 +21,16 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
     Ok(vec![writer, thread("log-keeper", keep)?])
 }
 
-/// Tells them to end, once everything handed over is written and waits.
-pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
+/// Tells them to end, once everything handed over is written.
+pub(crate) fn tell_to_stop(shared: &Shared) {
     lock(&shared.calls).closing = true;
     shared.bell.notify_all();
     shared.keeper_bell.notify_all();
+}
+
+/// Tells them to end, once everything handed over is written and waits.
+pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
+    tell_to_stop(shared);
     for thread in threads {
         // A panic of theirs was printed when it happened; there is nothing left to wait for.
         let _ = thread.join();

@@ -25,7 +25,7 @@ pub(crate) struct Writer {
     /// Up to where it is synced.
     durable: u64,
     mark: WatermarkFile,
-    /// When the oldest write that is not synced was made, ms since 1970.
+    /// When the oldest write that is not synced was made, by the clock that nobody sets.
     unsynced_since: Option<u64>,
     syncs: u64,
 }
@@ -147,7 +147,7 @@ impl Writer {
         let outcome = self.write(&stretch, shared).and_then(|stretch_end| {
             if !stretch.jobs.is_empty() {
                 self.unsynced_since
-                    .get_or_insert_with(|| shared.folder.disk.now_ms());
+                    .get_or_insert_with(|| shared.folder.disk.elapsed_ms());
             }
             if now || shared.adjustable().fsync == Fsync::Always {
                 self.sync(stretch_end, &stretch)?;
@@ -324,6 +324,7 @@ impl Writer {
         let synced = folder.disk.sync_folder(&folder.path);
         synced.map_err(|error| Trouble::Poison(format!("sync of the new segment {first}: {error}")))?;
         self.syncs += 1;
+        shared.ages.begun(first, folder.disk.elapsed_ms());
         let held = lock(&shared.state).bytes();
         self.active = Some(Active {
             first,
@@ -367,7 +368,7 @@ impl Writer {
             return;
         };
         let due =
-            |since: u64| shared.folder.disk.now_ms().saturating_sub(since) >= interval.as_millis() as u64;
+            |since: u64| shared.folder.disk.elapsed_ms().saturating_sub(since) >= interval.as_millis() as u64;
         if self.unsynced_since.is_some_and(due) {
             self.sync_all(shared);
         }
@@ -400,7 +401,7 @@ impl Writer {
             return None;
         };
         let since = self.unsynced_since?;
-        Some((since + interval.as_millis() as u64).saturating_sub(folder.disk.now_ms()))
+        Some((since + interval.as_millis() as u64).saturating_sub(folder.disk.elapsed_ms()))
     }
 
     fn explain(&self, trouble: Trouble, shared: &Shared) -> AppendError {

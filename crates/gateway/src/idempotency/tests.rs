@@ -212,6 +212,11 @@ fn keys_are_forgotten_after_their_time_and_used_anew() {
     known.forget(30);
     assert_eq!((known.by_key.len(), known.order.len()), (1, 1));
     assert!(known.by_key.contains_key(&print("a")));
+    // One that an earlier process accepted when the clock was ahead has its window, and no more.
+    let ahead = accepted("c", 3_600_000, 4);
+    assert!(known.put_at(ahead, 40));
+    known.forget(41);
+    assert!(!known.by_key.contains_key(&print("c")));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct SimDisk(Arc<Mutex<World>>);
 pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) now_ms: u64,
+    /// How far the clock that people set is ahead of the time that passes.
+    pub(crate) clock_ahead_ms: i64,
     /// Bytes that fit.
     pub(crate) capacity: u64,
     /// The calls left before the process dies in the middle of one.
@@ -68,7 +70,8 @@ impl SimDisk {
     pub(crate) fn new(seed: u64, capacity: u64) -> Self {
         Self(Arc::new(Mutex::new(World {
             rng: Rng::with_seed(seed),
-            now_ms: 1_000_000,
+            now_ms: 100_000_000,
+            clock_ahead_ms: 0,
             capacity,
             fuse: None,
             sync_failures: 0,
@@ -260,6 +263,11 @@ impl Disk for SimDisk {
     }
 
     fn now_ms(&self) -> u64 {
+        let world = self.world();
+        world.now_ms.saturating_add_signed(world.clock_ahead_ms)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
         self.world().now_ms
     }
 }

@@ -1,0 +1,168 @@
+//! A clock that people and daemons set, forward and back, changes nothing of what is promised in time.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use log::{Discard, Disk, Drive, File, Fsync, Listed, Lock, Log, Options, RealDisk, Retention, StartAt};
+
+/// The real disk, and a time of its own.
+#[derive(Clone, Default)]
+struct Timed {
+    disk: RealDisk,
+    passed_ms: Arc<AtomicU64>,
+    ahead_ms: Arc<AtomicI64>,
+}
+
+impl Timed {
+    fn pass(&self, ms: u64) {
+        self.passed_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn set_clock(&self, by_ms: i64) {
+        self.ahead_ms.fetch_add(by_ms, Ordering::Relaxed);
+    }
+}
+
+impl Disk for Timed {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
+        self.disk.list(folder)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.disk.open(path)
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.disk.open_to_write(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.disk.create(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.disk.sync_folder(folder)
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(folder)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        self.disk.lock(path)
+    }
+
+    fn now_ms(&self) -> u64 {
+        let ahead = self.ahead_ms.load(Ordering::Relaxed);
+        (1_000 * HOUR_MS + self.elapsed_ms()).saturating_add_signed(ahead)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.passed_ms.load(Ordering::Relaxed)
+    }
+}
+
+fn open(folder: &Path, disk: &Timed, options: Options) -> Log {
+    let options = Options {
+        lanes: 1,
+        segment_bytes: 8 << 10,
+        free_bytes_min: 0,
+        drive: Drive::ByHand,
+        ..options
+    };
+    Log::open(folder, options, disk.clone()).unwrap()
+}
+
+fn append(log: &Log) {
+    let mut record = log.record(0, b"");
+    record.group(0, 1, |out| out.resize(1000, b'x'));
+    log.append_blocking(record).unwrap();
+}
+
+#[test]
+fn a_clock_set_back_an_hour_puts_no_sync_off() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Timed::default());
+    let options = Options {
+        fsync: Fsync::Interval(Duration::from_secs(1)),
+        ..Options::default()
+    };
+    let log = open(folder.path(), &disk, options);
+    append(&log);
+    disk.set_clock(-(HOUR_MS as i64));
+    let before = log.status().syncs;
+    disk.pass(999);
+    log.write_turn();
+    assert_eq!(log.status().syncs, before, "it is not due");
+    disk.pass(1);
+    log.write_turn();
+    assert_eq!(log.status().syncs, before + 1);
+    // Nor does one that is set forward bring it on.
+    append(&log);
+    disk.set_clock(3 * HOUR_MS as i64);
+    log.write_turn();
+    assert_eq!(log.status().syncs, before + 1);
+}
+
+#[test]
+fn segments_age_by_the_time_that_passes() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Timed::default());
+    let options = || Options {
+        retention: Retention {
+            discard: Some(Discard {
+                older_than: Duration::from_secs(3600),
+                beyond_bytes: u64::MAX,
+            }),
+            ..Retention::default()
+        },
+        ..Options::default()
+    };
+    let log = open(folder.path(), &disk, options());
+    log.consumer("slow", StartAt::Oldest).unwrap();
+    (0..20).for_each(|_| append(&log));
+    let all = log.status().segments;
+    assert!(all > 2);
+    disk.set_clock(5 * HOUR_MS as i64);
+    log.keep_turn();
+    assert_eq!(log.status().segments, all, "nothing has become older");
+    disk.set_clock(-9 * HOUR_MS as i64);
+    disk.pass(HOUR_MS + 1);
+    log.keep_turn();
+    assert_eq!(
+        log.status().segments,
+        1,
+        "an hour has passed, whatever the clock says"
+    );
+
+    // After a restart there is the clock, and from then on the time that passes.
+    (0..20).for_each(|_| append(&log));
+    log.close();
+    drop(log);
+    disk.pass(HOUR_MS / 2);
+    let log = open(folder.path(), &disk, options());
+    let kept = log.status().segments;
+    disk.set_clock(HOUR_MS as i64);
+    log.keep_turn();
+    assert_eq!(log.status().segments, kept);
+    disk.pass(HOUR_MS / 2 + 1);
+    log.keep_turn();
+    assert_eq!(log.status().segments, 1);
+}
+
+const HOUR_MS: u64 = 3_600_000;
