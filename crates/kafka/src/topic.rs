@@ -135,7 +135,7 @@ impl Topic {
         let most = self.part_bytes_max(params.len());
         if let Some(part) = parts.iter().find(|part| part.bytes.len() > most) {
             let (bytes, most) = (part.bytes.len() as u64, most as u64);
-            return Append::refused(AppendError::TooLarge { bytes, most });
+            return Append::refused(crate::AppendError::TooLarge { bytes, most });
         }
         inner
             .producing
