@@ -31,8 +31,17 @@ pub(super) fn record(log: &Log, kind: u8, cause: &Cause, lines: &[u8], original:
     record
 }
 
-/// What a record says of a letter: its cause, and the groups that hold its lines and those before an edit.
-pub(super) fn read(record: &mut Browsed) -> Option<(Cause, Option<Vec<u8>>, Option<Vec<u8>>)> {
+/// What a record holds of a letter.
+pub(super) struct Read {
+    pub(super) cause: Cause,
+    /// Its lines; none if they are damaged.
+    pub(super) lines: Option<Vec<u8>>,
+    /// Its lines before an edit, if there was one.
+    pub(super) original: Option<Vec<u8>>,
+}
+
+/// Reads a letter's record; none if this version does not know it.
+pub(super) fn read(record: &mut Browsed) -> Option<Read> {
     let mut cause: Cause = serde_json::from_slice(&record.params).ok()?;
     let mut groups: Vec<_> = record.groups.drain(..).map(|group| group.bytes).collect();
     if cause.apart {
@@ -44,7 +53,11 @@ pub(super) fn read(record: &mut Browsed) -> Option<(Cause, Option<Vec<u8>>, Opti
         }
     }
     let mut groups = groups.into_iter();
-    Some((cause, groups.next().flatten(), groups.next().flatten()))
+    Some(Read {
+        cause,
+        lines: groups.next().flatten(),
+        original: groups.next().flatten(),
+    })
 }
 
 fn encoded(cause: &Cause) -> Vec<u8> {

@@ -118,7 +118,11 @@ fn ndjson() -> String {
 impl Letter {
     /// The letter in a record; none if it is not one that this version knows.
     pub(super) fn of(mut record: Browsed) -> Option<Self> {
-        let (cause, lines, original) = encoding::read(&mut record)?;
+        let encoding::Read {
+            cause,
+            lines,
+            original,
+        } = encoding::read(&mut record)?;
         let at = record.receipt.position;
         let (id, died_ms, edited_ms) = match (record.kind, &cause.rewritten) {
             (FIRST, _) => (at, record.time_ms, None),
