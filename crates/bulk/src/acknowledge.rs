@@ -186,6 +186,47 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_by_lanes_tells_each_name_once_and_the_next_one_begins_anew() {
+        let mut builder = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1);
+        let route = Arc::new(IndexRoute::new("logs", Formula::Modulo, [Some(NodeIx(0)), None]));
+        builder.index(Arc::clone(&route));
+        for alias in ["a", "b"] {
+            let write = Arc::clone(&route);
+            let target = crate::Target::Alias {
+                write,
+                index_routing: None,
+            };
+            builder.name(alias, target);
+        }
+        let table = builder.build();
+        let ask = Ask {
+            level: Level::Lane(5),
+            null_id: NullId::Always,
+            ..Ask::default()
+        };
+        let (mut ids, mut scratch) = (IdMint::new(7), Scratch::default());
+        let mut names = |names: &[&str]| {
+            let line = |name: &&str| format!("{{\"index\":{{\"_index\":\"{name}\"}}}}\n{{}}\n");
+            let body: String = names.iter().map(line).collect();
+            let verdict = crate::plan(body.as_bytes(), &ask, &table, &mut ids, &mut scratch);
+            let Verdict::Plan(plan) = verdict else {
+                panic!("plain")
+            };
+            let told: Vec<_> = plan
+                .names()
+                .iter()
+                .map(|name| table.name_of(*name).to_owned())
+                .collect();
+            scratch.recycle(plan);
+            told
+        };
+        assert_eq!(names(&["a", "a", "logs", "a", "b", "logs"]), ["a", "logs", "b"]);
+        assert_eq!(names(&["b", "b"]), ["b"]);
+        assert_eq!(table.laned("b").unwrap().write().unwrap().name, route.name);
+        assert!(table.laned("c").is_none());
+    }
+
+    #[test]
     fn ids_are_written_as_json_has_them_and_nothing_is_for_a_body_that_passes() {
         let table = table();
         let ask = Ask {

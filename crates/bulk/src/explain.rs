@@ -10,6 +10,8 @@ pub struct Explained {
     pub line: u32,
     /// What is to be done.
     pub op: Op,
+    /// The name that it has for its index.
+    pub name: String,
     /// The concrete index that it goes to.
     pub index: String,
     /// Its id, decoded.
@@ -44,6 +46,7 @@ pub enum DecidedBy {
 /// Explains a body operation by operation; ends with the [`Pass`] at which a plan would be given up, if any.
 pub struct Explain<'b, 't> {
     body: &'b [u8],
+    table: &'t RouteTable,
     walk: Result<Walk<'b, 't>, Option<Pass>>,
     counted: usize,
     lines: u32,
@@ -54,6 +57,7 @@ pub struct Explain<'b, 't> {
 pub fn explain<'b, 't>(body: &'b [u8], ask: &'b Ask<'b>, table: &'t RouteTable) -> Explain<'b, 't> {
     Explain {
         body,
+        table,
         walk: Walk::new(body, ask, table, true).map_err(Some),
         counted: 0,
         lines: 1,
@@ -110,6 +114,7 @@ impl Iterator for Explain<'_, '_> {
                 Ok(Explained {
                     line: self.lines,
                     op: doc.action.op,
+                    name: self.table.name_of(doc.name).to_owned(),
                     index: doc.route.name.to_string(),
                     id: doc.action.id.map(text),
                     routing: doc.routing.map(text),

@@ -100,7 +100,7 @@ pub use items::{ItemFacts, MergeError, Reply};
 pub use merge::{Merge, merge};
 pub use murmur::hash;
 pub use operations::{Operation, operations, plan_cut, runs};
-pub use plan::{Destination, Part, Plan, Scratch, Verdict, plan};
+pub use plan::{Destination, Part, Plan, Scratch, Verdict, lanes_of, plan};
 pub use repeat::Repeat;
 pub use route::{Formula, IndexRoute, NodeIx};
 pub use share::Share;

@@ -29,6 +29,7 @@ pub struct Plan {
     pub(crate) docs: u32,
     pub(crate) ingests: bool,
     minted: Option<Minted>,
+    names: Vec<u32>,
 }
 
 /// What goes to one destination in one request.
@@ -80,6 +81,9 @@ pub struct Scratch {
     pieces: Vec<Vec<Piece>>,
     slots: Slots,
     values: RoutingValues,
+    names: Vec<u32>,
+    /// A bit for each name of the table, by number: whether it is in the plan's names.
+    named: Vec<u64>,
 }
 
 /// Splits a body. Touches each byte of it once, allocates nothing per document.
@@ -144,6 +148,8 @@ struct Slots {
     parts: Vec<u16>,
     /// The part for documents that any node may take.
     any: u16,
+    /// At the level lane: the name looked at last.
+    name: Option<u32>,
     /// At the level lane: the index looked at last, by ordinal, and the hash of its name.
     last: Option<(u32, u32)>,
 }
@@ -166,6 +172,8 @@ impl Default for Scratch {
                 ..Slots::default()
             },
             values: RoutingValues::default(),
+            names: Vec::new(),
+            named: Vec::new(),
         }
     }
 }
@@ -186,6 +194,7 @@ impl Scratch {
             mut parts,
             mut order,
             mut arena,
+            mut names,
             ..
         } = plan;
         for part in parts.drain(..) {
@@ -195,7 +204,8 @@ impl Scratch {
         }
         order.clear();
         arena.clear();
-        (self.parts, self.order, self.arena) = (parts, order, arena);
+        names.clear();
+        (self.parts, self.order, self.arena, self.names) = (parts, order, arena, names);
     }
 }
 
@@ -217,6 +227,12 @@ impl Plan {
         self.minted
     }
 
+    /// At the level lane: the names that operations have for their indices, each once, by their numbers in the table
+    /// ([`RouteTable::name_of`]).
+    pub fn names(&self) -> &[u32] {
+        &self.names
+    }
+
     /// The part that the `doc`th operation is in.
     pub fn part_of(&self, doc: u32) -> usize {
         self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
@@ -234,6 +250,7 @@ impl<'a, 's> Draft<'a, 's> {
             docs: 0,
             ingests: false,
             minted: None,
+            names: std::mem::take(&mut scratch.names),
         };
         scratch.slots.clear(level, table);
         Self {
@@ -288,6 +305,9 @@ impl<'a, 's> Draft<'a, 's> {
 
     fn finish(self) -> Plan {
         let mut plan = self.plan;
+        for name in &plan.names {
+            self.scratch.named[*name as usize / 64] = 0;
+        }
         if plan.parts.len() == 1 {
             plan.order.clear();
         }
@@ -310,7 +330,21 @@ impl<'a, 's> Draft<'a, 's> {
             .filter(|node| node.0 < nodes);
         let slots = &mut self.scratch.slots;
         let lane = match (self.level, shard) {
-            (Level::Lane(lanes), Some(shard)) => slots.lane(doc, shard, lanes),
+            (Level::Lane(lanes), Some(shard)) => {
+                if slots.name != Some(doc.name) {
+                    slots.name = Some(doc.name);
+                    let (at, bit) = (doc.name as usize / 64, 1 << (doc.name % 64));
+                    let named = &mut self.scratch.named;
+                    if named.len() <= at {
+                        named.resize(at + 1, 0);
+                    }
+                    if named[at] & bit == 0 {
+                        named[at] |= bit;
+                        self.plan.names.push(doc.name);
+                    }
+                }
+                slots.lane(doc, shard, lanes)
+            }
             _ => 0,
         };
         let slot = match (self.level, node, shard) {
@@ -461,6 +495,21 @@ impl Part {
 
 // === impl Slots ===
 
+/// The lanes, of so many, that an index of so many shards keeps its documents in; each once, in no order.
+pub fn lanes_of(index: &str, shards: u32, lanes: u32) -> impl Iterator<Item = u32> {
+    let seed = lane_seed(index);
+    (0..shards.min(lanes)).map(move |shard| lane_of(seed, shard, lanes))
+}
+
+fn lane_seed(index: &str) -> u32 {
+    murmur::hash_utf8(index.as_bytes()) as u32
+}
+
+#[inline]
+fn lane_of(seed: u32, shard: u32, lanes: u32) -> u32 {
+    seed.wrapping_add(shard) % lanes.max(1)
+}
+
 impl Slots {
     fn clear(&mut self, level: Level, table: &RouteTable) {
         self.any = NO_PART;
@@ -473,6 +522,7 @@ impl Slots {
             Level::Node => self.parts.resize(usize::from(table.nodes()), NO_PART),
             Level::Lane(lanes) => {
                 self.last = None;
+                self.name = None;
                 self.parts.resize(lanes.max(1) as usize, NO_PART);
             }
             Level::Index | Level::Shard => {
@@ -490,12 +540,12 @@ impl Slots {
         let name = match self.last {
             Some((ordinal, name)) if ordinal == doc.ordinal => name,
             _ => {
-                let name = murmur::hash_utf8(doc.route.name.as_bytes()) as u32;
+                let name = lane_seed(&doc.route.name);
                 self.last = Some((doc.ordinal, name));
                 name
             }
         };
-        name.wrapping_add(shard) % lanes.max(1)
+        lane_of(name, shard, lanes)
     }
 
     /// The slot at `column` of an index's row, which has `width` columns.

@@ -32,7 +32,9 @@ pub enum Target {
 pub struct RouteTable {
     dialect: Dialect,
     nodes: u16,
-    names: HashMap<Box<[u8]>, Entry>,
+    names: HashMap<Arc<str>, Entry>,
+    /// The names by their numbers.
+    numbered: Vec<Arc<str>>,
     harmless_pipelines: HashSet<Box<str>>,
     indices: u32,
 }
@@ -47,6 +49,8 @@ pub struct RouteTableBuilder {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) target: Target,
+    /// A dense number of the name.
+    pub(crate) number: u32,
     /// A dense number of the concrete index behind the name: alias and index share it.
     pub(crate) ordinal: u32,
     /// The same, where only the proof is missing that the shards are those that the server would choose. Lanes need none:
@@ -69,9 +73,10 @@ impl Target {
 // === impl Entry ===
 
 impl Entry {
-    fn opaque(why: Why, unproven: Option<Box<Entry>>) -> Self {
+    fn opaque(why: Why, number: u32, unproven: Option<Box<Entry>>) -> Self {
         Self {
             target: Target::Opaque(why),
+            number,
             ordinal: u32::MAX,
             unproven,
         }
@@ -88,6 +93,7 @@ impl RouteTable {
                 dialect,
                 nodes,
                 names: HashMap::new(),
+                numbered: Vec::new(),
                 harmless_pipelines: HashSet::new(),
                 indices: 0,
             },
@@ -112,7 +118,23 @@ impl RouteTable {
 
     /// What `name` stands for; `None` for a name that the cluster does not have.
     pub fn target(&self, name: &str) -> Option<&Target> {
-        self.entry(name.as_bytes()).map(|entry| &entry.target)
+        self.names.get(name).map(|entry| &entry.target)
+    }
+
+    /// Where writes to `name` go that are given to lanes; `None` for a name that the cluster does not have, or whose
+    /// documents no lane can be told for. It knows indices whose routing is not proven, as lanes do.
+    pub fn laned(&self, name: &str) -> Option<&Target> {
+        let entry = self.names.get(name)?;
+        let entry = entry.unproven.as_deref().unwrap_or(entry);
+        entry.target.write().is_ok().then_some(&entry.target)
+    }
+
+    /// The name that has this number in [`crate::Plan::names`].
+    ///
+    /// # Panics
+    /// If it is a number of another table.
+    pub fn name_of(&self, number: u32) -> &str {
+        &self.numbered[number as usize]
     }
 
     /// Whether documents that a request sends through this pipeline may be split.
@@ -131,7 +153,7 @@ impl RouteTable {
 
     /// What `name`, in UTF-8, stands for.
     pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
-        self.names.get(name)
+        self.names.get(std::str::from_utf8(name).ok()?)
     }
 }
 
@@ -140,22 +162,25 @@ impl RouteTable {
 impl RouteTableBuilder {
     /// Says what a name stands for. A name that is given twice keeps the last meaning.
     pub fn name(&mut self, name: &str, target: Target) -> &mut Self {
+        let number = self.table.numbered.len() as u32;
         let entry = match target.write() {
             Ok(write) => match write.why_opaque() {
                 Some(why @ (Why::UnverifiedIndex | Why::PredictionFailed)) => {
-                    let unproven = self.entry(target.clone(), &write.name);
-                    Entry::opaque(why, Some(Box::new(unproven)))
+                    let unproven = self.entry(target.clone(), number, &write.name);
+                    Entry::opaque(why, number, Some(Box::new(unproven)))
                 }
-                Some(why) => Entry::opaque(why, None),
-                None => self.entry(target.clone(), &write.name),
+                Some(why) => Entry::opaque(why, number, None),
+                None => self.entry(target.clone(), number, &write.name),
             },
-            Err(why) => Entry::opaque(why, None),
+            Err(why) => Entry::opaque(why, number, None),
         };
-        self.table.names.insert(name.as_bytes().into(), entry);
+        let name: Arc<str> = name.into();
+        self.table.numbered.push(Arc::clone(&name));
+        self.table.names.insert(name, entry);
         self
     }
 
-    fn entry(&mut self, target: Target, index: &str) -> Entry {
+    fn entry(&mut self, target: Target, number: u32, index: &str) -> Entry {
         let next = self.table.indices;
         let ordinal = *self.ordinals.entry(index.into()).or_insert(next);
         if ordinal == next {
@@ -163,6 +188,7 @@ impl RouteTableBuilder {
         }
         Entry {
             target,
+            number,
             ordinal,
             unproven: None,
         }

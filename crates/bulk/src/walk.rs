@@ -20,6 +20,8 @@ pub(crate) struct Doc<'s, 't> {
     pub(crate) route: &'t IndexRoute,
     /// A dense number of the concrete index.
     pub(crate) ordinal: u32,
+    /// A dense number of the name that the operation has for it.
+    pub(crate) name: u32,
     /// The effective routing, URL and alias considered.
     pub(crate) routing: Option<&'s [u8]>,
     pub(crate) aim: Aim,
@@ -235,6 +237,7 @@ fn doc<'s, 'b: 's, 't: 's>(
         end,
         route,
         ordinal: entry.ordinal,
+        name: entry.number,
         routing,
         aim,
     })

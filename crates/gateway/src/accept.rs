@@ -24,6 +24,7 @@ use crate::journal::Receipt;
 use crate::outbound::{Message, Outbound};
 use crate::queue::Queue;
 use crate::request_id::RequestId;
+use crate::whereabouts::{Known, Noted};
 
 pub(crate) use keyed::{Asked, Turn};
 
@@ -33,6 +34,8 @@ pub(crate) struct Accept {
     /// When the cluster last let in whom, by a keyed hash of what they showed.
     admitted: RefCell<HashMap<u64, Instant>>,
     hasher: RandomState,
+    /// Names of the queue's documents that this core need not ask about.
+    known: RefCell<Known>,
 }
 
 /// What a record says about its documents beside the documents: never a secret.
@@ -81,6 +84,7 @@ impl Accept {
             queue,
             admitted: RefCell::default(),
             hasher: RandomState::new(),
+            known: RefCell::default(),
         }
     }
 
@@ -121,6 +125,7 @@ impl Accept {
             idempotency: keyed,
         };
         let (log, table) = (&self.queue.log, &queued.snapshot.table);
+        let noted = self.note(&queued, outbound);
         let entry = log.entry(ACCEPTED, &params, queued.plan, queued.body, queued.ask, table);
         let appended = match (entry, claim, keyed) {
             (Err(error), ..) => Err(error),
@@ -137,6 +142,11 @@ impl Accept {
                 Fault::not_queued(&error).response()
             }
             Ok(receipt) => {
+                if let (Some(noted), Some(whereabouts), Receipt::Disk(receipt)) =
+                    (noted, &self.queue.whereabouts, &receipt)
+                {
+                    whereabouts.durable(noted, receipt.position);
+                }
                 let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
                 let mut response = answer(took, queued.items, &receipt);
                 if keyed.is_some() {
@@ -148,6 +158,15 @@ impl Accept {
                 response
             }
         }
+    }
+
+    /// Says which names the documents have that are about to be put into the log.
+    fn note(&self, queued: &Queued<'_>, outbound: &Outbound) -> Option<Noted> {
+        let whereabouts = self.queue.whereabouts.as_ref()?;
+        let newest = || Arc::clone(&outbound.cluster().snapshot().table);
+        let (table, names) = (&queued.snapshot.table, queued.plan.names());
+        let known = &mut self.known.borrow_mut();
+        Some(whereabouts.note(table, newest, names, known, &self.queue.log))
     }
 
     /// Asks the cluster whether it knows the client, unless it was asked a moment ago. `None`: it does.

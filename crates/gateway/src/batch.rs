@@ -18,6 +18,7 @@ use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
 use crate::dead_letters::Cause;
 use crate::lane::Lane;
+use crate::lookback::{Doubt, Past};
 use crate::outcome::{Again, Error, Outcome};
 use crate::parcel::{Wording, content_type};
 use crate::queue::Doing;
@@ -52,8 +53,9 @@ pub(crate) struct Work<'b> {
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
-    /// For each operation: it may have been executed already, and nobody knows.
-    doubt: Vec<bool>,
+    /// For each operation: whether it may have been executed already.
+    pub(crate) doubt: Vec<Doubt>,
+    pub(crate) past: Past,
     attempts: Vec<u32>,
     /// How often a node has refused it by itself.
     refusals: Vec<u32>,
@@ -93,7 +95,7 @@ impl Batch {
         self.minted.extend(params.as_ref().and_then(minted));
     }
 
-    fn origin(&self, operation: usize) -> &Origin {
+    pub(crate) fn origin(&self, operation: usize) -> &Origin {
         let at = self.origins.partition_point(|origin| origin.first <= operation);
         &self.origins[at - 1]
     }
@@ -155,7 +157,10 @@ impl Lane {
                         target: params.target.clone(),
                         content_type: params.content_type.clone(),
                     }),
-                    doubt: (0..operations.len()).map(|at| at < doubt_ends).collect(),
+                    doubt: (0..operations.len())
+                        .map(|at| Doubt::since_start(at < doubt_ends))
+                        .collect(),
+                    past: Past::default(),
                     attempts: vec![0; operations.len()],
                     refusals: vec![0; operations.len()],
                     operations,
@@ -191,7 +196,11 @@ impl Lane {
             let chunk = left.len().min(work.limit);
             let rest = left.split_off(chunk);
             let (outbound, snapshot) = self.topology().await?;
-            let not_done = self.attempt(work, &left, &outbound, &snapshot).await;
+            let mut not_done = self.look_back(work, &mut left, &outbound, &snapshot).await;
+            if !left.is_empty() {
+                work.past.send_by(&snapshot);
+                not_done.extend(self.attempt(work, &left, &outbound, &snapshot).await);
+            }
             let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
             let mut split = false;
             for (operation, outcome) in not_done {
@@ -205,7 +214,9 @@ impl Lane {
                         again.push(operation);
                     }
                     Outcome::Again(why) => {
-                        work.doubt[operation] |= why.doubt;
+                        if why.doubt {
+                            work.doubt[operation].add();
+                        }
                         again.push(operation);
                         if worst.as_ref().is_none_or(|worst| !worst.paused && why.paused) {
                             worst = Some(why);
@@ -213,7 +224,7 @@ impl Lane {
                     }
                 }
             }
-            let settled = left.len() - again.len();
+            let settled = chunk - again.len();
             self.bury(work, dead).await?;
             group.retried.add(again.len() as u64);
             work.limit = match split {
@@ -250,7 +261,7 @@ impl Lane {
                 ))),
                 _ => Outcome::Refused(error),
             },
-            Outcome::Refused(error) if error.status == 409 && work.doubt[operation] => {
+            Outcome::Refused(error) if error.status == 409 && work.doubt[operation].is_any() => {
                 match self.is_ours(work, operation).await {
                     Ok(true) => Outcome::Done,
                     Ok(false) => Outcome::Refused(error),

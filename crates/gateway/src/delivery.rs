@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::IdMint;
+use bulk::{IdMint, RouteTable};
 use log::{Commit, Mark, Next, ReadError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use crate::accept::Params;
 use crate::batch::{Batch, Origin};
 use crate::config;
 use crate::dead_letters::REPLAYED;
+use crate::fence::Fronts;
 use crate::handed_over::deliver_handed_over;
 use crate::journal::{Consumer, LaneReader};
 use crate::lane::{Lane, Route, stopped};
@@ -25,6 +26,7 @@ use crate::live::Shared;
 use crate::outlet::Outlets;
 use crate::parcel::own_id;
 use crate::queue::{Doing, Group};
+use crate::whereabouts::Whereabouts;
 
 /// What a lane holds next.
 enum Read {
@@ -33,6 +35,8 @@ enum Read {
     Lost(Mark),
     /// So many dead letters of another group, put back for it alone.
     NotOurs(Mark, u32),
+    /// Something, accepted at this position, that is not to come before what this lane holds.
+    Held(u64, u32),
 }
 
 /// Delivers until it is told to stop; ends when no lane has anything under way.
@@ -51,6 +55,8 @@ pub(crate) async fn deliver(
         ids: RefCell::new(IdMint::new(fastrand::u64(..))),
         scratch: RefCell::default(),
         busy: Cell::new(0),
+        fronts: Fronts::new(lanes),
+        resent: RefCell::default(),
         shared,
         group,
         worker,
@@ -94,6 +100,30 @@ impl Route {
     }
 }
 
+impl Route {
+    /// The lane that a group at this position has to wait for, if there is one.
+    fn awaited(&self, lane: u32, position: u64) -> Option<u32> {
+        let whereabouts = self.group.queue.whereabouts.as_ref()?;
+        let fences = whereabouts.fences();
+        self.fronts.awaited(&fences, &self.group.consumer, lane, position)
+    }
+
+    /// Looks whether names lead elsewhere now.
+    pub(crate) fn look(&self, table: &Arc<RouteTable>) {
+        if let Some(whereabouts) = self.whereabouts() {
+            let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
+            whereabouts.look(table, newest, &self.group.queue.log);
+        }
+    }
+
+    /// Where names lead in the cluster that this delivers to, if somebody keeps that: for the cluster that clients see.
+    pub(crate) fn whereabouts(&self) -> Option<&Whereabouts> {
+        let queue = &self.group.queue;
+        let ours = queue.cluster == self.group.settings.cluster;
+        queue.whereabouts.as_ref().filter(|_| ours)
+    }
+}
+
 /// A lane that has documents to deliver, for as long as it has this.
 struct Busy(Rc<Route>);
 
@@ -118,6 +148,7 @@ impl Lane {
         loop {
             group.works_on(self.number, None);
             group.set(self.number, Doing::Idle, None);
+            self.route.fronts.set(self.number, None);
             let reader = &mut self.reader;
             let ready = async {
                 if tokio::time::timeout(IDLE_AFTER, reader.ready()).await.is_err() {
@@ -130,7 +161,11 @@ impl Lane {
                 () = stopped(&mut self.stop) => return,
                 () = ready => {}
                 // Everything is delivered.
-                () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => return,
+                () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => {
+                    // Nobody is to wait for a lane that has ended.
+                    self.route.fronts.set(self.number, Some(u64::MAX));
+                    return;
+                }
             }
             let mut dead = 0;
             let _busy = Busy::new(&self.route);
@@ -138,8 +173,19 @@ impl Lane {
             tokio::task::yield_now().await;
             let bytes_max = self.route.batch_bytes();
             let mut body = self.room(bytes_max);
-            let commit = match read(&mut self.reader, &group.settings, bytes_max, &mut body, None) {
+            let route = Rc::clone(&self.route);
+            let awaited = |position| route.awaited(self.number, position);
+            let commit = match read(
+                &mut self.reader,
+                &group.settings,
+                bytes_max,
+                &mut body,
+                None,
+                &awaited,
+            ) {
                 Ok(Some(Read::Batch(batch))) => {
+                    let position = batch.origins.first().map(|origin| origin.position);
+                    self.route.fronts.set(self.number, position);
                     let Some(batch) = self.fill(batch, bytes_max, &mut body).await else {
                         return;
                     };
@@ -150,6 +196,13 @@ impl Lane {
                             dead = buried;
                             batch.mark.done_with(buried)
                         }
+                        None => return,
+                    }
+                }
+                Ok(Some(Read::Held(position, lane))) => {
+                    drop(body);
+                    match self.wait_for(position, lane).await {
+                        Some(()) => continue,
                         None => return,
                     }
                 }
@@ -174,6 +227,25 @@ impl Lane {
                     let name = &*group.settings.group;
                     group.queue.dead_letters.committed(name, dead);
                 }
+            }
+        }
+    }
+
+    /// Waits until another lane has delivered what comes before `position` and may lead to the same documents.
+    async fn wait_for(&mut self, position: u64, mut lane: u32) -> Option<()> {
+        let route = Rc::clone(&self.route);
+        route.fronts.set(self.number, Some(position));
+        loop {
+            let why = format!("a name leads elsewhere: what lane {lane} holds for it comes first");
+            route.group.set(self.number, Doing::Delivering, Some(&why));
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return None,
+                () = route.fronts.moved() => {}
+            }
+            match route.awaited(self.number, position) {
+                Some(other) => lane = other,
+                None => return Some(()),
             }
         }
     }
@@ -210,7 +282,16 @@ impl Lane {
                 () = tokio::time::sleep_until(until) => break,
             }
             let known = batch.documents;
-            match read(&mut self.reader, &group.settings, bytes_max, body, Some(batch)) {
+            let route = Rc::clone(&self.route);
+            let awaited = |position| route.awaited(self.number, position);
+            match read(
+                &mut self.reader,
+                &group.settings,
+                bytes_max,
+                body,
+                Some(batch),
+                &awaited,
+            ) {
                 Ok(Some(Read::Batch(more))) => batch = more,
                 _ => unreachable!("what was read stays a batch"),
             }
@@ -246,6 +327,7 @@ fn read(
     bytes_max: usize,
     body: &mut Buffer,
     known: Option<Box<Batch>>,
+    awaited: &dyn Fn(u64) -> Option<u32>,
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
     let mut documents = batch.as_ref().map_or(0, |batch| batch.documents);
@@ -276,6 +358,14 @@ fn read(
             }
             (Some(Next::Group(group)), None) if !is_for(settings, &group) => {
                 return Ok(Some(Read::NotOurs(group.mark, group.documents)));
+            }
+            (Some(Next::Group(group)), known) if let Some(lane) = awaited(group.position) => {
+                body.truncate(start);
+                reader.rewind(before);
+                match known {
+                    None => return Ok(Some(Read::Held(group.position, lane))),
+                    Some(_) => break,
+                }
             }
             (Some(Next::Group(group)), Some(_)) if !is_for(settings, &group) => {
                 body.truncate(start);
@@ -398,6 +488,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
                 settings.batch_bytes_max,
                 &mut pool.take(0),
                 None,
+                &|_| None,
             ))
         };
         assert_eq!(read(), Some(1));

@@ -11,8 +11,10 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use wire::Worker;
 
+use crate::fence::Fronts;
 use crate::journal::LaneReader;
 use crate::live::Shared;
+use crate::lookback::Resent;
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
 use crate::outlet::Outlets;
@@ -34,6 +36,8 @@ pub(crate) struct Route {
     pub(crate) scratch: RefCell<Scratch>,
     /// Lanes that have documents to deliver now.
     pub(crate) busy: Cell<usize>,
+    pub(crate) fronts: Fronts,
+    pub(crate) resent: RefCell<Resent>,
 }
 
 /// One lane on its way.
@@ -97,6 +101,7 @@ impl Lane {
                 if waited {
                     group.set(self.number, Doing::Delivering, None);
                 }
+                self.route.look(&snapshot.table);
                 return Some((outbound, snapshot));
             }
             waited = true;

@@ -15,6 +15,7 @@ use crate::idempotency::{Keys, SEGMENTS_STAY};
 use crate::journal::{Consumer, Journal};
 use crate::metrics::Count;
 use crate::start_error::StartError;
+use crate::whereabouts::Whereabouts;
 
 /// All queues, open, and who delivers from them.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Queue {
     pub(crate) dead_letters: DeadLetters,
     /// The keys of requests that are written once however often they come; none: keys mean nothing.
     pub(crate) keys: Option<Arc<Keys>>,
+    /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
+    pub(crate) whereabouts: Option<Whereabouts>,
     /// How long writes that are not queued wait for what is.
     passing_waits: Mutex<Option<Duration>>,
 }
@@ -162,6 +165,11 @@ impl Queue {
         if let Some(log) = log.on_disk() {
             dead_letters::recount(log, &dead_letters).map_err(|error| failed(error.to_string()))?;
         }
+        let on_disk = log.on_disk().is_some();
+        let whereabouts = on_disk.then(|| Whereabouts::open(data, &settings.name, &log));
+        let whereabouts = whereabouts
+            .transpose()
+            .map_err(|error| failed(error.to_string()))?;
         let keyed = settings.idempotency.as_ref().zip(log.on_disk());
         let keys = keyed.map(|(idempotency, log)| {
             let options = Options {
@@ -178,6 +186,7 @@ impl Queue {
             log,
             dead_letters,
             keys: keys.transpose().map_err(failed)?,
+            whereabouts,
             passing_waits: Mutex::new(settings.passing_waits),
         })
     }

@@ -61,6 +61,7 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         ("PUT", ["_settings"]) => settings::set_indices(shared, &state, "*", body),
         ("PUT", [index, "_settings"]) => settings::set_indices(shared, &state, index, body),
         ("GET", ["_alias"]) => (200, aliases(&state)),
+        ("GET", ["_resolve", "index", name]) if !name.contains('*') => (200, resolved(&state, name)),
         ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),
         ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
         ("GET" | "POST", [index, "_search_shards"]) => search_shards(&state, index, head),
@@ -92,6 +93,7 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
             document::write(shared, node, "delete", (index, Some(id)), head, body)
         }
         ("GET" | "HEAD", [index, "_doc", id]) => doc(&state, index, id),
+        ("GET" | "POST", ["_mget"]) => (200, mget(&state, body)),
         (_, [_, "_refresh" | "_flush"] | ["_refresh" | "_flush"]) => (
             200,
             json!({"_shards": {"total": 1, "successful": 1, "failed": 0}}),
@@ -439,6 +441,43 @@ fn doc(state: &State, name: &str, id: &str) -> (u16, Value) {
             (200, answer)
         }
     }
+}
+
+/// `_resolve/index` of one name.
+fn resolved(state: &State, name: &str) -> Value {
+    let index = state
+        .indices
+        .get(name)
+        .map(|index| json!({"name": index.name, "attributes": ["open"]}));
+    let alias = state
+        .aliases
+        .get(name)
+        .map(|indices| json!({"name": name, "indices": indices}));
+    json!({
+        "indices": index.into_iter().collect::<Vec<_>>(),
+        "aliases": alias.into_iter().collect::<Vec<_>>(),
+        "data_streams": [],
+    })
+}
+
+/// `_mget`, of documents that each name their index.
+fn mget(state: &State, body: &[u8]) -> Value {
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let docs = body["docs"].as_array().into_iter().flatten().map(|wanted| {
+        let name = wanted["_index"].as_str().unwrap_or_default();
+        let id = wanted["_id"].as_str().unwrap_or_default();
+        let failed = |kind: &str, reason: &str| {
+            let cause = json!({"type": kind, "reason": reason, "index": name});
+            let error = json!({"root_cause": [cause], "type": kind, "reason": reason, "index": name});
+            json!({"_index": name, "_id": id, "error": error})
+        };
+        match state.index(name) {
+            None => failed("index_not_found_exception", "no such index"),
+            Some(index) if index.closed => failed("index_closed_exception", "closed"),
+            Some(_) => doc(state, name, id).1,
+        }
+    });
+    json!({"docs": docs.collect::<Vec<_>>()})
 }
 
 fn create(shared: &Shared, state: &State, name: &str, body: &[u8]) -> (u16, Value) {

@@ -35,7 +35,7 @@ pub(super) struct Index {
 }
 
 /// Documents, and the versions of deleted ones.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Store {
     docs: BTreeMap<String, Stored>,
     next_seq_no: u64,
@@ -87,6 +87,11 @@ impl Index {
             store,
             counted: Arc::default(),
         }
+    }
+
+    /// A store of its own that holds the same documents.
+    pub(super) fn copied_store(&self) -> Option<Arc<Mutex<Store>>> {
+        self.with_store(|store| Arc::new(Mutex::new(store.clone())))
     }
 
     pub(super) fn shards(&self) -> u32 {

@@ -316,6 +316,20 @@ impl FakeCluster {
         self.shared.change(|state| state.alias(alias, indices));
     }
 
+    /// Splits the index that takes an alias's writes, or shrinks it: another index of so many shards has its documents and its
+    /// place, and it is deleted. A server takes no writes meanwhile; here it is one moment.
+    ///
+    /// # Panics
+    /// When there is no such alias.
+    pub fn split_behind(&self, alias: &str, name: &str, shards: u32) {
+        self.shared.change(|state| {
+            let mut indices = state.aliases[alias].clone();
+            let source = std::mem::replace(&mut indices[0], name.to_owned());
+            state.split(&source, name, shards);
+            state.aliases.insert(alias.to_owned(), indices);
+        });
+    }
+
     /// Another cluster behind the same addresses: new uuids, the same indices, without documents.
     pub fn rebuild(&self) {
         self.shared.change(|state| state.rebuild());

@@ -224,6 +224,14 @@ impl State {
         );
     }
 
+    /// Makes an index with the documents of another one, which is deleted, and other shards.
+    pub(super) fn split(&mut self, source: &str, name: &str, shards: u32) {
+        self.create(name, shards);
+        if let Some(old) = self.indices.remove(source) {
+            self.index_mut(name).store = old.copied_store();
+        }
+    }
+
     pub(super) fn alias(&mut self, alias: &str, indices: &[&str]) {
         self.aliases.insert(
             alias.to_owned(),

@@ -25,6 +25,7 @@ mod loadgen;
 mod logs;
 mod nodes;
 mod operate;
+mod order;
 mod passing;
 mod place;
 mod queue;

@@ -123,6 +123,19 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
         return count(queue, wanted).await;
     }
     let snapshot = desk.snapshot(&queue)?;
+    let (asking, name, known) = (
+        Arc::clone(&desk),
+        Arc::clone(&queue.cluster),
+        Arc::clone(&snapshot.table),
+    );
+    let newest = move || {
+        let live = asking.shared.live.load();
+        let cluster = live.clusters.get(&name);
+        cluster.map_or_else(
+            || Arc::clone(&known),
+            |cluster| Arc::clone(&cluster.snapshot().table),
+        )
+    };
     let queues = desk.shared.queues.load();
     let groups: Vec<Arc<str>> = queues
         .groups()
@@ -135,6 +148,8 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
         let way = Way {
             log: &queue.log,
             table: &snapshot.table,
+            newest: &newest,
+            whereabouts: queue.whereabouts.as_ref(),
             groups: &groups,
             within: REPLAY_MAX,
         };

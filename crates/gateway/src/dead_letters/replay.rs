@@ -22,6 +22,7 @@ use crate::bulk_request::{self, Kind};
 use crate::config::REPLAYING;
 use crate::journal::{Journal, NotQueued};
 use crate::parcel::content_type;
+use crate::whereabouts::{Known, Whereabouts};
 
 /// What a replay came to.
 #[derive(Debug, Default)]
@@ -40,7 +41,10 @@ pub(crate) struct Replayed {
 pub(crate) struct Way<'a> {
     pub(crate) log: &'a Journal,
     /// Of the cluster that clients of the queue write to.
-    pub(crate) table: &'a RouteTable,
+    pub(crate) table: &'a Arc<RouteTable>,
+    /// The newest one, and where its names lead.
+    pub(crate) newest: &'a dyn Fn() -> Arc<RouteTable>,
+    pub(crate) whereabouts: Option<&'a Whereabouts>,
     /// The groups that deliver from the queue.
     pub(crate) groups: &'a [Arc<str>],
     /// So long it may take, or little longer.
@@ -233,6 +237,11 @@ impl DeadLetters {
             }),
             idempotency: None,
         };
+        let mut known = Known::default();
+        // Held until they are in the log.
+        let _noted = way
+            .whereabouts
+            .map(|whereabouts| whereabouts.note(way.table, way.newest, plan.names(), &mut known, way.log));
         let entry = match way
             .log
             .entry(REPLAYED, &params, &plan, &run.body, &ask, way.table)
@@ -438,11 +447,13 @@ mod tests {
         runtime.block_on(put).unwrap();
         let committed = Committed([("c0".to_owned(), vec![1])].into());
         let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
-        let table = RouteTable::builder(dialect, 1).build();
+        let table = Arc::new(RouteTable::builder(dialect, 1).build());
         let groups = ["c0".into()];
         let mut way = Way {
             log: &log,
             table: &table,
+            newest: &|| unreachable!("nothing is put back"),
+            whereabouts: None,
             groups: &groups,
             within: Duration::ZERO,
         };

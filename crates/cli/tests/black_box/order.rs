@@ -1,0 +1,275 @@
+//! Names that come to lead elsewhere while writes through them are queued: an alias that is swapped, a rollover, an index
+//! that is made again with other shards.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::fake::{Cue, FakeCluster, Fault, On, Spec, Stored};
+
+use crate::gateway::Gateway;
+use crate::place::{Place, account, drained, queue, wait};
+
+/// `i1` with two shards and `i2` with five; `a` leads to the former.
+fn cluster() -> FakeCluster {
+    let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();
+    cluster.alias("a", &["i1"]);
+    cluster
+}
+
+/// A queue of 16 lanes before clusters, with what the pipelines say in place of their delay.
+fn place(clusters: &[&FakeCluster], pipeline: &str) -> Place {
+    let place = Place::before(clusters, "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text
+        .replace("lanes: 4", "lanes: 16")
+        .replace("retry_delay_in_ms: 20", pipeline);
+    std::fs::write(&place.file, text).unwrap();
+    place
+}
+
+fn begin(gateway: &Gateway, pipeline: &str) {
+    let path = format!("/pipeline/{pipeline}/_start");
+    let started = gateway.admin().send("POST", &path, &[], &[]);
+    started.unwrap().ok().unwrap();
+}
+
+/// Operations on documents of `name` from 0, with the number `v` in them.
+fn writes(operation: &str, name: &str, docs: usize, v: u32) -> String {
+    let line = |n| format!("{{\"{operation}\":{{\"_index\":\"{name}\",\"_id\":\"{n}\"}}}}\n{{\"v\":{v}}}\n");
+    (0..docs).map(line).collect()
+}
+
+fn queued(gateway: &Gateway, body: &str) {
+    let answer = gateway.bulk(body).ok().unwrap();
+    assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
+}
+
+/// Waits until what is queued for `name` goes to `index`, as answers have it.
+fn leads(gateway: &Gateway, name: &str, index: &str) {
+    let began = Instant::now();
+    let probe = format!("{{\"delete\":{{\"_index\":\"{name}\",\"_id\":\"probe\"}}}}\n");
+    loop {
+        let answer = gateway.bulk(&probe).ok().unwrap().json().unwrap();
+        if answer["items"][0]["delete"]["_index"] == index {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{answer:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until the gateway has read the cluster's state anew.
+fn noticed(gateway: &Gateway, cluster: &FakeCluster) {
+    let version = cluster.state_version();
+    gateway.wait_until("the change is known", |status| {
+        status["state_version"].as_u64() >= Some(version)
+    });
+}
+
+fn newest(docs: &std::collections::BTreeMap<String, Stored>, v: u32) -> usize {
+    let source = format!("{{\"v\":{v}}}");
+    docs.values().filter(|doc| doc.source == source).count()
+}
+
+/// What holds older versions is refused for a while, so that whoever may overtake does.
+fn hold_back(cluster: &FakeCluster, v: u32) {
+    let fault = Fault::StatusIfHolds {
+        text: format!("{{\"v\":{v}}}"),
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    for node in 0..3 {
+        cluster.cue(Cue::bulk(fault.clone()).on_node(node).times(12));
+    }
+}
+
+#[test]
+fn the_newer_version_wins_when_an_alias_is_swapped_while_writes_through_it_are_queued() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "auto_start: false, retry_delay_in_ms: 30");
+    let gateway = place.start();
+    queued(&gateway, &writes("index", "a", 8, 1));
+    cluster.alias("a", &["i2"]);
+    leads(&gateway, "a", "i2");
+    queued(&gateway, &writes("index", "a", 8, 2));
+    hold_back(&cluster, 1);
+    begin(&gateway, "p0");
+    drained(&gateway, "c0");
+    let docs = cluster.docs("i2");
+    assert_eq!((docs.len(), newest(&docs, 2)), (8, 8), "{docs:?}");
+}
+
+#[test]
+fn the_newer_version_wins_after_a_restart_too_and_in_every_cluster() {
+    let clusters = [cluster(), cluster()];
+    let stopped = "auto_start: false, retry_delay_in_ms: 30";
+    let place = place(&[&clusters[0], &clusters[1]], stopped);
+    let gateway = place.start();
+    queued(&gateway, &writes("index", "a", 8, 1));
+    gateway.signal("KILL");
+    drop(gateway);
+    clusters.iter().for_each(|cluster| cluster.alias("a", &["i2"]));
+    let gateway = place.start();
+    leads(&gateway, "a", "i2");
+    gateway.signal("KILL");
+    drop(gateway);
+    let gateway = place.start();
+    queued(&gateway, &writes("index", "a", 8, 2));
+    for (at, cluster) in clusters.iter().enumerate() {
+        hold_back(cluster, 1);
+        begin(&gateway, &format!("p{at}"));
+        drained(&gateway, &format!("c{at}"));
+        let docs = cluster.docs("i2");
+        assert_eq!((docs.len(), newest(&docs, 2)), (8, 8), "{docs:?}");
+    }
+}
+
+#[test]
+fn the_newest_version_wins_when_an_index_is_made_again_with_other_shards_and_again() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "auto_start: false, retry_delay_in_ms: 30");
+    let gateway = place.start();
+    for (v, shards) in [(1, 7), (2, 3), (3, 5)] {
+        cluster.create_index("i1", shards);
+        noticed(&gateway, &cluster);
+        // An index passes until it is proven, but lanes need no proof.
+        queued(&gateway, &writes("index", "i1", 30, v));
+    }
+    hold_back(&cluster, 1);
+    hold_back(&cluster, 2);
+    begin(&gateway, "p0");
+    drained(&gateway, "c0");
+    let docs = cluster.docs("i1");
+    assert_eq!((docs.len(), newest(&docs, 3)), (30, 30), "{docs:?}");
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_holds_up_nothing_but_the_lanes_it_leads_to() {
+    let cluster = cluster();
+    cluster.create_index("other", 16);
+    let place = place(&[&cluster], "auto_start: false, retry_delay_in_ms: 30");
+    let gateway = place.start();
+    leads(&gateway, "other", "other");
+    queued(&gateway, &writes("index", "a", 8, 1));
+    cluster.alias("a", &["i2"]);
+    leads(&gateway, "a", "i2");
+    queued(&gateway, &writes("index", "a", 8, 2));
+    queued(&gateway, &writes("index", "other", 200, 7));
+    // Nothing of the older version gets through, until it may.
+    let fault = Fault::StatusIfHolds {
+        text: "{\"v\":1}".to_owned(),
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(fault).always());
+    begin(&gateway, "p0");
+    // Two lanes have the older versions, and five wait for them.
+    wait(&gateway, "c0", |_| newest(&cluster.docs("other"), 7) >= 60);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(newest(&cluster.docs("i2"), 2), 0, "held back");
+    let why = queue(&gateway)["groups"]["c0"]["lanes"].to_string();
+    assert!(why.contains("a name leads elsewhere"), "{why}");
+    cluster.behave();
+    drained(&gateway, "c0");
+    assert_eq!(newest(&cluster.docs("i2"), 2), 8);
+    assert_eq!(newest(&cluster.docs("other"), 7), 200);
+}
+
+/// Rolls `a` over from `i1` to `i2`.
+fn roll_over(cluster: &FakeCluster) {
+    cluster.alias("a", &["i2", "i1"]);
+}
+
+/// Waits until so many documents are in an index.
+fn arrived(cluster: &FakeCluster, index: &str, docs: usize) {
+    let began = Instant::now();
+    while cluster.docs(index).len() < docs {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            cluster.docs(index)
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn no_document_is_in_two_indices_after_a_rollover_between_a_lost_answer_and_the_resend() {
+    for (operation, delay) in [("create", 1_500), ("index", 1_500), ("create", 20), ("index", 20)] {
+        let cluster = cluster();
+        let place = place(&[&cluster], &format!("retry_delay_in_ms: {delay}"));
+        let gateway = place.start();
+        leads(&gateway, "a", "i1");
+        drained(&gateway, "c0");
+        for node in 0..3 {
+            cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(4));
+        }
+        queued(&gateway, &writes(operation, "a", 100, 1));
+        arrived(&cluster, "i1", 100);
+        roll_over(&cluster);
+        let one = drained(&gateway, "c0");
+        let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+        assert_eq!((docs, &one["dead"]), ([100, 0], &json!(0)), "{operation} {delay}");
+    }
+}
+
+#[test]
+fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend() {
+    for operation in ["create", "index", "update"] {
+        let cluster = cluster();
+        let place = place(&[&cluster], "retry_delay_in_ms: 20");
+        let gateway = place.start();
+        leads(&gateway, "a", "i1");
+        drained(&gateway, "c0");
+        let mut body = writes(operation, "a", 100, 1);
+        if operation == "update" {
+            body = body.replace("{\"v\":1}", "{\"doc\":{\"v\":1},\"doc_as_upsert\":true}");
+        }
+        // Its id is made by the gateway.
+        body.push_str("{\"create\":{\"_index\":\"a\"}}\n{\"v\":1}\n");
+        cluster.cue(Cue::bulk(Fault::HangWritten).always());
+        queued(&gateway, &body);
+        arrived(&cluster, "i1", 101);
+        // Later ones are not written: they were read by nobody, or refused.
+        queued(&gateway, &writes("index", "a", 3, 2));
+        gateway.signal("KILL");
+        drop(gateway);
+        cluster.behave();
+        roll_over(&cluster);
+        let gateway = place.start();
+        let one = drained(&gateway, "c0");
+        assert_eq!(one["dead"], 0, "{operation}");
+        assert_eq!(cluster.docs("i1").len(), 101, "{operation}");
+        let second = cluster.docs("i2");
+        // What was accepted after and is in doubt too was not found, and goes where the alias leads.
+        assert_eq!(
+            (second.len(), newest(&second, 2)),
+            (3, 3),
+            "{operation}: {second:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_up_waits_and_is_not_written_twice() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "retry_delay_in_ms: 300");
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    drained(&gateway, "c0");
+    for node in 0..3 {
+        cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(2));
+    }
+    let away = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::new(On::Path("/_mget".to_owned()), away).times(3));
+    queued(&gateway, &writes("create", "a", 20, 1));
+    arrived(&cluster, "i1", 20);
+    roll_over(&cluster);
+    drained(&gateway, "c0");
+    let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+    assert_eq!(docs, [20, 0]);
+    account(&queue(&gateway), "c0");
+}

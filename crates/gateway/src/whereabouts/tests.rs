@@ -1,0 +1,213 @@
+use bulk::{Dialect, Flavour, IndexRoute, NodeIx, Version};
+use log::{Log, Options, RealDisk, StartAt};
+
+use super::*;
+
+const LANES: u32 = 64;
+
+/// A table in which the alias `a` leads to `index`, of so many shards, and `other` to itself.
+fn table(index: &str, shards: usize) -> Arc<RouteTable> {
+    let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+    let mut builder = RouteTable::builder(dialect, 1);
+    let route = |name: &str, shards: usize| {
+        Arc::new(IndexRoute::new(
+            name,
+            Formula::Modulo,
+            vec![Some(NodeIx(0)); shards],
+        ))
+    };
+    let write = route(index, shards);
+    builder.index(Arc::clone(&write));
+    let alias = Target::Alias {
+        write,
+        index_routing: None,
+    };
+    builder.name("a", alias);
+    builder.index(route("other", 2));
+    Arc::new(builder.build())
+}
+
+fn number(table: &RouteTable, name: &str) -> u32 {
+    let mut numbers = 0..3;
+    numbers.find(|number| table.name_of(*number) == name).unwrap()
+}
+
+struct Queue {
+    folder: tempfile::TempDir,
+    journal: Journal,
+    whereabouts: Whereabouts,
+}
+
+impl Queue {
+    fn open(folder: tempfile::TempDir) -> Self {
+        let options = Options {
+            lanes: LANES,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        let log = Log::open(folder.path().join("log"), options, RealDisk::default()).unwrap();
+        let journal = Journal::Disk(log);
+        let whereabouts = Whereabouts::open(folder.path(), "q", &journal).unwrap();
+        Self {
+            folder,
+            journal,
+            whereabouts,
+        }
+    }
+
+    fn reopened(self) -> Self {
+        self.journal.close();
+        drop(self.journal);
+        Self::open(self.folder)
+    }
+
+    /// Puts a document into a lane; where that is.
+    fn append(&self, lane: u32) -> u64 {
+        let log = self.journal.on_disk().unwrap();
+        let mut record = log.record(0, b"{}");
+        record.group(lane, 1, |out| out.push(b'x'));
+        log.append_blocking(record).unwrap().position
+    }
+
+    fn note(&self, table: &Arc<RouteTable>, newest: &Arc<RouteTable>, name: &str) -> Noted {
+        let names = [number(table, name)];
+        let known = &mut Known::default();
+        self.whereabouts
+            .note(table, || Arc::clone(newest), &names, known, &self.journal)
+    }
+
+    fn write(&self, table: &Arc<RouteTable>, name: &str, lane: u32) -> u64 {
+        let noted = self.note(table, table, name);
+        let position = self.append(lane);
+        self.whereabouts.durable(noted, position);
+        position
+    }
+
+    fn fences(&self) -> Vec<Arc<Fence>> {
+        self.whereabouts.fences().to_vec()
+    }
+}
+
+fn lanes(index: &str, shards: u32) -> Lanes {
+    lanes_of(index, shards, LANES).collect()
+}
+
+#[test]
+fn a_name_that_comes_to_lead_elsewhere_gets_a_fence_that_closes_once_all_know() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let (first, second) = (table("i1", 2), table("i2", 5));
+    queue.write(&first, "a", 1);
+    queue.write(&first, "other", 2);
+    assert!(queue.fences().is_empty());
+    // Planned by the first, and on its way while another one is planned by the second.
+    let late = queue.note(&first, &first, "a");
+    let end = queue.journal.status().end;
+    let by_second = queue.write(&second, "a", 3);
+    let [fence] = &queue.fences()[..] else {
+        panic!("one")
+    };
+    assert_eq!((&fence.of, &fence.past), (&lanes("i2", 5), &lanes("i1", 2)));
+    assert_eq!((fence.low, fence.end()), (end, None));
+    assert!(by_second >= fence.low);
+    let position = queue.append(1);
+    queue.whereabouts.durable(late, position);
+    assert_eq!(fence.end(), None, "nobody has come behind it");
+    let next = queue.write(&second, "other", 2);
+    assert_eq!(fence.end(), Some(next));
+    assert!(next > position);
+    assert_eq!(queue.whereabouts.left("a", position), ["i1"]);
+    assert!(queue.whereabouts.left("a", next).is_empty());
+    assert!(queue.whereabouts.left("other", position).is_empty());
+}
+
+#[test]
+fn what_was_planned_before_and_comes_late_is_waited_for_too() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let (first, second) = (table("i1", 2), table("i2", 5));
+    queue.write(&first, "a", 1);
+    queue.write(&second, "a", 3);
+    queue.write(&second, "a", 3);
+    let late = queue.note(&first, &second, "a");
+    let position = queue.append(1);
+    queue.whereabouts.durable(late, position);
+    let fences = queue.fences();
+    let [_, fence] = &fences[..] else {
+        panic!("{fences:?}")
+    };
+    assert_eq!((&fence.of, &fence.past), (&lanes("i2", 5), &lanes("i1", 2)));
+    let next = queue.write(&second, "a", 3);
+    assert!(fence.end() == Some(next) && next > position);
+}
+
+#[test]
+fn a_name_that_moves_on_waits_for_all_that_it_led_to() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    for (index, shards) in [("i1", 2), ("i2", 5), ("i3", 1)] {
+        queue.write(&table(index, shards), "a", 1);
+    }
+    let fences = queue.fences();
+    let mut past = lanes("i1", 2);
+    past.add(&lanes("i2", 5));
+    assert_eq!((&fences[1].of, &fences[1].past), (&lanes("i3", 1), &past));
+    assert_eq!(queue.whereabouts.left("a", 0), ["i1", "i2"]);
+}
+
+#[test]
+fn a_restart_forgets_neither_names_nor_fences() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    queue.journal.consumer("g", StartAt::Oldest).unwrap();
+    queue.write(&table("i1", 2), "a", 1);
+    queue.write(&table("i2", 5), "a", 3);
+    let queue = queue.reopened();
+    let end = queue.journal.status().end;
+    let fences = queue.fences();
+    assert_eq!((fences.len(), fences[0].end()), (1, Some(end)), "{fences:?}");
+    // Names that are as they were, and new ones, wait for nothing.
+    queue.write(&table("i2", 5), "a", 3);
+    queue.write(&table("i2", 5), "other", 4);
+    assert_eq!(queue.fences().len(), 1);
+    let queue = queue.reopened();
+    queue
+        .whereabouts
+        .look(&table("i3", 1), || table("i3", 1), &queue.journal);
+    let fences = queue.fences();
+    assert_eq!((fences.len(), &fences[1].of), (2, &lanes("i3", 1)));
+}
+
+#[test]
+fn names_that_nobody_wrote_down_wait_for_what_is_queued() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let Journal::Disk(log) = &queue.journal else {
+        panic!("a disk")
+    };
+    let consumer = log.consumer("g", StartAt::Oldest).unwrap();
+    queue.write(&table("i1", 2), "a", 7);
+    std::fs::remove_file(queue.folder.path().join("whereabouts/q.jsonl")).unwrap();
+    drop(consumer);
+    let queue = queue.reopened();
+    let end = queue.journal.status().end;
+    queue.write(&table("i2", 5), "a", 3);
+    let fences = queue.fences();
+    let [fence] = &fences[..] else {
+        panic!("{fences:?}")
+    };
+    assert_eq!(
+        (&fence.of, &fence.past),
+        (&lanes("i2", 5), &[7].into_iter().collect())
+    );
+    assert_eq!(fence.end(), Some(end));
+}
+
+#[test]
+fn many_fences_become_few_and_none_is_forgotten() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    for number in 0..FENCES_MAX + 40 {
+        let table = table(&format!("i{number}"), 1);
+        queue.write(&table, "a", 1);
+        queue.write(&table, "a", 1);
+    }
+    let fences = queue.fences();
+    assert!(fences.len() <= FENCES_MAX + 1, "{}", fences.len());
+    let left = queue.whereabouts.left("a", 0);
+    assert!((0..FENCES_MAX + 39).all(|number| left.contains(&format!("i{number}"))));
+}
