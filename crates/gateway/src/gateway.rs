@@ -55,6 +55,7 @@ impl Gateway {
         let workers = Workers::start(WorkersConfig {
             count: config.worker.count.unwrap_or(0),
             budget_bytes: usize::try_from(config.worker.body_memory_bytes_max).unwrap_or(usize::MAX),
+            fairness: config.worker.fairness,
             ..WorkersConfig::default()
         })
         .map_err(StartError::Threads)?;

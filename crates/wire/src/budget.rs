@@ -1,23 +1,29 @@
 //! One byte budget for all cores: what keeps resident memory bounded whatever clients send.
 //!
-//! Every pooled buffer is charged with its capacity, in use or idle. Request bodies are *admitted*: they may take
-//! five eighths of the budget and wait (bounded) for room. Everything that is needed to finish work already
-//! admitted (gather chunks, replies) may use the rest and never waits, so nothing can deadlock by holding and waiting.
+//! Every pooled buffer is charged with its capacity, in use or idle. Request bodies are *admitted*
+//! ([`admission`](crate::admission)): they may take five eighths of the budget and wait (bounded) for room. Everything that
+//! is needed to finish work already admitted (gather chunks, replies) may use the rest and never waits, so nothing can
+//! deadlock by holding and waiting.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, Weak};
 
-use tokio::sync::Notify;
+use crate::admission::{Admission, Fairness};
 
 /// Bytes that buffers of all cores may hold together.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
     used: AtomicUsize,
-    waiting: AtomicUsize,
-    freed: Notify,
-    /// Set when somebody found no room: cores drop their idle buffers on the next occasion.
-    pressure: AtomicBool,
+    pub(crate) admission: Admission,
+    /// Where idle buffers lie, which are given up when somebody finds no room.
+    idle: Mutex<Vec<Weak<dyn Idle>>>,
+}
+
+/// Who keeps idle memory that is charged to a budget.
+pub(crate) trait Idle: Send + Sync + std::fmt::Debug {
+    /// Frees all of it; how many bytes that were. The caller takes them off the budget.
+    fn give_up(&self) -> usize;
 }
 
 /// No room under the byte budget (within the wait that was allowed). Our fault, transient: answer 429 or 503.
@@ -40,12 +46,16 @@ pub const BUDGET_BYTES_DEFAULT: usize = 192 << 20;
 impl Budget {
     /// A budget of `limit` bytes; share it between pools with an `Arc`.
     pub fn new(limit: usize) -> Self {
+        Self::with(limit, Fairness::default())
+    }
+
+    /// The same, with other rules between those who want of it.
+    pub fn with(limit: usize, fairness: Fairness) -> Self {
         Budget {
             limit,
             used: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
-            freed: Notify::new(),
-            pressure: AtomicBool::new(false),
+            admission: Admission::new(fairness),
+            idle: Mutex::default(),
         }
     }
 
@@ -80,7 +90,7 @@ impl Budget {
     pub(crate) fn try_charge(&self, bytes: usize, limit: usize) -> Result<(), OverBudget> {
         let charged = self
             .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            .fetch_update(Ordering::SeqCst, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|sum| *sum <= limit)
             });
         charged.map(|_| ()).map_err(|used| OverBudget {
@@ -90,77 +100,49 @@ impl Budget {
         })
     }
 
+    /// The same; all idle memory is given up for it if need be.
+    pub(crate) fn charge_or_reclaim(&self, bytes: usize, limit: usize) -> Result<(), OverBudget> {
+        match self.try_charge(bytes, limit) {
+            Err(refused) if bytes <= limit && self.reclaim() == 0 => Err(refused),
+            Err(_) => self.try_charge(bytes, limit),
+            charged => charged,
+        }
+    }
+
     /// Charges without asking: small buffers that finish admitted work.
     pub(crate) fn charge(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Memory became free; who waits for room is served.
     pub(crate) fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Release);
-        self.wake_waiting();
-    }
-
-    /// Memory became free: the first who waits may try, and passes the word on if it got what it wanted. Waking all of a
-    /// thousand waiting connections at each release would cost more than their requests.
-    pub(crate) fn wake_waiting(&self) {
-        if self.waiting.load(Ordering::Acquire) > 0 {
-            self.freed.notify_one();
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
+        if self.somebody_waits() {
+            self.serve_waiting();
         }
     }
 
-    pub(crate) fn raise_pressure(&self) {
-        self.pressure.store(true, Ordering::Relaxed);
+    /// The same, when there is nobody to be served.
+    pub(crate) fn forget(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    pub(crate) fn under_pressure(&self) -> bool {
-        self.pressure.load(Ordering::Relaxed) && self.waiting.load(Ordering::Relaxed) > 0
+    /// Whether somebody waits for room: nothing is kept idle then.
+    pub(crate) fn somebody_waits(&self) -> bool {
+        self.admission.waiting() > 0
     }
 
-    /// Waits until `attempt` succeeds or `wait` is over; woken by every release.
-    pub(crate) async fn wait_for<T>(
-        &self,
-        wait: Duration,
-        mut attempt: impl FnMut() -> Result<T, OverBudget>,
-    ) -> Result<T, OverBudget> {
-        match attempt() {
-            Ok(got) => return Ok(got),
-            Err(refused) if refused.wanted > refused.limit => return Err(refused),
-            Err(_) => {}
-        }
-        let _waiting = Waiting::enter(self);
-        let end = tokio::time::Instant::now() + wait;
-        loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable(); // registered before the attempt, or a release between the two would be lost
-            let refused = match attempt() {
-                Ok(got) => {
-                    self.wake_waiting();
-                    return Ok(got);
-                }
-                Err(refused) => refused,
-            };
-            self.raise_pressure();
-            if tokio::time::timeout_at(end, freed).await.is_err() {
-                return Err(refused);
-            }
-        }
+    pub(crate) fn has_idle(&self, idle: Weak<dyn Idle>) {
+        let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(idle);
     }
-}
 
-struct Waiting<'a>(&'a Budget);
-
-impl<'a> Waiting<'a> {
-    fn enter(budget: &'a Budget) -> Self {
-        budget.waiting.fetch_add(1, Ordering::AcqRel);
-        Waiting(budget)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.pressure.store(false, Ordering::Relaxed);
-        }
+    /// Gives up all idle memory; how many bytes that were.
+    fn reclaim(&self) -> usize {
+        let all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let freed = all.iter().filter_map(Weak::upgrade).map(|idle| idle.give_up()).sum();
+        self.used.fetch_sub(freed, Ordering::SeqCst);
+        freed
     }
 }

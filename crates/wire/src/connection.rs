@@ -155,6 +155,5 @@ fn body_error(fault: ReceiveFault) -> BodyError {
         ReceiveFault::Chunk(ChunkFault::Chunk) => BodyError::Refused(Refusal::BadChunk),
         ReceiveFault::Chunk(ChunkFault::Trailer) => BodyError::Refused(Refusal::BadTrailers),
         ReceiveFault::TooLarge(_) => BodyError::Refused(Refusal::BodyTooLarge),
-        ReceiveFault::OverBudget(over) => BodyError::OverBudget(over),
     }
 }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::admission::{FIRST_BYTES, peer_of};
 use crate::budget::OverBudget;
+use crate::claim::{Claim, Verdict};
 use crate::connection::Connection;
 use crate::inflate::{Encoding, Inflater, STEP_BYTES};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};
 use crate::pool::{Buffer, Pool};
-use crate::receive::READ_BYTES;
+use crate::receive::{Gathered, READ_BYTES, READ_BYTES_MIN};
 use crate::refusal::Refusal;
 
 /// The body of a request. Dropping it unread is fine.
@@ -46,6 +48,13 @@ pub struct Collected {
     pub original: Buffer,
     /// What it decodes to, or why it can't be decoded; `None` if it isn't encoded.
     pub decoded: Option<Result<Buffer, BodyError>>,
+}
+
+/// What came of reading more of a body.
+enum Step {
+    Gathered(Gathered),
+    /// Others need room.
+    Told(Verdict),
 }
 
 /// Tells when the client goes away while its request is being answered.
@@ -121,34 +130,102 @@ impl Incoming {
         }
     }
 
-    /// The whole body as it came, not decoded, at most `limit` bytes. With a declared length the memory is taken once, at the
-    /// beginning, waiting a bounded time for room; without, it grows and fails when there is no room.
+    /// The whole body as it came, not decoded, at most `limit` bytes. With a declared length the memory is taken once, when
+    /// the first of it has come; without, it grows. Either waits a bounded time for room. A body that comes slowly while
+    /// others wait for room is cut off, or goes on with no more than has come.
     ///
     /// # Errors
     /// See [`BodyError`].
     pub async fn collect_raw(self, limit: usize) -> Result<Buffer, BodyError> {
-        let size = match self.length {
-            Some(length) if length > limit as u64 => return Err(BodyError::Refused(Refusal::BodyTooLarge)),
-            Some(length) => length as usize,
-            None => READ_BYTES,
-        };
+        if self.length.is_some_and(|length| length > limit as u64) {
+            return Err(BodyError::Refused(Refusal::BodyTooLarge));
+        }
+        let mut into = self.pool.take(0);
+        let mut promised = true;
+        loop {
+            match self.gather(&mut into, limit).await? {
+                Step::Gathered(Gathered::All) => break,
+                Step::Gathered(Gathered::NoRoom) => self.make_room(&mut into, promised).await?,
+                Step::Told(Verdict::Shrink) => {
+                    into.shrink(READ_BYTES_MIN);
+                    promised = false;
+                }
+                Step::Told(verdict) => return Err(self.cut(verdict, &into)),
+            }
+        }
+        match into.claim() {
+            Some(claim) => claim.has_arrived(),
+            None if into.len() >= FIRST_BYTES => into.claimed(self.claim()),
+            None => {}
+        }
+        Ok(into)
+    }
+
+    /// Appends what comes of the body to `into`, until it is all there, room is needed, or others need room.
+    async fn gather(&self, into: &mut Buffer, limit: usize) -> Result<Step, BodyError> {
         let limits = self.connection.limits();
-        let arrived = self.connection.io.borrow().receiver.pending().len();
-        let mut into = match self.length {
-            Some(length) if arrived as u64 >= length => self.pool.take(0), // it comes in the read buffer itself
-            _ => self.pool.admit(size, limits.budget_wait).await?,
-        };
         poll_fn(|cx| {
             let mut io = self.connection.io.borrow_mut();
             if io.request != self.request {
                 return Poll::Ready(Err(BodyError::Disconnected));
             }
-            io.poll_body(&limits, cx, |receiver, stream, cx| {
-                receiver.poll_collect(stream, cx, &mut into, limit)
-            })
+            let polled = io.poll_body(&limits, cx, |receiver, stream, cx| {
+                receiver.poll_gather(stream, cx, into, limit)
+            });
+            let Some(claim) = into.claim() else {
+                return polled.map_ok(Step::Gathered);
+            };
+            claim.arrived(into.len());
+            match polled {
+                Poll::Pending => claim.poll_verdict(cx).map(|verdict| Ok(Step::Told(verdict))),
+                polled => polled.map_ok(Step::Gathered),
+            }
         })
-        .await?;
-        Ok(into)
+        .await
+    }
+
+    /// Room for more of the body: for all of it, if its length is known and it is not known to come slowly.
+    async fn make_room(&self, into: &mut Buffer, promised: bool) -> Result<(), BodyError> {
+        let wait = self.connection.limits().budget_wait;
+        let bytes = match self.length {
+            Some(length) if promised => length as usize,
+            Some(length) => (into.len() * 2).max(into.len() + READ_BYTES).min(length as usize),
+            None => (into.len() * 2).max(READ_BYTES),
+        };
+        let Some(claim) = into.claim() else {
+            let claim = self.claim();
+            let larger = self.pool.admit(bytes, &claim, wait).await?;
+            claim.arrives();
+            into.move_to(larger, Some(claim));
+            return Ok(());
+        };
+        let told = poll_fn(|cx| claim.poll_verdict(cx));
+        let larger = tokio::select! {
+            biased;
+            larger = self.pool.admit(bytes, claim, wait) => larger?,
+            verdict = told => match verdict {
+                Verdict::Shrink => return Ok(()), // it holds what has arrived and little more
+                verdict => return Err(self.cut(verdict, into)),
+            },
+        };
+        into.move_to(larger, None);
+        Ok(())
+    }
+
+    fn claim(&self) -> Claim {
+        Claim::begin(self.pool.budget(), peer_of(self.connection.peer.address.ip()))
+    }
+
+    fn cut(&self, verdict: Verdict, into: &Buffer) -> BodyError {
+        self.connection.io.borrow_mut().broken = true;
+        match verdict {
+            Verdict::OverShare => BodyError::OverBudget(OverBudget {
+                wanted: into.capacity(),
+                used: self.pool.budget().used(),
+                limit: self.pool.budget().peer_share(),
+            }),
+            _ => BodyError::Refused(Refusal::BodyHolds),
+        }
     }
 
     /// The whole body as it came and, if it is encoded, what it decodes to: for those who may have to pass the original
@@ -157,26 +234,32 @@ impl Incoming {
     /// # Errors
     /// When the body as it came could not be read; see [`BodyError`].
     pub async fn collect_with_original(self, limit: usize) -> Result<Collected, BodyError> {
-        let (encoding, pool, wait) = (
+        if self.encoding == Encoding::Identity {
+            let original = self.collect_raw(limit).await?;
+            return Ok(Collected {
+                original,
+                decoded: None,
+            });
+        }
+        let (encoding, pool, wait, claim) = (
             self.encoding,
             self.pool.clone(),
             self.connection.limits().budget_wait,
+            self.claim(),
         );
         let original = self.collect_raw(limit).await?;
-        let decoded = match encoding {
-            Encoding::Identity => None,
-            _ => Some(inflate_whole(encoding, &original, limit, &pool, wait).await),
-        };
+        let decoded = Some(inflate_whole(encoding, &original, limit, &pool, (claim, wait)).await);
         Ok(Collected { original, decoded })
     }
 
     async fn collect_inflated(mut self, limit: usize) -> Result<Buffer, BodyError> {
         let mut inflater = Inflater::new(self.encoding, limit)?;
         let guess = inflated_guess(self.length.map(|length| length as usize), limit);
-        let mut into = self
-            .pool
-            .admit(guess, self.connection.limits().budget_wait)
-            .await?;
+        let claim = self.claim();
+        let wait = self.connection.limits().budget_wait;
+        let mut into = self.pool.take(0);
+        let larger = self.pool.admit(guess, &claim, wait).await?;
+        into.move_to(larger, Some(claim));
         while let Some(piece) = poll_fn(|cx| self.poll_piece(cx)).await? {
             inflate_piece(&mut inflater, &piece, &mut into).await?;
         }
@@ -279,12 +362,14 @@ async fn inflate_whole(
     original: &[u8],
     limit: usize,
     pool: &Pool,
-    wait: Duration,
+    (claim, wait): (Claim, Duration),
 ) -> Result<Buffer, BodyError> {
     let mut inflater = Inflater::new(encoding, limit)?;
-    let mut into = pool
-        .admit(inflated_guess(Some(original.len()), limit), wait)
+    let mut into = pool.take(0);
+    let larger = pool
+        .admit(inflated_guess(Some(original.len()), limit), &claim, wait)
         .await?;
+    into.move_to(larger, Some(claim));
     inflate_piece(&mut inflater, original, &mut into).await?;
     inflater.finish()?;
     Ok(into)

@@ -36,8 +36,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod admission;
 mod alarm;
 mod budget;
+mod claim;
 mod client;
 pub mod codec;
 mod connection;
@@ -52,12 +54,14 @@ mod pool;
 mod ration;
 mod receive;
 mod refusal;
+mod relief;
 mod runtime;
 mod server;
 mod stream;
 mod tls;
 mod transmit;
 
+pub use admission::Fairness;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, OverBudget};
 pub use client::{
     Client, ClientConfig, Deadlines, Fate, Origin, Reply, ReplyBody, RequestHead, SendError, SendErrorKind,

@@ -9,10 +9,11 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use crate::budget::{Budget, OverBudget};
+use crate::budget::{Budget, Idle, OverBudget};
+use crate::claim::Claim;
 
 /// The buffers of one core. Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub struct Buffer {
     start: usize,
     charged: usize,
     home: Arc<Shelves>,
+    /// Whose it is, if it holds a client's body.
+    claim: Option<Claim>,
 }
 
 /// A cheap handle to (a part of) a frozen [`Buffer`]; the memory goes back when the last handle is gone.
@@ -43,12 +46,12 @@ struct Shelves {
 
 /// What lies idle.
 struct Stock {
-    by_class: Vec<Vec<Idle>>,
+    by_class: Vec<Vec<Resting>>,
     bytes: usize,
     tick: u32,
 }
 
-struct Idle {
+struct Resting {
     bytes: Vec<u8>,
     since_tick: u32,
 }
@@ -65,12 +68,13 @@ impl Pool {
             bytes: 0,
             tick: 0,
         };
-        Pool {
-            shelves: Arc::new(Shelves {
-                budget,
-                stock: Mutex::new(stock),
-            }),
-        }
+        let shelves = Arc::new(Shelves {
+            budget,
+            stock: Mutex::new(stock),
+        });
+        let idle: Weak<Shelves> = Arc::downgrade(&shelves);
+        shelves.budget.has_idle(idle);
+        Pool { shelves }
     }
 
     /// The budget this pool is charged to.
@@ -85,14 +89,9 @@ impl Pool {
             Some(buffer) => buffer,
             None => {
                 let (size, _) = class_of(bytes);
-                if self
-                    .shelves
-                    .budget
-                    .try_charge(size, self.shelves.budget.limit())
-                    .is_err()
-                {
-                    self.shelves.drop_idle();
-                    self.shelves.budget.charge(size);
+                let budget = &self.shelves.budget;
+                if budget.charge_or_reclaim(size, budget.limit()).is_err() {
+                    budget.charge(size);
                 }
                 self.fresh(size)
             }
@@ -104,16 +103,22 @@ impl Pool {
         self.take_within(bytes, self.shelves.budget.limit())
     }
 
-    /// A buffer for a request body: within five eighths of the budget, waiting at most `wait` for room.
-    pub async fn admit(&self, bytes: usize, wait: Duration) -> Result<Buffer, OverBudget> {
-        let limit = self.shelves.budget.admission_limit();
-        match self.take_within(bytes, limit) {
-            Ok(buffer) => Ok(buffer),
-            Err(_) => {
-                self.shelves
-                    .budget
-                    .wait_for(wait, || self.take_within(bytes, limit))
-                    .await
+    /// A buffer for a request body, or for more of one: within five eighths of the budget, waiting at most `wait` for room.
+    /// It is the claim's as long as it is held; who puts the claim into it has it end with the buffer.
+    pub(crate) async fn admit(
+        &self,
+        bytes: usize,
+        claim: &Claim,
+        wait: Duration,
+    ) -> Result<Buffer, OverBudget> {
+        let (size, _) = class_of(bytes);
+        let budget = &self.shelves.budget;
+        match budget.room_now(claim, size, || self.off_shelf(bytes)) {
+            Some(Some(warm)) => Ok(warm),
+            Some(None) => Ok(self.fresh(size)),
+            None => {
+                budget.wait_for_room(claim, size, wait).await?;
+                Ok(self.fresh(size))
             }
         }
     }
@@ -125,7 +130,7 @@ impl Pool {
         let mut stock = shelves.stock();
         stock.tick = stock.tick.wrapping_add(1);
         let now = stock.tick;
-        if shelves.budget.under_pressure() {
+        if shelves.budget.somebody_waits() {
             drop(stock);
             shelves.drop_idle();
             return;
@@ -158,10 +163,7 @@ impl Pool {
             return Ok(buffer);
         }
         let (size, _) = class_of(bytes);
-        if self.shelves.budget.try_charge(size, limit).is_err() {
-            self.shelves.drop_idle();
-            self.shelves.budget.try_charge(size, limit)?;
-        }
+        self.shelves.budget.charge_or_reclaim(size, limit)?;
         Ok(self.fresh(size))
     }
 
@@ -175,6 +177,7 @@ impl Pool {
             start: 0,
             charged: size,
             home: Arc::clone(&self.shelves),
+            claim: None,
         })
     }
 
@@ -184,6 +187,7 @@ impl Pool {
             start: 0,
             charged: size,
             home: Arc::clone(&self.shelves),
+            claim: None,
         }
     }
 }
@@ -205,13 +209,13 @@ impl Shelves {
 
     fn put(&self, mut bytes: Vec<u8>, charged: usize) {
         let (size, class) = class_of(charged);
-        let keep = bytes.capacity() == size && size == charged && !self.budget.under_pressure();
+        let keep = bytes.capacity() == size && size == charged && !self.budget.somebody_waits();
         match class {
             Some(class) if keep => {
                 bytes.clear();
                 let mut stock = self.stock();
                 let since_tick = stock.tick;
-                stock.by_class[class].push(Idle { bytes, since_tick });
+                stock.by_class[class].push(Resting { bytes, since_tick });
                 stock.bytes += size;
             }
             _ => {
@@ -222,12 +226,21 @@ impl Shelves {
     }
 
     fn drop_idle(&self) {
+        let freed = self.empty();
+        if freed > 0 {
+            self.budget.release(freed);
+        }
+    }
+
+    /// Frees what lies idle; how many bytes that were, which are still charged.
+    fn empty(&self) -> usize {
         let mut stock = self.stock();
         let mut freed = 0;
         for shelf in &mut stock.by_class {
             freed += shelf.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
         }
-        self.forget(stock, freed);
+        stock.bytes -= freed;
+        freed
     }
 
     /// Takes bytes that were freed off the accounts.
@@ -240,9 +253,22 @@ impl Shelves {
     }
 }
 
+impl Idle for Shelves {
+    fn give_up(&self) -> usize {
+        self.empty()
+    }
+}
+
+impl fmt::Debug for Shelves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelves").finish_non_exhaustive()
+    }
+}
+
 impl Drop for Shelves {
     fn drop(&mut self) {
-        self.drop_idle();
+        let freed = self.empty();
+        self.budget.forget(freed);
     }
 }
 
@@ -272,6 +298,33 @@ impl Buffer {
             larger.bytes.extend_from_slice(self);
             *self = larger;
         }
+    }
+
+    /// The claim that this is charged to.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+
+    /// From now on, memory that was charged without asking is that claim's; it ends with this.
+    pub(crate) fn claimed(&mut self, claim: Claim) {
+        claim.has(self.charged);
+        self.claim = Some(claim);
+    }
+
+    /// Goes on in `larger`, which has been admitted for the same claim or for `claim`, its first.
+    pub(crate) fn move_to(&mut self, mut larger: Buffer, claim: Option<Claim>) {
+        larger.bytes.extend_from_slice(self);
+        larger.claim = self.claim.take().inspect(|claim| claim.give_back(self.charged)).or(claim);
+        *self = larger;
+    }
+
+    /// Goes on in a buffer that is hardly larger than its content.
+    pub(crate) fn shrink(&mut self, spare: usize) {
+        let small = self.pool().take(self.len() + spare);
+        if let Some(claim) = &self.claim {
+            claim.has(small.charged);
+        }
+        self.move_to(small, None);
     }
 
     /// Empties the buffer, keeping its memory.
@@ -358,6 +411,7 @@ impl fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        self.claim = None; // first: who is served by what becomes free may be of the same peer
         self.home.put(std::mem::take(&mut self.bytes), self.charged);
     }
 }
@@ -510,13 +564,45 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn admission_waits_for_room_and_no_longer_than_allowed() {
         let pool = pool(1 << 20);
-        let held = pool.admit(600 << 10, Duration::ZERO).await.expect("fits");
-        assert!(pool.admit(600 << 10, Duration::from_millis(50)).await.is_err());
-        let (got, ()) = tokio::join!(pool.admit(600 << 10, Duration::from_secs(5)), async {
+        let claim = Claim::begin(pool.budget(), [127, 0, 0, 1].into());
+        let admit = async |wait| pool.admit(600 << 10, &claim, wait).await;
+        let held = admit(Duration::ZERO).await.expect("fits");
+        assert!(admit(Duration::from_millis(50)).await.is_err());
+        let (got, ()) = tokio::join!(admit(Duration::from_secs(5)), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(held);
         });
         assert!(got.is_ok());
+    }
+
+    #[test]
+    fn a_buffer_that_moves_stays_its_claims_and_is_counted_once() {
+        let pool = pool(1 << 20);
+        let claim = Claim::begin(pool.budget(), [127, 0, 0, 1].into());
+        let record = Arc::clone(claim.record());
+        let mut buffer = pool.take(4096);
+        buffer.extend_from_slice(b"hello");
+        buffer.claimed(claim);
+        assert_eq!(record.held(), 4096);
+        let larger = pool.take(600 << 10);
+        buffer.claim().expect("it has one").has(larger.charged);
+        buffer.move_to(larger, None);
+        assert_eq!((record.held(), &*buffer), (640 << 10, &b"hello"[..]));
+        buffer.shrink(100);
+        assert_eq!((record.held(), &*buffer), (4096, &b"hello"[..]));
+        drop(buffer);
+        pool.tick(0);
+        pool.tick(0);
+        assert_eq!(pool.budget().used(), 0);
+    }
+
+    #[test]
+    fn idle_memory_of_one_pool_is_given_up_for_another() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let (one, other) = (Pool::new(Arc::clone(&budget)), Pool::new(Arc::clone(&budget)));
+        drop(one.take(700 << 10));
+        assert!(other.try_take(700 << 10).is_ok());
+        assert_eq!(one.idle_bytes(), 0);
     }
 
     #[test]

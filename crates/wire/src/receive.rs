@@ -3,7 +3,7 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use crate::budget::OverBudget;
+use crate::admission::FIRST_BYTES;
 use crate::codec::{ChunkDecoder, ChunkFault, Framing};
 use crate::outgoing::CHUNK_BYTES;
 use crate::pool::{Buffer, Pool};
@@ -22,8 +22,6 @@ pub(crate) struct Receiver {
     cut: bool,
     /// Body bytes of the present message that came so far.
     pub(crate) received: u64,
-    /// Whether bodies of unknown length may grow past the budget: answers, which tell of what has been done.
-    grows_always: bool,
 }
 
 #[derive(Debug)]
@@ -32,6 +30,14 @@ enum Left {
     Length(u64),
     Chunks(ChunkDecoder),
     UntilClose,
+}
+
+/// How far a body has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gathered {
+    All,
+    /// There is no room for more of it.
+    NoRoom,
 }
 
 /// Why a body could not be received.
@@ -45,8 +51,6 @@ pub(crate) enum ReceiveFault {
     Chunk(ChunkFault),
     #[error("body is larger than {0} bytes")]
     TooLarge(u64),
-    #[error(transparent)]
-    OverBudget(OverBudget),
 }
 
 // === impl Receiver ===
@@ -60,15 +64,6 @@ impl Receiver {
             ended: false,
             cut: false,
             received: 0,
-            grows_always: false,
-        }
-    }
-
-    /// For the answers of nodes.
-    pub(crate) fn of_replies(pool: Pool) -> Self {
-        Receiver {
-            grows_always: true,
-            ..Receiver::new(pool)
         }
     }
 
@@ -251,8 +246,8 @@ impl Receiver {
         }
     }
 
-    /// Appends the whole body to `into`, which must be big enough for a known length; grows it (within the budget) for
-    /// unknown ones. At most `limit` bytes.
+    /// Appends the whole body of an answer to `into`, which must be big enough for a known length; grows it for unknown
+    /// ones. At most `limit` bytes.
     pub(crate) fn poll_collect(
         &mut self,
         stream: &mut Stream,
@@ -295,6 +290,74 @@ impl Receiver {
         }
     }
 
+    /// Appends the body to `into` until it is all there or there is no room. What fits into little memory stays in the read
+    /// buffer until it is all there; so does the beginning of a body of known length, since room is given for what comes.
+    pub(crate) fn poll_gather(
+        &mut self,
+        stream: &mut Stream,
+        cx: &mut Context<'_>,
+        into: &mut Buffer,
+        limit: usize,
+    ) -> Poll<Result<Gathered, ReceiveFault>> {
+        loop {
+            if let Some(mut buffer) = self.buffer.take() {
+                if let Left::Length(left) = self.left
+                    && into.is_empty()
+                    && left == buffer.len() as u64
+                {
+                    self.received += left;
+                    self.left = Left::Nothing;
+                    *into = buffer; // all of the body came with its head: hand over the memory itself
+                    return Poll::Ready(Ok(Gathered::All));
+                }
+                let begins = match self.left {
+                    Left::Length(left) => into.claim().is_none() && left > into.spare() as u64,
+                    _ => false,
+                };
+                if begins && buffer.len() < FIRST_BYTES && !self.holds_rest(&buffer) {
+                    self.buffer = Some(buffer);
+                    ready!(self.poll_more(stream, cx))?;
+                    continue;
+                }
+                if begins || into.spare() == 0 {
+                    self.buffer = Some(buffer);
+                    return Poll::Ready(Ok(Gathered::NoRoom));
+                }
+                let fits = buffer.len().min(into.spare());
+                let (skip, data) = self.next_data(&buffer[..fits])?;
+                buffer.advance(skip);
+                self.received += data as u64;
+                if into.len() + data > limit {
+                    return Poll::Ready(Err(ReceiveFault::TooLarge(limit as u64)));
+                }
+                into.extend_from_slice(&buffer[..data]);
+                buffer.advance(data);
+                self.buffer = Some(buffer).filter(|buffer| !buffer.is_empty());
+                if self.is_done() {
+                    return Poll::Ready(Ok(Gathered::All));
+                }
+                if skip + data > 0 {
+                    continue;
+                }
+            }
+            match self.left {
+                Left::Nothing => return Poll::Ready(Ok(Gathered::All)),
+                Left::Length(left) if into.claim().is_some() => {
+                    if into.spare() == 0 {
+                        return Poll::Ready(Ok(Gathered::NoRoom));
+                    }
+                    ready!(self.poll_read_body(stream, cx, into, left))?;
+                }
+                _ => ready!(self.poll_more(stream, cx))?,
+            }
+        }
+    }
+
+    /// Whether all that is to come is in the read buffer.
+    fn holds_rest(&self, buffer: &Buffer) -> bool {
+        matches!(self.left, Left::Length(left) if left <= buffer.len() as u64)
+    }
+
     /// Reads body bytes of a known length directly into `into`.
     fn poll_read_body(
         &mut self,
@@ -331,7 +394,7 @@ impl Receiver {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes room for `more` bytes, doubling; never waits, since this holds memory already.
+    /// Makes room for `more` bytes, doubling; past the budget, too, since answers tell of what has been done.
     fn grow_for(&self, buffer: &mut Buffer, more: usize, limit: usize) -> Result<(), ReceiveFault> {
         let need = buffer.len() + more;
         if need > limit {
@@ -339,10 +402,7 @@ impl Receiver {
         }
         if more > buffer.spare() {
             let size = need.max((buffer.capacity() * 2).min(limit));
-            let mut larger = match self.grows_always {
-                true => self.pool.take(size),
-                false => self.pool.try_take(size).map_err(ReceiveFault::OverBudget)?,
-            };
+            let mut larger = self.pool.take(size);
             larger.extend_from_slice(buffer);
             *buffer = larger;
         }
@@ -363,5 +423,5 @@ fn end_of_connection(read: Poll<io::Result<usize>>, cut: &mut bool) -> Poll<io::
 }
 
 pub(crate) const READ_BYTES: usize = 128 << 10;
-const READ_BYTES_MIN: usize = 2 << 10;
+pub(crate) const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_SCARCE: usize = 16 << 10;

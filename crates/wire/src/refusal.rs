@@ -57,6 +57,8 @@ pub enum Refusal {
     OutOfMemory,
     #[error("request body did not arrive in time")]
     BodyTimeout,
+    #[error("request body came too slowly while others waited for the memory that it held")]
+    BodyHolds,
     #[error("the service failed to answer")]
     Failed,
 }
@@ -74,7 +76,7 @@ impl Refusal {
             Refusal::UnsupportedMethod => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::UnsupportedExpect => StatusCode::EXPECTATION_FAILED,
             Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::HeadTimeout | Refusal::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Refusal::HeadTimeout | Refusal::BodyTimeout | Refusal::BodyHolds => StatusCode::REQUEST_TIMEOUT,
             Refusal::OutOfMemory => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Failed => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,

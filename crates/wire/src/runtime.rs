@@ -10,6 +10,7 @@ use std::{io, thread};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
+use crate::admission::Fairness;
 use crate::budget::{BUDGET_BYTES_DEFAULT, Budget};
 use crate::pool::Pool;
 
@@ -22,6 +23,8 @@ pub struct WorkersConfig {
     pub pin: bool,
     /// Bytes of all pooled buffers together.
     pub budget_bytes: usize,
+    /// The rules between clients that want of them.
+    pub fairness: Fairness,
     /// Thread name prefix (shown by `top -H`), at most 10 characters are useful.
     pub name: String,
 }
@@ -63,7 +66,7 @@ impl Workers {
             0 => thread::available_parallelism().map_or(1, |cores| cores.get()),
             count => count,
         };
-        let budget = Arc::new(Budget::new(config.budget_bytes));
+        let budget = Arc::new(Budget::with(config.budget_bytes, config.fairness));
         let cores = if config.pin { allowed_cores() } else { Vec::new() };
         let mut workers = Workers {
             links: Vec::new(),
@@ -173,6 +176,7 @@ impl Default for WorkersConfig {
             count: 0,
             pin: false,
             budget_bytes: BUDGET_BYTES_DEFAULT,
+            fairness: Fairness::default(),
             name: "core".into(),
         }
     }

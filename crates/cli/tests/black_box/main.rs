@@ -23,6 +23,7 @@ mod health;
 mod idempotency;
 mod loadgen;
 mod logs;
+mod neighbours;
 mod nodes;
 mod operate;
 mod order;

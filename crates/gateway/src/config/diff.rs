@@ -96,6 +96,14 @@ pub(crate) fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -
             "worker.body_memory",
             old.worker.body_memory_bytes_max != config.worker.body_memory_bytes_max,
         ),
+        (
+            "worker.body_memory_peer_share",
+            old.worker.fairness.peer_share_percent != config.worker.fairness.peer_share_percent,
+        ),
+        (
+            "worker.body_memory_min_rate",
+            old.worker.fairness.rate_min != config.worker.fairness.rate_min,
+        ),
     ];
     config.paths = old.paths.clone();
     file.path.data.clone_from(&old_file.path.data);
@@ -111,6 +119,9 @@ pub(crate) fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -
     file.worker.count = old_file.worker.count;
     config.worker.body_memory_bytes_max = old.worker.body_memory_bytes_max;
     file.worker.body_memory = old_file.worker.body_memory;
+    config.worker.fairness = old.worker.fairness;
+    file.worker.body_memory_peer_share = old_file.worker.body_memory_peer_share;
+    file.worker.body_memory_min_rate = old_file.worker.body_memory_min_rate;
     differing(&held)
 }
 
@@ -334,7 +345,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
         let old = load(&format!("{FILE}admin: {{binding: '0.0.0.0:2900', token: t}}\n"));
         let mut new = load(&format!(
             "{FILE}admin.binding: '127.0.0.1:2901'\npath.data: elsewhere\nlogging.format: json\n\
-             worker: {{count: 1, body_memory: 300mb, drain_timeout: 1s}}\n"
+             worker: {{count: 1, body_memory: 300mb, body_memory_peer_share: 20, body_memory_min_rate: 1kb, drain_timeout: 1s}}\n"
         ));
         let held = hold_back(&mut new, &old.config, &old.file);
         assert_eq!(
@@ -344,7 +355,9 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
                 "admin.binding",
                 "logging.format",
                 "worker.count",
-                "worker.body_memory"
+                "worker.body_memory",
+                "worker.body_memory_peer_share",
+                "worker.body_memory_min_rate"
             ]
         );
         assert_eq!(

@@ -598,6 +598,9 @@ pub struct Worker {
     pub count: Option<usize>,
     /// Bytes of request bodies held at once, over all entries; more wait, then get 429.
     pub body_memory_bytes_max: u64,
+    /// The rules between clients that want of them.
+    #[serde(skip)]
+    pub fairness: wire::Fairness,
     /// How long a graceful stop waits for requests under way.
     pub drain_timeout: Duration,
 }

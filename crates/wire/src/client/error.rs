@@ -135,7 +135,6 @@ impl From<ReceiveFault> for SendErrorKind {
             ReceiveFault::Cut => SendErrorKind::Closed,
             ReceiveFault::Chunk(_) => SendErrorKind::Malformed("chunk"),
             ReceiveFault::TooLarge(limit) => SendErrorKind::TooLarge { limit },
-            ReceiveFault::OverBudget(over) => SendErrorKind::OverBudget(over),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Inner {
         };
         let wire = Wire {
             stream,
-            receiver: Receiver::of_replies(self.pool.clone()),
+            receiver: Receiver::new(self.pool.clone()),
             alarm: Alarm::default(),
         };
         Ok(Connection {

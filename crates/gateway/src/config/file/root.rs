@@ -195,6 +195,13 @@ section! {
         count: Option<u32> = None,
         /// Request bodies held in memory at once, over all entries. Requests beyond it wait, then get 429.
         body_memory: Bytes = Bytes(192 << 20),
+        /// What one client address (of IPv6, its first 64 bits) may hold of it while there are others, in percent. One body
+        /// is always allowed.
+        #[schemars(range(min = 1, max = 100))]
+        body_memory_peer_share: u8 = 50,
+        /// Slowest body in bytes a second while others wait for memory: a slower one keeps memory for what has come and
+        /// no more, and gets 408 if that is not enough for those who wait. `0`: none is too slow.
+        body_memory_min_rate: Bytes = Bytes(64 << 10),
         /// How long a stop waits for requests under way.
         drain_timeout: Time = Time(std::time::Duration::from_secs(30)),
     }

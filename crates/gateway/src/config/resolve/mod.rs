@@ -58,6 +58,10 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
         worker: Worker {
             count: file.worker.count.map(|count| count as usize),
             body_memory_bytes_max: file.worker.body_memory.0,
+            fairness: wire::Fairness {
+                peer_share_percent: file.worker.body_memory_peer_share,
+                rate_min: file.worker.body_memory_min_rate.0,
+            },
             drain_timeout: file.worker.drain_timeout.0,
         },
         auto_reload: file.configs.auto_reload,

@@ -1,0 +1,252 @@
+//! Who shares a gateway with clients that hold memory or connections and give nothing for it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+use testkit::client::Client;
+use testkit::fake::FakeCluster;
+
+use crate::gateway::{Gateway, cluster};
+
+/// A gateway with these settings of the entry and the workers, before a cluster.
+fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidegate.yml");
+    let text = format!(
+        "path.data: '{}'
+admin: {{binding: '127.0.0.1:0'}}
+worker: {{count: 2{worker}}}
+entry: [{{name: e, router: r, network: {{binding: '0.0.0.0:0'}}{entry}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: sync}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        folder.path().join("data").display(),
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    gateway.address = SocketAddr::from((Ipv4Addr::LOCALHOST, gateway.address.port()));
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    (gateway, folder)
+}
+
+/// Connects from an address of this machine: each is a peer of its own.
+fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let from = SocketAddr::from(([127, 0, 0, last], 0));
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    TcpStream::from(socket)
+}
+
+/// Declares a bulk of so many bytes, and sends the first of them.
+fn begin_bulk(mut socket: TcpStream, declared: usize, sent: usize) -> TcpStream {
+    let head = format!(
+        "POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: {declared}\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    socket.write_all(&vec![b' '; sent]).unwrap();
+    socket
+}
+
+/// Sends a little of a body again and again, until told to stop or cut off; what the gateway answered.
+fn trickle(mut socket: TcpStream, bytes: usize, every: Duration, stop: &AtomicBool) -> String {
+    socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let mut answer = Vec::new();
+    let mut some = [0; 4096];
+    while !stop.load(Ordering::Relaxed) {
+        match socket.read(&mut some) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&some[..count]),
+            Err(_) => {}
+        }
+        if socket.write_all(&vec![b' '; bytes]).is_err() {
+            break;
+        }
+        std::thread::sleep(every);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Tells threads to stop when the test ends, in whatever way it does.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A bulk of about so many bytes.
+fn bulk_of(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 1_200);
+    let padding = "x".repeat(1_000);
+    let mut id = 0;
+    while text.len() < bytes {
+        text.push_str(&format!(
+            "{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"p\":\"{padding}\"}}\n"
+        ));
+        id += 1;
+    }
+    text
+}
+
+fn client(gateway: &Gateway) -> Client {
+    Client::build(&format!("http://{}", gateway.address), None, Duration::from_secs(30)).unwrap()
+}
+
+#[test]
+fn bodies_that_are_declared_and_trickle_take_no_memory_from_others() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, "", "");
+    let stop = AtomicBool::new(false);
+    let (bulk, search) = (bulk_of(3 << 20), format!("{{\"query\":{{}},\"p\":\"{}\"}}", "x".repeat(200_000)));
+    std::thread::scope(|scope| {
+        let _at_end = StopAtEnd(&stop);
+        for (declared, sent) in [(100 << 20, 0), (8 << 20, 0), (100 << 20, 40_000), (8 << 20, 40_000)] {
+            let (socket, stop) = (begin_bulk(connect_from(1, gateway.address), declared, sent), &stop);
+            scope.spawn(move || trickle(socket, 200, Duration::from_millis(100), stop));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let client = client(&gateway);
+        let mut slowest = Duration::ZERO;
+        for _ in 0..12 {
+            let began = Instant::now();
+            let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let answer = client.send("POST", "/logs/_search", &[("content-type", "application/json")], search.as_bytes());
+            assert_eq!(answer.unwrap().status, 200);
+            slowest = slowest.max(began.elapsed());
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(slowest < Duration::from_secs(3), "the slowest took {slowest:?}");
+    });
+}
+
+#[test]
+fn a_body_for_which_there_is_room_does_not_wait_behind_a_larger_one() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 32mb", ", body_memory: 64mb");
+    let (stop, first_stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let address = gateway.address;
+    std::thread::scope(|scope| {
+        let _at_end = (StopAtEnd(&stop), StopAtEnd(&first_stop));
+        // 36 of the 40 MB that bodies may take: not so slow that they would have to give it back.
+        let held = begin_bulk(connect_from(1, address), 28 << 20, 100_000);
+        let stop = &stop;
+        scope.spawn(move || trickle(held, 40_000, Duration::from_millis(20), stop));
+        let leaves = begin_bulk(connect_from(1, address), 8 << 20, 100_000);
+        let leaving = &first_stop;
+        scope.spawn(move || trickle(leaves, 10_000, Duration::from_millis(20), leaving));
+        std::thread::sleep(Duration::from_millis(300));
+        let large = bulk_of(24 << 20);
+        let gateway = &gateway;
+        scope.spawn(move || client(gateway).post_ndjson("/_bulk", large.as_bytes()));
+        std::thread::sleep(Duration::from_millis(300));
+        let small = bulk_of(5 << 20);
+        let began = Instant::now();
+        let waits = scope.spawn(move || client(gateway).post_ndjson("/_bulk", small.as_bytes()).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        first_stop.store(true, Ordering::Relaxed);
+        let answer = waits.join().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(answer.status, 200, "after {:?}: {}", began.elapsed(), answer.text());
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, "", "");
+    let stop = AtomicBool::new(false);
+    let bulk = bulk_of(3 << 20);
+    std::thread::scope(|scope| {
+        let _at_end = StopAtEnd(&stop);
+        // Faster than what counts as slow, so that it is their number that has to be seen.
+        for _ in 0..50 {
+            let (socket, stop) = (begin_bulk(connect_from(2, gateway.address), 4 << 20, 1 << 20), &stop);
+            scope.spawn(move || trickle(socket, 15_000, Duration::from_millis(100), stop));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let client = client(&gateway);
+        for round in 0..6 {
+            let began = Instant::now();
+            let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+            assert_eq!(answer.status, 200, "round {round}: {}", answer.text());
+            let most = if round == 0 { 4_000 } else { 1_500 };
+            assert!(began.elapsed() < Duration::from_millis(most), "round {round}: {:?}", began.elapsed());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Begins heads and never ends them.
+fn begin_heads(count: usize, from: u8, to: SocketAddr) -> Vec<TcpStream> {
+    let begin = |_| {
+        let mut socket = connect_from(from, to);
+        let _ = socket.write_all(b"GET / HTTP/1.1\r\nHost: local");
+        socket
+    };
+    (0..count).map(begin).collect()
+}
+
+#[test]
+fn connections_that_trickle_do_not_keep_health_checks_from_the_admin_port() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, "", "");
+    let mut held = begin_heads(400, 1, gateway.admin);
+    for round in 0..20 {
+        for socket in held.iter_mut().rev().take(130) {
+            let _ = socket.write_all(b"h"); // those that are closed by now fail
+        }
+        let began = Instant::now();
+        let admin = Client::build(&format!("http://{}", gateway.admin), None, Duration::from_secs(5)).unwrap();
+        let health = admin.get("/health").unwrap_or_else(|error| panic!("round {round}: {error:#}"));
+        assert_eq!(health.status, 200);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        held.extend(begin_heads(10, 1, gateway.admin));
+    }
+}
+
+#[test]
+fn whoever_trickles_heads_does_not_keep_others_out_of_an_entry() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_concurrency: 50, header_timeout: 60s", "");
+    for from in [1, 2] {
+        let _held = begin_heads(200, from, gateway.address);
+        let trickles = begin_bulk(connect_from(from, gateway.address), 1 << 20, 100);
+        for _ in 0..10 {
+            let answer = client(&gateway).post_ndjson("/_bulk", bulk_of(1).as_bytes()).unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        drop(trickles);
+    }
+    let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
+    let entry = &stats["entries"]["e"];
+    assert!(entry["made_room"].as_u64() > Some(300), "{entry}");
+    assert_eq!(entry["turned_away"], 0, "{entry}");
+}
+
+#[test]
+fn a_peer_with_many_connections_does_not_drive_out_one_with_few() {
+    let cluster = cluster();
+    let (gateway, _folder) = gateway(&cluster, ", max_concurrency: 50", "");
+    let kept = client(&gateway);
+    assert_eq!(kept.get("/").unwrap().status, 200);
+    let mut socket = connect_from(1, gateway.address);
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        held.extend(begin_heads(60, 2, gateway.address));
+        let request = b"GET /_cluster/health HTTP/1.1\r\nHost: x\r\n\r\n";
+        socket.write_all(request).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut answer = [0; 4096];
+        let count = socket.read(&mut answer).unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 200"), "its connection is kept");
+    }
+}

@@ -1,0 +1,481 @@
+//! Who gets room for a request body, and in which order.
+//!
+//! Room is promised for the whole body once its first [`FIRST_BYTES`] have come: a body that then comes quickly is never
+//! copied nor stopped, and bodies that wait hold next to nothing, so they cannot block one another. A promise is not
+//! memory, though: while others wait for room, who is slow keeps what has arrived and no more, and who is slow and holds
+//! much is cut off ([`relief`](crate::relief)).
+//!
+//! Those who wait are served in the order in which they came, but nobody waits for room that is there: a small body passes
+//! a large one for which there is not enough yet. For half of its wait, the first in the row collects what becomes free
+//! and nobody passes it; so a large body has a chance among many small ones.
+//!
+//! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, it may hold its share
+//! ([`Fairness::peer_share_percent`]) and one body.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::budget::{Budget, OverBudget};
+use crate::claim::{Claim, Record};
+
+/// The rules between those who want memory for bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fairness {
+    /// What one peer may hold of the memory for bodies while there are others, in percent; one body is always allowed.
+    pub peer_share_percent: u8,
+    /// A body that comes with fewer bytes a second is slow: it makes room for those who wait.
+    pub rate_min: u64,
+}
+
+/// Bodies below this are held in the buffer that they were read to with their head, whoever sends them.
+pub(crate) const FIRST_BYTES: usize = 16 << 10;
+
+/// The queue, and what each peer holds.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) fairness: Fairness,
+    pub(crate) counters: Counters,
+    waiting: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// Bodies that had to make room for others, since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// They gave back what was promised and had not arrived.
+    pub(crate) shrunk: AtomicU64,
+    /// They were cut off.
+    pub(crate) cut: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    peers: HashMap<IpAddr, Account>,
+    /// The two peers that came last, with the moment: whether anybody else is there.
+    latest: [Option<(IpAddr, Instant)>; 2],
+    queue: VecDeque<Arc<Waiter>>,
+    /// Bodies on their way.
+    pub(crate) arriving: HashMap<u64, Arc<Record>>,
+    next_id: u64,
+    /// When somebody last looked who could make room.
+    looked: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    held: usize,
+    claims: usize,
+}
+
+/// One who waits for room.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) wanted: usize,
+    pub(crate) record: Arc<Record>,
+    pub(crate) since: Instant,
+    wait: Duration,
+    granted: Mutex<bool>,
+    wake: Notify,
+}
+
+impl Default for Fairness {
+    fn default() -> Self {
+        Fairness {
+            peer_share_percent: 50,
+            rate_min: 64 << 10,
+        }
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    pub(crate) fn new(fairness: Fairness) -> Self {
+        Admission {
+            fairness,
+            counters: Counters::default(),
+            waiting: AtomicUsize::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn see(&mut self, peer: IpAddr, now: Instant) {
+        match self.latest[0] {
+            Some((last, _)) if last == peer => {}
+            last => self.latest[1] = last,
+        }
+        self.latest[0] = Some((peer, now));
+    }
+
+    fn others_than(&self, peer: IpAddr, now: Instant) -> bool {
+        let is_other = |(other, seen): &(IpAddr, Instant)| {
+            *other != peer && now.saturating_duration_since(*seen) < PEER_LASTS
+        };
+        self.latest.iter().flatten().any(is_other)
+    }
+
+    /// Whether it is time to look who could make room: thousands may wait, and one look is for all of them.
+    pub(crate) fn looks(&mut self, now: Instant) -> bool {
+        let is_time = self.looked.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY / 2);
+        if is_time {
+            self.looked = Some(now);
+        }
+        is_time
+    }
+
+    /// The first of those who wait and are within their share.
+    pub(crate) fn modest(&self, share: usize) -> Vec<Arc<Waiter>> {
+        let is_modest = |waiter: &&Arc<Waiter>| {
+            let held = self.held_by(waiter.record.peer);
+            held == 0 || held + waiter.wanted <= share
+        };
+        self.queue.iter().filter(is_modest).take(UNFIT_MAX).cloned().collect()
+    }
+
+    pub(crate) fn held_by(&self, peer: IpAddr) -> usize {
+        self.peers.get(&peer).map_or(0, |account| account.held)
+    }
+
+    pub(crate) fn begin(&mut self, record: impl FnOnce(u64) -> Record) -> Arc<Record> {
+        self.next_id += 1;
+        let record = Arc::new(record(self.next_id));
+        self.peers.entry(record.peer).or_default().claims += 1;
+        record
+    }
+
+    pub(crate) fn end(&mut self, record: &Record) {
+        self.arriving.remove(&record.id);
+        self.take_back(record.peer, record.held());
+        if let Some(account) = self.peers.get_mut(&record.peer) {
+            account.claims -= 1;
+            if account.claims == 0 {
+                self.peers.remove(&record.peer);
+            }
+        }
+    }
+
+    pub(crate) fn give(&mut self, record: &Record, bytes: usize) {
+        self.peers.entry(record.peer).or_default().held += bytes;
+        record.add_held(bytes);
+    }
+
+    pub(crate) fn take_back(&mut self, peer: IpAddr, bytes: usize) {
+        if let Some(account) = self.peers.get_mut(&peer) {
+            account.held = account.held.saturating_sub(bytes);
+        }
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Request bodies that were cut off while others waited for the memory that they held, since the start.
+    pub fn bodies_cut(&self) -> u64 {
+        self.admission.counters.cut.load(Ordering::Relaxed)
+    }
+
+    /// Request bodies that gave back memory which they had declared and not sent, since the start.
+    pub fn bodies_shrunk(&self) -> u64 {
+        self.admission.counters.shrunk.load(Ordering::Relaxed)
+    }
+
+    /// What a peer may hold while there are others.
+    pub(crate) fn peer_share(&self) -> usize {
+        self.admission_limit() / 100 * usize::from(self.admission.fairness.peer_share_percent)
+    }
+
+    fn may_have(&self, state: &State, record: &Record, bytes: usize, now: Instant) -> bool {
+        let held = state.held_by(record.peer);
+        held == 0 || held + bytes <= self.peer_share() || !state.others_than(record.peer, now)
+    }
+
+    /// Room for `bytes` at once, by `take` if it finds some that is charged already; `None` if it has to be waited for.
+    pub(crate) fn room_now<T>(
+        &self,
+        claim: &Claim,
+        bytes: usize,
+        take: impl FnOnce() -> Option<T>,
+    ) -> Option<Option<T>> {
+        let now = Instant::now();
+        let mut state = self.admission.state();
+        state.see(claim.record().peer, now);
+        if !state.queue.is_empty() || !self.may_have(&state, claim.record(), bytes, now) {
+            return None;
+        }
+        let taken = take();
+        if taken.is_none() {
+            self.charge_or_reclaim(bytes, self.admission_limit()).ok()?;
+        }
+        state.give(claim.record(), bytes);
+        Some(taken)
+    }
+
+    /// Waits until there is room for `bytes`, which are charged then; `wait` at most.
+    pub(crate) async fn wait_for_room(
+        &self,
+        claim: &Claim,
+        bytes: usize,
+        wait: Duration,
+    ) -> Result<(), OverBudget> {
+        let refused = || OverBudget {
+            wanted: bytes,
+            used: self.used(),
+            limit: self.admission_limit(),
+        };
+        if bytes > self.admission_limit() {
+            return Err(refused());
+        }
+        let place = Place::take(self, claim, bytes, wait);
+        let until = tokio::time::Instant::now() + wait;
+        while !place.is_granted() {
+            let look_again = (tokio::time::Instant::now() + LOOK_EVERY).min(until);
+            let _ = tokio::time::timeout_at(look_again, place.waiter.wake.notified()).await;
+            if place.is_granted() {
+                break;
+            }
+            if tokio::time::Instant::now() >= until {
+                return Err(refused());
+            }
+            self.relieve();
+            self.serve_waiting();
+        }
+        place.keep();
+        Ok(())
+    }
+
+    /// Gives room to those who wait, as far as there is any.
+    pub(crate) fn serve_waiting(&self) {
+        let now = Instant::now();
+        let mut state = self.admission.state();
+        let (mut at, mut unfit, mut over_share) = (0, 0, None);
+        while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
+            if over_share == Some(waiter.record.peer) {
+                at += 1;
+                continue;
+            }
+            if !self.may_have(&state, &waiter.record, waiter.wanted, now) {
+                over_share = Some(waiter.record.peer);
+                at += 1;
+                continue;
+            }
+            if self.charge_or_reclaim(waiter.wanted, self.admission_limit()).is_ok() {
+                state.queue.remove(at);
+                self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
+                state.give(&waiter.record, waiter.wanted);
+                state.see(waiter.record.peer, now);
+                waiter.grant();
+                continue;
+            }
+            if unfit == 0 && waiter.collects(now) || unfit == UNFIT_MAX {
+                return;
+            }
+            (at, unfit) = (at + 1, unfit + 1);
+        }
+    }
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    fn grant(&self) {
+        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_one();
+    }
+
+    /// Whether nobody may pass it now: in the middle of its wait. Later it evidently does not get enough.
+    fn collects(&self, now: Instant) -> bool {
+        let waited = now.saturating_duration_since(self.since);
+        waited > self.wait / 4 && waited < self.wait / 4 * 3
+    }
+}
+
+/// A place in the queue, left when dropped; with what was granted, unless that is kept.
+struct Place<'a> {
+    budget: &'a Budget,
+    waiter: Arc<Waiter>,
+}
+
+impl<'a> Place<'a> {
+    fn take(budget: &'a Budget, claim: &Claim, wanted: usize, wait: Duration) -> Self {
+        let waiter = Arc::new(Waiter {
+            wanted,
+            record: Arc::clone(claim.record()),
+            since: Instant::now(),
+            wait,
+            granted: Mutex::new(false),
+            wake: Notify::new(),
+        });
+        waiter.record.wait(true);
+        {
+            let mut state = budget.admission.state();
+            state.see(waiter.record.peer, waiter.since);
+            state.queue.push_back(Arc::clone(&waiter));
+            budget.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
+        }
+        budget.serve_waiting();
+        Place { budget, waiter }
+    }
+
+    fn is_granted(&self) -> bool {
+        *self.waiter.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The room is the caller's from now on.
+    fn keep(self) {
+        *self.waiter.granted.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.waiter.record.wait(false);
+        let mut state = self.budget.admission.state();
+        state.queue.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+        let waiting = &self.budget.admission.waiting;
+        waiting.store(state.queue.len(), Ordering::SeqCst);
+        if self.is_granted() {
+            state.take_back(self.waiter.record.peer, self.waiter.wanted);
+            self.waiter.record.sub_held(self.waiter.wanted);
+            drop(state);
+            self.budget.release(self.waiter.wanted);
+        }
+    }
+}
+
+/// The peer that an address belongs to.
+pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
+        v4 => v4,
+    }
+}
+
+/// Who has not wanted memory for so long does not count as being there.
+const PEER_LASTS: Duration = Duration::from_secs(10);
+/// So often somebody who waits looks who could make room.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// So many for whom there is no room are looked at before those behind them are left alone, bounding what a release costs.
+const UNFIT_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Claim;
+
+    const MIB: usize = 1 << 20;
+
+    fn peer(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, last])
+    }
+
+    async fn wait(budget: &Arc<Budget>, claim: &Claim, bytes: usize, seconds: u64) -> bool {
+        let wait = Duration::from_secs(seconds);
+        budget.wait_for_room(claim, bytes, wait).await.is_ok()
+    }
+
+    #[test]
+    fn sixty_four_bits_of_an_ipv6_address_are_one_peer_and_mapped_ones_are_what_they_map_to() {
+        let of = |text: &str| peer_of(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+
+    #[tokio::test]
+    async fn who_fits_passes_who_does_not_and_nobody_waits_for_room_that_is_there() {
+        let budget = Arc::new(Budget::new(64 * MIB)); // 40 for bodies
+        let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
+        assert!(wait(&budget, &claims[0], 28 * MIB, 1).await);
+        assert!(wait(&budget, &claims[1], 8 * MIB, 1).await);
+        let (large, small, ()) = tokio::join!(
+            wait(&budget, &claims[2], 24 * MIB, 2),
+            wait(&budget, &claims[3], 5 * MIB, 2),
+            async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                assert_eq!(budget.admission.waiting(), 2);
+                claims[1].give_back(8 * MIB);
+                budget.release(8 * MIB);
+                tokio::task::yield_now().await;
+                assert_eq!(budget.admission.waiting(), 1, "the smaller one has it at once");
+            }
+        );
+        assert!(!large && small);
+        assert_eq!((budget.used(), budget.admission.waiting()), (33 * MIB, 0));
+    }
+
+    #[tokio::test]
+    async fn in_the_middle_of_its_wait_nobody_passes_the_first() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
+        assert!(wait(&budget, &claims[0], 20 * MIB, 1).await);
+        assert!(wait(&budget, &claims[1], 20 * MIB, 1).await);
+        let (large, small, ()) = tokio::join!(
+            wait(&budget, &claims[2], 30 * MIB, 4),
+            wait(&budget, &claims[3], 15 * MIB, 4),
+            async {
+                for claim in &claims[..2] {
+                    tokio::time::sleep(Duration::from_millis(1_300)).await;
+                    claim.give_back(20 * MIB);
+                    budget.release(20 * MIB);
+                }
+            }
+        );
+        assert!(large && !small, "{large} {small}");
+    }
+
+    #[tokio::test]
+    async fn a_peer_has_all_while_it_is_alone_and_its_share_when_another_comes() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let greedy: Vec<Claim> = (0..6).map(|_| Claim::begin(&budget, peer(1))).collect();
+        for claim in &greedy[..4] {
+            assert!(wait(&budget, claim, 10 * MIB, 1).await, "alone");
+        }
+        let modest = Claim::begin(&budget, peer(2));
+        let (more, other, ()) = tokio::join!(
+            wait(&budget, &greedy[4], 10 * MIB, 1),
+            wait(&budget, &modest, 10 * MIB, 1),
+            async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                greedy[0].give_back(10 * MIB);
+                budget.release(10 * MIB);
+            }
+        );
+        assert!(!more && other, "who came later, with nothing, comes first");
+        let large = Claim::begin(&budget, peer(3));
+        greedy[1..4].iter().for_each(|claim| claim.give_back(10 * MIB));
+        budget.release(30 * MIB);
+        assert!(wait(&budget, &large, 30 * MIB, 1).await, "one body is always allowed");
+    }
+
+    #[tokio::test]
+    async fn who_stops_waiting_leaves_no_trace() {
+        let budget = Arc::new(Budget::new(64 * MIB));
+        let (one, two) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(1)));
+        assert!(wait(&budget, &one, 40 * MIB, 1).await);
+        assert!(!wait(&budget, &two, 10 * MIB, 0).await);
+        assert_eq!(budget.admission.waiting(), 0);
+        one.give_back(40 * MIB);
+        budget.release(40 * MIB);
+        drop((one, two));
+        assert_eq!(budget.used(), 0);
+        assert!(budget.admission.state().peers.is_empty());
+    }
+}

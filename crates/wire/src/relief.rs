@@ -1,0 +1,135 @@
+//! Who makes room when somebody waits for it: a look at all bodies on their way, by one who waits.
+//!
+//! In this order, and no more of them than it takes:
+//!
+//! 1. who has been slow for a moment gives back what was promised and has not arrived,
+//! 2. who has been slow for a second is cut off, the one first that holds most and sends least,
+//! 3. after a second of waiting, peers that hold more than their share are cut down to it.
+//!
+//! Bodies that are here are never touched: their requests end by themselves.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::admission::{State, Waiter};
+use crate::budget::Budget;
+use crate::claim::{Record, Verdict};
+
+/// What a look at one body tells.
+struct Seen {
+    record: Arc<Record>,
+    slow_for: Duration,
+    /// The higher, the more it holds and the less it sends.
+    burden: f64,
+}
+
+impl Budget {
+    /// Asks for the room that is waited for, unless somebody has just done so.
+    pub(crate) fn relieve(&self) {
+        let now = Instant::now();
+        let mut state = self.admission.state();
+        if !state.looks(now) {
+            return;
+        }
+        let wanting: Vec<Arc<Waiter>> = state.modest(self.peer_share());
+        let wanted: usize = wanting.iter().map(|waiter| waiter.wanted).sum();
+        let limit = self.admission_limit();
+        let mut missing = (self.used() + wanted.min(limit)).saturating_sub(limit);
+        let mut seen = Vec::new();
+        for record in state.arriving.values() {
+            match record.told() {
+                Some(verdict) => missing = missing.saturating_sub(freed_by(record, verdict)),
+                None => seen.push(look(record, self.admission.fairness.rate_min, now)),
+            }
+        }
+        seen.sort_by(|one, other| other.burden.total_cmp(&one.burden));
+        for (slow_for, verdict) in [(SHRINK_AFTER, Verdict::Shrink), (CUT_AFTER, Verdict::Slow)] {
+            for one in seen.iter().filter(|one| one.slow_for >= slow_for) {
+                if missing == 0 {
+                    return;
+                }
+                missing = missing.saturating_sub(self.tell(one, verdict));
+            }
+        }
+        let waits_long = |waiter: &&Arc<Waiter>| now.saturating_duration_since(waiter.since) >= SHARE_AFTER;
+        let who_waits: HashSet<IpAddr> = wanting
+            .iter()
+            .filter(waits_long)
+            .map(|waiter| waiter.record.peer)
+            .collect();
+        if missing > 0 && !who_waits.is_empty() {
+            for one in self.over_share(&state, &seen, &who_waits) {
+                self.tell(one, Verdict::OverShare);
+            }
+        }
+    }
+
+    /// Tells a body, if that frees anything; how much it will.
+    fn tell(&self, one: &Seen, verdict: Verdict) -> usize {
+        let freed = freed_by(&one.record, verdict);
+        if freed > 0 && one.record.told().is_none() {
+            let counter = match verdict {
+                Verdict::Shrink => &self.admission.counters.shrunk,
+                Verdict::Slow | Verdict::OverShare => &self.admission.counters.cut,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            one.record.tell(verdict);
+            return freed;
+        }
+        0
+    }
+
+    /// Bodies to be cut, so that no peer but those that wait holds more than its share.
+    fn over_share<'s>(&self, state: &State, seen: &'s [Seen], who_waits: &HashSet<IpAddr>) -> Vec<&'s Seen> {
+        let mut over = HashMap::new();
+        let mut picked = Vec::new();
+        for one in seen.iter().filter(|one| !who_waits.contains(&one.record.peer)) {
+            let peer = one.record.peer;
+            let left = over
+                .entry(peer)
+                .or_insert_with(|| state.held_by(peer).saturating_sub(self.peer_share()));
+            if *left > 0 {
+                *left = left.saturating_sub(one.record.held());
+                picked.push(one);
+            }
+        }
+        picked
+    }
+}
+
+fn freed_by(record: &Record, verdict: Verdict) -> usize {
+    let held = record.held();
+    match verdict {
+        Verdict::Shrink => {
+            let freed = held.saturating_sub(usize::try_from(record.bytes_arrived()).unwrap_or(usize::MAX));
+            if freed < SHRINK_BYTES_MIN { 0 } else { freed }
+        }
+        Verdict::Slow | Verdict::OverShare => held,
+    }
+}
+
+/// Counts a body's rate from its mark on, and moves the mark of one that was quick for long: a good beginning excuses no
+/// trickle.
+fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
+    let mark = record.mark();
+    let time = now.saturating_duration_since(mark.at);
+    let came = record.bytes_arrived().saturating_sub(mark.arrived) as f64;
+    let slow = !record.waits_for_room() && came < rate_min as f64 * time.as_secs_f64();
+    if !slow && time >= 2 * CUT_AFTER {
+        record.start_over();
+    }
+    Seen {
+        slow_for: if slow { time } else { Duration::ZERO },
+        burden: record.held() as f64 / (1.0 + came / time.as_secs_f64().max(0.01)),
+        record: Arc::clone(record),
+    }
+}
+
+const SHRINK_AFTER: Duration = Duration::from_millis(250);
+const CUT_AFTER: Duration = Duration::from_secs(1);
+const SHARE_AFTER: Duration = Duration::from_secs(1);
+/// Less is not worth a copy.
+const SHRINK_BYTES_MIN: usize = 64 << 10;
