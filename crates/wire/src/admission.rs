@@ -133,7 +133,9 @@ impl State {
 
     /// Whether it is time to look who could make room: thousands may wait, and one look is for all of them.
     pub(crate) fn looks(&mut self, now: Instant) -> bool {
-        let is_time = self.looked.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY / 2);
+        let is_time = self
+            .looked
+            .is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY / 2);
         if is_time {
             self.looked = Some(now);
         }
@@ -146,7 +148,12 @@ impl State {
             let held = self.held_by(waiter.record.peer);
             held == 0 || held + waiter.wanted <= share
         };
-        self.queue.iter().filter(is_modest).take(UNFIT_MAX).cloned().collect()
+        self.queue
+            .iter()
+            .filter(is_modest)
+            .take(UNFIT_MAX)
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn held_by(&self, peer: IpAddr) -> usize {
@@ -275,7 +282,10 @@ impl Budget {
                 at += 1;
                 continue;
             }
-            if self.charge_or_reclaim(waiter.wanted, self.admission_limit()).is_ok() {
+            if self
+                .charge_or_reclaim(waiter.wanted, self.admission_limit())
+                .is_ok()
+            {
                 state.queue.remove(at);
                 self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
                 state.give(&waiter.record, waiter.wanted);
@@ -327,7 +337,10 @@ impl<'a> Place<'a> {
             let mut state = budget.admission.state();
             state.see(waiter.record.peer, waiter.since);
             state.queue.push_back(Arc::clone(&waiter));
-            budget.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
+            budget
+                .admission
+                .waiting
+                .store(state.queue.len(), Ordering::SeqCst);
         }
         budget.serve_waiting();
         Place { budget, waiter }
@@ -462,7 +475,10 @@ mod tests {
         let large = Claim::begin(&budget, peer(3));
         greedy[1..4].iter().for_each(|claim| claim.give_back(10 * MIB));
         budget.release(30 * MIB);
-        assert!(wait(&budget, &large, 30 * MIB, 1).await, "one body is always allowed");
+        assert!(
+            wait(&budget, &large, 30 * MIB, 1).await,
+            "one body is always allowed"
+        );
     }
 
     #[tokio::test]

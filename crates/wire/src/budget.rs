@@ -141,7 +141,11 @@ impl Budget {
     /// Gives up all idle memory; how many bytes that were.
     fn reclaim(&self) -> usize {
         let all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let freed = all.iter().filter_map(Weak::upgrade).map(|idle| idle.give_up()).sum();
+        let freed = all
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|idle| idle.give_up())
+            .sum();
         self.used.fetch_sub(freed, Ordering::SeqCst);
         freed
     }

@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use crate::alarm::Alarm;
 use crate::codec::ChunkFault;
+use crate::guests::Guest;
 use crate::incoming::{BodyError, Peer};
 use crate::limits::Limits;
 use crate::pace::{Pace, Slowest};
@@ -22,6 +24,7 @@ pub(crate) struct Connection {
     pub(crate) limits: RefCell<Rc<Limits>>,
     pub(crate) peer: Peer,
     pub(crate) gone: Gone,
+    pub(crate) guest: Arc<Guest>,
 }
 
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub(crate) struct Io {
     /// The body broke a rule: nothing that follows on this connection can be trusted.
     pub(crate) broken: bool,
     pace: Pace,
+    guest: Arc<Guest>,
 }
 
 /// Whether the client has gone, and who wants to know.
@@ -59,7 +63,7 @@ impl Connection {
 // === impl Io ===
 
 impl Io {
-    pub(crate) fn new(stream: Stream, receiver: Receiver) -> Self {
+    pub(crate) fn new(stream: Stream, receiver: Receiver, guest: Arc<Guest>) -> Self {
         Io {
             stream,
             receiver,
@@ -68,6 +72,7 @@ impl Io {
             interim: &[],
             broken: false,
             pace: Pace::default(),
+            guest,
         }
     }
 
@@ -116,7 +121,7 @@ impl Io {
             rate_min: limits.body_rate_min,
         };
         let in_time = self.pace.wait(self.receiver.received, slowest, &mut self.alarm);
-        if !in_time || self.alarm.poll(cx).is_ready() {
+        if !in_time || self.guest.has_to_leave() || self.alarm.poll(cx).is_ready() {
             self.broken = true;
             return Poll::Ready(BodyError::Refused(Refusal::BodyTimeout));
         }

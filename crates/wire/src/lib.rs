@@ -44,6 +44,7 @@ mod client;
 pub mod codec;
 mod connection;
 mod drain;
+mod guests;
 mod incoming;
 mod inflate;
 mod limits;

@@ -2,7 +2,7 @@
 //! long-lived, so the kernel's hashing (`SO_REUSEPORT` alone) would leave cores idle.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +11,8 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::admission::peer_of;
+use crate::guests::{Guest, Guests};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
 
@@ -47,6 +49,9 @@ pub(crate) struct Census {
     pub(crate) live: AtomicUsize,
     pub(crate) accepted: AtomicUsize,
     pub(crate) turned_away: AtomicUsize,
+    /// Closed for others.
+    pub(crate) made_room: AtomicUsize,
+    pub(crate) guests: Guests,
     pub(crate) left: Notify,
 }
 
@@ -54,6 +59,8 @@ pub(crate) struct Census {
 pub(crate) struct Admitted {
     census: Arc<Census>,
     load: Arc<AtomicUsize>,
+    id: u64,
+    pub(crate) guest: Arc<Guest>,
 }
 
 // === impl Bound ===
@@ -92,6 +99,8 @@ impl Census {
             live: AtomicUsize::default(),
             accepted: AtomicUsize::default(),
             turned_away: AtomicUsize::default(),
+            made_room: AtomicUsize::default(),
+            guests: Guests::new(),
             left: Notify::default(),
         }
     }
@@ -100,13 +109,16 @@ impl Census {
 // === impl Admitted ===
 
 impl Admitted {
-    fn new(census: &Arc<Census>, load: &Arc<AtomicUsize>) -> Self {
+    fn new(census: &Arc<Census>, load: &Arc<AtomicUsize>, peer: IpAddr) -> Self {
         census.live.fetch_add(1, Ordering::Relaxed);
         census.accepted.fetch_add(1, Ordering::Relaxed);
         load.fetch_add(1, Ordering::Relaxed);
+        let (id, guest) = census.guests.enter(peer);
         Admitted {
             census: Arc::clone(census),
             load: Arc::clone(load),
+            id,
+            guest,
         }
     }
 }
@@ -114,6 +126,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.load.fetch_sub(1, Ordering::Relaxed);
+        self.census.guests.leave(self.id);
         self.census.live.fetch_sub(1, Ordering::Release);
         self.census.left.notify_waiters();
     }
@@ -172,22 +185,36 @@ pub(crate) async fn accept(
     }
 }
 
-/// Hands a connection to the worker with the fewest, if there is room for it.
+/// Hands a connection to the worker with the fewest, if there is room for it or can be made.
 fn deal(stream: TcpStream, peer: SocketAddr, seats: &[Seat], census: &Arc<Census>, turn: &mut usize) {
     let connections_max = census.live_max.load(Ordering::Relaxed);
-    if census.live.load(Ordering::Acquire) >= connections_max {
-        census.turned_away.fetch_add(1, Ordering::Relaxed);
+    let address = peer_of(peer.ip());
+    let live = census.live.load(Ordering::Acquire);
+    if live >= connections_max {
+        // Those who are told to leave do so a moment later, so that there are some too many for that long.
+        let leaving = census.guests.make_room(address, connections_max);
+        if leaving.told == 0 && leaving.before == 0
+            || live >= connections_max + ABOVE_MAX.max(connections_max / 16)
+        {
+            census.turned_away.fetch_add(1, Ordering::Relaxed);
+            crate::rationed!(
+                tracing::warn,
+                connections_max,
+                "too many connections, all of them with requests: new ones are closed"
+            );
+            return;
+        }
+        census.made_room.fetch_add(leaving.told, Ordering::Relaxed);
         crate::rationed!(
             tracing::warn,
             connections_max,
-            "too many connections: new ones are closed"
+            "too many connections: those that wait for the longest time are closed"
         );
-        return;
     }
     let _ = set_keepalive(&stream); // fails only if the client has gone
     *turn += 1;
     let seat = least_loaded(seats, *turn);
-    let admitted = Admitted::new(census, &seat.load);
+    let admitted = Admitted::new(census, &seat.load, address);
     let _ = seat.orders.send(Order::Serve(stream, peer, admitted)); // a stopped worker drops it
 }
 
@@ -216,4 +243,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 const BACKLOG: i32 = 4096;
 const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// So many more than the limit may be there while others leave.
+const ABOVE_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

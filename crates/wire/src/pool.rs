@@ -314,7 +314,11 @@ impl Buffer {
     /// Goes on in `larger`, which has been admitted for the same claim or for `claim`, its first.
     pub(crate) fn move_to(&mut self, mut larger: Buffer, claim: Option<Claim>) {
         larger.bytes.extend_from_slice(self);
-        larger.claim = self.claim.take().inspect(|claim| claim.give_back(self.charged)).or(claim);
+        larger.claim = self
+            .claim
+            .take()
+            .inspect(|claim| claim.give_back(self.charged))
+            .or(claim);
         *self = larger;
     }
 

@@ -84,6 +84,8 @@ pub struct ServerCounts {
     pub accepted: u64,
     /// Connections closed as they came, since there were as many as there may be.
     pub turned_away: u64,
+    /// Connections closed for new ones: they had no request under way.
+    pub made_room: u64,
     /// Requests whose head was understood.
     pub requests: u64,
     /// Requests being answered now.
@@ -209,6 +211,7 @@ impl Server {
             connections: self.census.live.load(Ordering::Relaxed) as u64,
             accepted: self.census.accepted.load(Ordering::Relaxed) as u64,
             turned_away: self.census.turned_away.load(Ordering::Relaxed) as u64,
+            made_room: self.census.made_room.load(Ordering::Relaxed) as u64,
             requests: sum(|counters| &counters.requests),
             in_flight: sum(|counters| &counters.in_flight),
             refused: sum(|counters| &counters.refused),
@@ -306,7 +309,7 @@ async fn attend<S: Service>(mut shared: Rc<exchange::Shared<S>>, mut orders: mps
                 Ok(socket) => {
                     let shared = Rc::clone(&shared);
                     tokio::task::spawn_local(async move {
-                        exchange::serve(shared, socket, address).await;
+                        exchange::serve(shared, socket, address, &admitted.guest).await;
                         drop(admitted);
                     });
                 }

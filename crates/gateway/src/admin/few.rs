@@ -1,46 +1,117 @@
 //! The admin port's listener. Few connections at a time, and none that is silent for long: whoever reaches the port must not
-//! be able to take the open files that clients and nodes need.
+//! be able to take the open files that clients and nodes need, nor the port itself from health checks.
+//!
+//! A new connection is always let in. When there are as many as there may be, the one that is closed for it is the one that
+//! has waited the longest without a whole request: who trickles, or is idle. Only if all of them have requests under way is
+//! it the one that has moved nothing for the longest time.
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Accepts while there is a place; further connections wait in the backlog.
+/// Accepts whoever comes, and has another one leave for it if need be.
 pub(crate) struct Few {
     listener: TcpListener,
-    places: Arc<Semaphore>,
-    silence_max: Duration,
+    bounds: Bounds,
+    seats: Vec<Weak<Seat>>,
+    begun: Instant,
 }
 
-/// A connection in its place.
+/// How many, and how long.
+#[derive(Clone, Copy)]
+struct Bounds {
+    connections_max: usize,
+    silence_max: Duration,
+    /// From the first byte of a request to the end of its head.
+    head_max: Duration,
+}
+
+/// What is known of a connection.
+#[derive(Debug)]
+struct Seat {
+    /// Requests whose head is here and whose answer is not given yet.
+    requests: AtomicUsize,
+    /// When bytes last moved, in ms since the listener began.
+    moved_ms: AtomicU64,
+    /// Since when it has been without a whole request, in the same way.
+    waits_since_ms: AtomicU64,
+    leaves: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    begun: Instant,
+}
+
+/// The seat that a request came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Seated(Arc<Seat>);
+
+/// A connection in its seat.
 pub(crate) struct Visit {
     socket: TcpStream,
-    silence_max: Duration,
-    silent_until: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
+    bounds: Bounds,
+    alarm: Pin<Box<Sleep>>,
+    /// Bytes of a request have come that is not whole.
+    head_began: bool,
+    seat: Arc<Seat>,
 }
+
+/// A request under way, until dropped.
+struct UnderWay(Arc<Seat>);
 
 // === impl Few ===
 
 impl Few {
     pub(crate) fn new(listener: TcpListener) -> Self {
-        Self::with(listener, CONNECTIONS_MAX, SILENCE_MAX)
+        let bounds = Bounds {
+            connections_max: CONNECTIONS_MAX,
+            silence_max: SILENCE_MAX,
+            head_max: HEAD_MAX,
+        };
+        Self::with(listener, bounds)
     }
 
-    fn with(listener: TcpListener, connections_max: usize, silence_max: Duration) -> Self {
+    fn with(listener: TcpListener, bounds: Bounds) -> Self {
         Self {
             listener,
-            places: Arc::new(Semaphore::new(connections_max)),
-            silence_max,
+            bounds,
+            seats: Vec::new(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Has connections leave until there is a seat; all of them may leave at once, so one is enough.
+    fn make_room(&mut self) {
+        self.seats.retain(|seat| {
+            let seat = seat.upgrade();
+            seat.is_some_and(|seat| !seat.leaves.load(Ordering::Relaxed))
+        });
+        if self.seats.len() < self.bounds.connections_max {
+            return;
+        }
+        let open = self.seats.iter().filter_map(Weak::upgrade);
+        let first = open.min_by_key(|seat| match seat.requests.load(Ordering::Relaxed) {
+            0 => (0, seat.waits_since_ms.load(Ordering::Relaxed)),
+            _ => (1, seat.moved_ms.load(Ordering::Relaxed)),
+        });
+        if let Some(seat) = first {
+            wire::rationed!(
+                tracing::warn,
+                connections_max = self.bounds.connections_max,
+                "too many connections to the admin port: the one that waits for the longest time is closed"
+            );
+            seat.leave();
         }
     }
 }
@@ -50,14 +121,16 @@ impl Listener for Few {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Visit, SocketAddr) {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.expect("nobody closes the semaphore");
         let (socket, address) = Listener::accept(&mut self.listener).await;
+        self.make_room();
+        let seat = Arc::new(Seat::new(self.begun));
+        self.seats.push(Arc::downgrade(&seat));
         let visit = Visit {
             socket,
-            silence_max: self.silence_max,
-            silent_until: Box::pin(sleep(self.silence_max)),
-            _place: place,
+            bounds: self.bounds,
+            alarm: Box::pin(sleep(self.bounds.silence_max)),
+            head_began: false,
+            seat,
         };
         (visit, address)
     }
@@ -67,12 +140,111 @@ impl Listener for Few {
     }
 }
 
+impl Connected<IncomingStream<'_, Few>> for Seated {
+    fn connect_info(stream: IncomingStream<'_, Few>) -> Self {
+        Self(Arc::clone(&stream.io().seat))
+    }
+}
+
+/// Notes that a request has come, and when it is answered.
+pub(crate) async fn note(
+    ConnectInfo(Seated(seat)): ConnectInfo<Seated>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let _under_way = UnderWay::begin(seat);
+    next.run(request).await
+}
+
+// === impl Seat ===
+
+impl Seat {
+    fn new(begun: Instant) -> Self {
+        let now_ms = begun.elapsed().as_millis() as u64;
+        Self {
+            requests: AtomicUsize::new(0),
+            moved_ms: AtomicU64::new(now_ms),
+            waits_since_ms: AtomicU64::new(now_ms),
+            leaves: AtomicBool::new(false),
+            waker: Mutex::default(),
+            begun,
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether it has to leave; the task of `cx` is woken when it has to.
+    fn has_to_leave(&self, cx: &Context<'_>) -> bool {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        self.leaves.load(Ordering::Relaxed)
+    }
+}
+
+// === impl UnderWay ===
+
+impl UnderWay {
+    fn begin(seat: Arc<Seat>) -> Self {
+        seat.requests.fetch_add(1, Ordering::Relaxed);
+        Self(seat)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.waits_since_ms.store(self.0.now_ms(), Ordering::Relaxed);
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 // === impl Visit ===
 
 impl Visit {
+    fn is_answering(&self) -> bool {
+        self.seat.requests.load(Ordering::Relaxed) > 0
+    }
+
+    fn moved(&mut self) {
+        self.seat.moved_ms.store(self.seat.now_ms(), Ordering::Relaxed);
+    }
+
     fn heard(&mut self) {
-        let until = Instant::now() + self.silence_max;
-        self.silent_until.as_mut().reset(until);
+        self.moved();
+        let now = Instant::now();
+        if self.is_answering() {
+            self.head_began = false;
+            self.alarm.as_mut().reset(now + self.bounds.silence_max);
+        } else if !self.head_began {
+            // No more than this for the whole head, however it trickles.
+            self.head_began = true;
+            self.alarm.as_mut().reset(now + self.bounds.head_max);
+        }
+    }
+
+    fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if self.seat.has_to_leave(cx) {
+            return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
+        }
+        while self.alarm.as_mut().poll(cx).is_ready() {
+            if !(self.head_began && self.is_answering()) {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            // The head was there in time; what is waited for is our answer, or the body.
+            self.head_began = false;
+            self.alarm
+                .as_mut()
+                .reset(Instant::now() + self.bounds.silence_max);
+        }
+        Poll::Pending
     }
 }
 
@@ -84,11 +256,7 @@ impl AsyncRead for Visit {
     ) -> Poll<io::Result<()>> {
         let visit = &mut *self;
         match Pin::new(&mut visit.socket).poll_read(cx, into) {
-            Poll::Pending => visit
-                .silent_until
-                .as_mut()
-                .poll(cx)
-                .map(|()| Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => visit.poll_leave(cx).map(Err),
             read => {
                 visit.heard();
                 read
@@ -100,9 +268,17 @@ impl AsyncRead for Visit {
 impl AsyncWrite for Visit {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
-        if written.is_ready() {
-            self.heard(); // a long answer is no silence
+        if written.is_pending() {
+            return match self.seat.has_to_leave(cx) {
+                true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+                false => Poll::Pending,
+            };
         }
+        // A long answer is no silence, and after it a new head begins.
+        self.moved();
+        self.head_began = false;
+        let until = Instant::now() + self.bounds.silence_max;
+        self.alarm.as_mut().reset(until);
         written
     }
 
@@ -121,34 +297,102 @@ const CONNECTIONS_MAX: usize = 128;
 /// Longer than the pauses between most scrapes, so that they keep their connection.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
+/// Heads are short, and whoever sends one means to.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    #[tokio::test]
-    async fn silent_connections_give_their_places_to_those_that_wait() {
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+    async fn serve(bounds: Bounds, answer_after: Duration) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let few = Few::with(listener, 3, Duration::from_millis(200));
-        let routes = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
-        let server = tokio::spawn(async move { axum::serve(few, routes).await });
-        let mut squatters = Vec::new();
-        for _ in 0..10 {
-            squatters.push(TcpStream::connect(address).await.unwrap());
-        }
-        let mut visitor = TcpStream::connect(address).await.unwrap();
-        visitor
-            .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            .await
-            .unwrap();
+        let answer = move || async move {
+            sleep(answer_after).await;
+            "here"
+        };
+        let routes = axum::Router::new()
+            .route("/", axum::routing::get(answer))
+            .layer(axum::middleware::from_fn(note));
+        let service = routes.into_make_service_with_connect_info::<Seated>();
+        tokio::spawn(async move { axum::serve(Few::with(listener, bounds), service).await });
+        address
+    }
+
+    async fn read_all(mut socket: TcpStream) -> String {
         let mut answer = String::new();
-        let read = visitor.read_to_string(&mut answer);
-        tokio::time::timeout(Duration::from_secs(10), read)
+        let read = socket.read_to_string(&mut answer);
+        let _ = tokio::time::timeout(Duration::from_secs(10), read)
             .await
-            .expect("its turn comes")
-            .unwrap();
+            .expect("it ends");
+        answer
+    }
+
+    fn bounds(connections_max: usize, head_max: Duration) -> Bounds {
+        Bounds {
+            connections_max,
+            silence_max: Duration::from_secs(60),
+            head_max,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_takes_the_seat_of_one_that_trickles() {
+        let address = serve(bounds(3, Duration::from_secs(60)), Duration::ZERO).await;
+        let mut tricklers = Vec::new();
+        for _ in 0..20 {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"GET / HT").await.unwrap();
+            tricklers.push(socket);
+        }
+        for _ in 0..10 {
+            let mut visitor = TcpStream::connect(address).await.unwrap();
+            visitor.write_all(HEAD).await.unwrap();
+            let answer = read_all(visitor).await;
+            assert!(answer.ends_with("here"), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_under_way_keeps_its_seat() {
+        let address = serve(bounds(3, Duration::from_secs(60)), Duration::from_millis(500)).await;
+        let mut working = TcpStream::connect(address).await.unwrap();
+        working.write_all(HEAD).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        for _ in 0..20 {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            socket.write_all(b"G").await.unwrap();
+        }
+        let answer = read_all(working).await;
         assert!(answer.ends_with("here"), "{answer}");
-        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_head_that_trickles_is_not_waited_for() {
+        let address = serve(bounds(3, Duration::from_millis(300)), Duration::ZERO).await;
+        let socket = TcpStream::connect(address).await.unwrap();
+        let (mut reads, mut writes) = socket.into_split();
+        let begun = Instant::now();
+        let trickle = async move {
+            for byte in HEAD {
+                if writes.write_all(&[*byte]).await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let mut answer = String::new();
+        let ends = async {
+            let _ = reads.read_to_string(&mut answer).await;
+            begun.elapsed()
+        };
+        let ((), took) = tokio::join!(trickle, ends);
+        assert!(
+            !answer.contains("200") && took < Duration::from_secs(2),
+            "{took:?}: {answer}"
+        );
     }
 }

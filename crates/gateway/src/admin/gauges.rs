@@ -58,6 +58,12 @@ impl Desk {
             &by_entry(|c| c.turned_away),
         );
         family(
+            "made_room_total",
+            "counter",
+            "Client connections closed for new ones: there were max_concurrency, and they had no request under way.",
+            &by_entry(|c| c.made_room),
+        );
+        family(
             "handshakes_failed_total",
             "counter",
             "TLS handshakes with clients that failed.",
@@ -74,6 +80,18 @@ impl Desk {
             "gauge",
             "Bound of tidegate_buffers_bytes.",
             &[(String::new(), self.budget.limit() as f64)],
+        );
+        family(
+            "bodies_shrunk_total",
+            "counter",
+            "Request bodies that gave back memory which they had declared and not sent, since others waited for it.",
+            &[(String::new(), self.budget.bodies_shrunk() as f64)],
+        );
+        family(
+            "bodies_cut_total",
+            "counter",
+            "Request bodies that were cut off since others waited for the memory that they held.",
+            &[(String::new(), self.budget.bodies_cut() as f64)],
         );
         let live = self.shared.live.load_full();
         let statuses: Vec<_> = live

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Router, serve};
 use tokio::sync::oneshot;
 use wire::Budget;
@@ -85,7 +85,9 @@ impl Admin {
                         Ok(listener) => listener,
                         Err(error) => return tracing::error!(%error, "admin port failed"),
                     };
-                    let server = serve(Few::new(listener), router(Arc::clone(&desk)));
+                    let routes = router(Arc::clone(&desk));
+                    let service = routes.into_make_service_with_connect_info::<few::Seated>();
+                    let server = serve(Few::new(listener), service);
                     let counting = async {
                         let mut ticks = tokio::time::interval(rates::EVERY);
                         loop {
@@ -119,6 +121,7 @@ fn router(desk: Arc<Desk>) -> Router {
     router
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&desk), guard::admit))
+        .layer(from_fn(few::note))
         .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
         .method_not_allowed_fallback(async || Refusal::method())
         .with_state(desk)

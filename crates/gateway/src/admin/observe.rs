@@ -38,6 +38,7 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
                 "connections": counts.connections,
                 "accepted": counts.accepted,
                 "turned_away": counts.turned_away,
+                "made_room": counts.made_room,
                 "requests": counts.requests,
                 "in_flight": counts.in_flight,
                 "refused": counts.refused,

@@ -17,6 +17,7 @@ use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
 use crate::drain::{Phase, Place, Signal};
+use crate::guests::{Doing, Guest};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
 use crate::limits::Limits;
@@ -90,12 +91,19 @@ pub(super) async fn serve<S: Service>(
     shared: Rc<Shared<S>>,
     socket: TcpStream,
     address: std::net::SocketAddr,
+    guest: &Arc<Guest>,
 ) {
     let place = shared.signal.place();
-    let mut serving = pin!(serve_to_end(&shared, socket, address, &place));
-    poll_fn(|cx| match place.phase(cx) {
-        Phase::Cut => Poll::Ready(()),
-        _ => serving.as_mut().poll(cx),
+    let mut serving = pin!(serve_to_end(&shared, socket, (address, guest), &place));
+    let mut hears = false;
+    poll_fn(|cx| {
+        if !std::mem::replace(&mut hears, true) {
+            guest.hears(cx); // a task's waker stays the same
+        }
+        match place.phase(cx) {
+            Phase::Cut => Poll::Ready(()),
+            _ => serving.as_mut().poll(cx),
+        }
     })
     .await
 }
@@ -103,13 +111,13 @@ pub(super) async fn serve<S: Service>(
 async fn serve_to_end<S: Service>(
     shared: &Rc<Shared<S>>,
     socket: TcpStream,
-    address: std::net::SocketAddr,
+    (address, guest): (std::net::SocketAddr, &Arc<Guest>),
     place: &Place,
 ) {
     let came = Instant::now();
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_nodelay(true); // an answer is written at once, so there is nothing to gather
-    let Some((stream, certificate)) = handshake(shared, socket).await else {
+    let Some((stream, certificate)) = handshake(shared, socket, guest).await else {
         return;
     };
     let peer = Peer {
@@ -119,10 +127,15 @@ async fn serve_to_end<S: Service>(
         certificate,
     };
     let connection = Rc::new(Connection {
-        io: RefCell::new(Io::new(stream, Receiver::new(shared.pool.clone()))),
+        io: RefCell::new(Io::new(
+            stream,
+            Receiver::new(shared.pool.clone()),
+            Arc::clone(guest),
+        )),
         limits: RefCell::new(shared.limits_now()),
         peer,
         gone: Gone::default(),
+        guest: Arc::clone(guest),
     });
     let mut hears_until = Some(came + FIRST_WORD_TIME);
     loop {
@@ -145,20 +158,37 @@ async fn serve_to_end<S: Service>(
             Next::Request(line) => exchange(shared, &connection, *line).await,
         };
         match after {
-            After::Keep => {}
+            After::Keep => guest.does(Doing::Rests),
             After::Close => return linger(&connection).await,
             After::Reset => return connection.io.borrow().stream.reset_on_close(),
         }
     }
 }
 
-async fn handshake<S>(shared: &Shared<S>, socket: TcpStream) -> Option<(Stream, Option<Arc<[u8]>>)> {
+async fn handshake<S>(
+    shared: &Shared<S>,
+    socket: TcpStream,
+    guest: &Guest,
+) -> Option<(Stream, Option<Arc<[u8]>>)> {
     let Some(config) = shared.tls.borrow().as_ref().map(|tls| Arc::clone(&tls.config)) else {
         return Some((Stream::Plain(socket), None));
     };
     let acceptor = tokio_rustls::TlsAcceptor::from(config);
     let patience = shared.limits_now().head_timeout;
-    match tokio::time::timeout(patience, acceptor.accept(socket)).await {
+    let leaves = poll_fn(|_| {
+        if guest.has_to_leave() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    });
+    let shakes = tokio::time::timeout(patience, acceptor.accept(socket));
+    let shaken = tokio::select! {
+        biased;
+        shaken = shakes => shaken,
+        () = leaves => return None,
+    };
+    match shaken {
         Ok(Ok(stream)) => {
             let chain = stream.get_ref().1.peer_certificates();
             let certificate = chain
@@ -201,6 +231,7 @@ async fn next_head<S>(
             let bytes = io.receiver.pending();
             if !bytes.is_empty() && !began {
                 began = true;
+                connection.guest.does(Doing::Begins);
                 limits = shared.limits_now();
                 *connection.limits.borrow_mut() = Rc::clone(&limits);
                 io.alarm.set_after(limits.head_timeout);
@@ -215,6 +246,7 @@ async fn next_head<S>(
                 Ok(Some(length)) => {
                     let parsed = parse_request(&bytes[..length], &limits);
                     io.receiver.consume(length);
+                    connection.guest.does(Doing::Asks);
                     return Poll::Ready(match parsed {
                         Ok(line) => Next::Request(Box::new(line)),
                         Err(refusal) => Next::Refused(refusal),
@@ -244,6 +276,9 @@ async fn next_head<S>(
                             Some(until) => io.alarm.set(until),
                             None => return Poll::Ready(Next::End),
                         }
+                    }
+                    if connection.guest.has_to_leave() {
+                        return Poll::Ready(Next::End);
                     }
                     let late = if began {
                         Next::Refused(Refusal::HeadTimeout)

@@ -18,7 +18,8 @@ section! {
         network: EntryNetworkFile = EntryNetworkFile::default(),
         /// TLS towards clients.
         tls: EntryTlsFile = EntryTlsFile::default(),
-        /// Connections at most; more are closed as they come.
+        /// Connections at most. For a new one beyond them, one that has waited long for its client is closed; only if all
+        /// have requests under way, the new one.
         #[schemars(range(min = 1, max = 10_000_000))]
         max_concurrency: u32 = 20_000,
         /// Largest body, after decompression. More gets 413. The cluster's own limit
@@ -59,7 +60,7 @@ section! {
         #[schemars(extend("x-ignored" = "idle connections hold no buffers anyway"))]
         reduce_memory_usage: Ignored = Ignored,
         /// Overload.
-        #[schemars(extend("x-ignored" = "connections beyond `max_concurrency` are closed at once"))]
+        #[schemars(extend("x-ignored" = "a connection beyond `max_concurrency` is let in at once, in the place of one that waits"))]
         sleep_when_concurrency_limits_exceeded: Ignored = Ignored,
         /// Stop.
         #[schemars(extend("x-ignored" = "a stop always drains, for `worker.drain_timeout` at most"))]

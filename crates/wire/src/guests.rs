@@ -1,0 +1,253 @@
+//! Who is connected to a listener, and who leaves when there are too many.
+//!
+//! Below the limit nobody is asked to leave. At it, a new connection gets a place all the same, if anybody has one without
+//! a request under way: whoever takes connections and sends nothing, or sends heads and bodies in trickles, does not keep
+//! others out. No peer (as in [`admission`](crate::admission)) drives out another one that has fewer connections.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+/// One connection, as the acceptor sees it.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(crate) peer: IpAddr,
+    doing: AtomicU8,
+    /// Since when, in ms since the listener began.
+    since_ms: AtomicU64,
+    begun: Instant,
+    leaves: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// What a connection does, in the order in which they leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Doing {
+    /// It has not said a whole request yet: it shakes hands, is silent, or trickles.
+    Begins,
+    /// It has been answered, and may ask again.
+    Rests,
+    /// It has asked; its body may be on its way.
+    Asks,
+}
+
+/// Connections that leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    /// They were told so before, and have not left yet.
+    pub(crate) before: usize,
+    /// They have been told now.
+    pub(crate) told: usize,
+}
+
+/// All connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    begun: Instant,
+    all: Mutex<HashMap<u64, Arc<Guest>>>,
+    next_id: AtomicU64,
+}
+
+// === impl Guest ===
+
+impl Guest {
+    pub(crate) fn new(peer: IpAddr, begun: Instant) -> Self {
+        Guest {
+            peer,
+            doing: AtomicU8::new(Doing::Begins as u8),
+            since_ms: AtomicU64::new(begun.elapsed().as_millis() as u64),
+            begun,
+            leaves: AtomicBool::new(false),
+            waker: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn does(&self, doing: Doing) {
+        if doing == Doing::Asks {
+            self.leaves.store(false, Ordering::Relaxed); // it has come to a whole request just in time
+        }
+        let now_ms = self.begun.elapsed().as_millis() as u64;
+        self.since_ms.store(now_ms, Ordering::Relaxed);
+        self.doing.store(doing as u8, Ordering::Relaxed);
+    }
+
+    /// The connection's task: woken when it has to leave.
+    pub(crate) fn hears(&self, cx: &Context<'_>) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+    }
+
+    /// Whether it has to leave, which only who waits for its client does.
+    pub(crate) fn has_to_leave(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed)
+    }
+
+    fn doing(&self) -> Doing {
+        match self.doing.load(Ordering::Relaxed) {
+            0 => Doing::Begins,
+            1 => Doing::Rests,
+            _ => Doing::Asks,
+        }
+    }
+
+    fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = &*waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+// === impl Guests ===
+
+impl Guests {
+    pub(crate) fn new() -> Self {
+        Guests {
+            begun: Instant::now(),
+            all: Mutex::default(),
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn enter(&self, peer: IpAddr) -> (u64, Arc<Guest>) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let guest = Arc::new(Guest::new(peer, self.begun));
+        self.all().insert(id, Arc::clone(&guest));
+        (id, guest)
+    }
+
+    pub(crate) fn leave(&self, id: u64) {
+        let mut all = self.all();
+        all.remove(&id);
+        if all.len() < all.capacity() / 8 {
+            all.shrink_to_fit();
+        }
+    }
+
+    /// Has some leave, so that `peer` finds one of the `places`. More than one at a time, since each look costs a walk
+    /// through all; those who were told before and have not left yet count.
+    pub(crate) fn make_room(&self, peer: IpAddr, places: usize) -> Leaving {
+        let all = self.all();
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        counts.insert(peer, 0);
+        let mut leaving = 0;
+        for guest in all.values() {
+            *counts.entry(guest.peer).or_default() += 1;
+            // Who goes on with a request does not leave, whatever it was told.
+            leaving += usize::from(guest.has_to_leave() && guest.doing() != Doing::Asks);
+        }
+        let mut leaving = Leaving {
+            before: leaving,
+            told: 0,
+        };
+        // The newcomer needs one of those places that become free.
+        if all.len() < places + leaving.before {
+            return leaving;
+        }
+        let fair = all.len() / counts.len();
+        let own = counts.get(&peer).copied().unwrap_or_default();
+        let may_go = |guest: &Guest| {
+            let count = counts.get(&guest.peer).copied().unwrap_or_default();
+            !guest.has_to_leave()
+                && if own >= fair {
+                    guest.peer == peer
+                } else {
+                    count > fair
+                }
+        };
+        let mut going: Vec<(Doing, u64, &Arc<Guest>)> = all
+            .values()
+            .filter(|guest| may_go(guest))
+            .map(|guest| (guest.doing(), guest.since_ms.load(Ordering::Relaxed), guest))
+            .collect();
+        let batch = (all.len() / BATCH_PART).max(1).min(going.len());
+        if batch == 0 {
+            return leaving;
+        }
+        going.select_nth_unstable_by_key(batch - 1, |(doing, since_ms, _)| (*doing, *since_ms));
+        let first = going[..batch].iter().map(|(doing, ..)| *doing).min();
+        // Requests are only cut off where nobody else is left.
+        let going = going[..batch]
+            .iter()
+            .filter(|(doing, ..)| *doing != Doing::Asks || first == Some(Doing::Asks));
+        for (_, _, guest) in going {
+            guest.leave();
+            leaving.told += 1;
+        }
+        leaving
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Guest>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One in so many leaves at a time.
+const BATCH_PART: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, last])
+    }
+
+    fn leaving(all: &[(u64, Arc<Guest>)]) -> Vec<usize> {
+        let told = |at: &usize| all[*at].1.has_to_leave();
+        (0..all.len()).filter(told).collect()
+    }
+
+    #[test]
+    fn the_oldest_that_has_not_asked_leaves_first_then_who_rests_and_who_asks_last() {
+        let guests = Guests::new();
+        let all: Vec<_> = (0..4).map(|_| guests.enter(peer(1))).collect();
+        let doing = [Doing::Asks, Doing::Rests, Doing::Begins, Doing::Begins];
+        for (((_, guest), doing), since_ms) in all.iter().zip(doing).zip([0, 1, 9, 5]) {
+            guest.does(doing);
+            guest.since_ms.store(since_ms, Ordering::Relaxed);
+        }
+        let mut left = Vec::new();
+        for places in (1..=4).rev() {
+            assert_eq!(guests.make_room(peer(1), places).told, 1);
+            let told: Vec<usize> = leaving(&all)
+                .into_iter()
+                .filter(|at| !left.contains(at))
+                .collect();
+            guests.leave(all[told[0]].0);
+            left.extend(told);
+        }
+        assert_eq!(left, [3, 2, 1, 0]);
+        assert_eq!(guests.make_room(peer(1), 0).told, 0, "nobody is left");
+    }
+
+    #[test]
+    fn those_who_leave_count_as_gone_and_who_has_asked_meanwhile_stays() {
+        let guests = Guests::new();
+        let all: Vec<_> = (0..2).map(|_| guests.enter(peer(1))).collect();
+        assert_eq!(guests.make_room(peer(1), 2), Leaving { before: 0, told: 1 });
+        assert_eq!(guests.make_room(peer(1), 2), Leaving { before: 1, told: 0 });
+        let told = leaving(&all);
+        all[told[0]].1.does(Doing::Asks);
+        assert_eq!(leaving(&all), []);
+    }
+
+    #[test]
+    fn a_peer_drives_out_itself_before_one_that_has_fewer() {
+        let guests = Guests::new();
+        let mut all: Vec<_> = (0..3).map(|_| guests.enter(peer(2))).collect();
+        all.extend((0..97).map(|_| guests.enter(peer(1))));
+        for newcomer in [1, 2, 3, 1] {
+            let before = leaving(&all).len();
+            let places = guests.all().len();
+            assert!(guests.make_room(peer(newcomer), places).told > 0);
+            let told = leaving(&all);
+            assert!(told.len() > before && told[0] >= 3, "{told:?}");
+            told.iter().for_each(|at| guests.leave(all[*at].0));
+        }
+    }
+}
