@@ -116,10 +116,13 @@ fn bodies_that_are_declared_and_trickle_take_no_memory_from_others() {
     std::thread::scope(|scope| {
         let _at_end = StopAtEnd(&stop);
         for (declared, sent) in [
-            (100 << 20, 0),
-            (8 << 20, 0),
-            (100 << 20, 40_000),
-            (8 << 20, 40_000),
+            (100_000_000, 40_000),
+            (8_000_000, 40_000),
+            (100_000_000, 0),
+            (8_000_000, 0),
+            (8_000_000, 0),
+            (4_000_000, 0),
+            (2_000_000, 0),
         ] {
             let (socket, stop) = (
                 begin_bulk(connect_from(1, gateway.address), declared, sent),
@@ -191,7 +194,7 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
     let cluster = cluster();
     let (gateway, _folder) = gateway(&cluster, "", "");
     let stop = AtomicBool::new(false);
-    let bulk = bulk_of(3 << 20);
+    let bulk = bulk_of(5 << 20);
     std::thread::scope(|scope| {
         let _at_end = StopAtEnd(&stop);
         // Faster than what counts as slow, so that it is their number that has to be seen.
