@@ -26,6 +26,8 @@ pub(crate) struct Action<'a> {
     /// There is a key `routing`, and its value is null: the line takes no second one.
     pub(crate) routing_null: bool,
     pub(crate) pipeline: Option<&'a [u8]>,
+    /// The line says `"_type":"_doc"`, which servers that know types take for no type at all.
+    pub(crate) typed: bool,
     pub(crate) place: Place,
     /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
     pub(crate) compare_and_set: bool,

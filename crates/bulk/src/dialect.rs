@@ -60,6 +60,17 @@ impl Dialect {
         }
     }
 
+    /// Whether action lines may say `"_type":"_doc"` and paths `/{index}/_doc/_bulk`, which means the same as no type, and
+    /// is answered with a deprecation warning: Elasticsearch up to 7 and OpenSearch 1 (`BulkRequestParser`).
+    pub fn takes_types(&self) -> bool {
+        self.items_have_type()
+    }
+
+    /// Whether such types may as well be left out: not before Elasticsearch 7.
+    pub fn types_are_optional(&self) -> bool {
+        self.takes_types() && !(self.flavour == Flavour::Elasticsearch && self.version.major < 7)
+    }
+
     /// Whether a reply begins with `errors`: Elasticsearch from 8 on; the others begin with `took`
     /// (`BulkResponse.toXContent`).
     pub fn errors_first(&self) -> bool {

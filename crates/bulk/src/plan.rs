@@ -28,6 +28,7 @@ pub struct Plan {
     pub(crate) arena: Vec<u8>,
     pub(crate) docs: u32,
     pub(crate) ingests: bool,
+    pub(crate) typed: bool,
     minted: Option<Minted>,
     names: Vec<u32>,
 }
@@ -222,6 +223,11 @@ impl Plan {
         self.ingests
     }
 
+    /// Whether some action line has a type, so that the answer has a warning.
+    pub fn typed(&self) -> bool {
+        self.typed
+    }
+
     /// The ids that were minted, if any were; of those made for wanted shards the first and the last only.
     pub fn minted(&self) -> Option<Minted> {
         self.minted
@@ -249,6 +255,7 @@ impl<'a, 's> Draft<'a, 's> {
             arena: std::mem::take(&mut scratch.arena),
             docs: 0,
             ingests: false,
+            typed: false,
             minted: None,
             names: std::mem::take(&mut scratch.names),
         };
@@ -293,6 +300,7 @@ impl<'a, 's> Draft<'a, 's> {
             runs.end(directing);
         }
         self.plan.ingests = walk.ingests();
+        self.plan.typed = walk.typed();
         if self.plan.docs == 0 {
             Err(Pass {
                 why: Why::Empty,

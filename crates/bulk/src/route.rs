@@ -37,6 +37,9 @@ pub struct IndexRoute {
     pub ingests: bool,
     /// Set when documents of this index cannot be predicted: requests that touch it pass whole.
     pub opaque: Option<Why>,
+    /// All that decides about shard numbers is known, even where the index is not ready and therefore opaque: lanes can
+    /// be told.
+    pub numbered: bool,
 }
 
 // === impl IndexRoute ===
@@ -52,6 +55,7 @@ impl IndexRoute {
             routing_required: false,
             ingests: false,
             opaque: None,
+            numbered: true,
         }
     }
 

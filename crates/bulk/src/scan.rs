@@ -1,7 +1,7 @@
 //! The fast reader of action lines: takes only what it fully understands.
 //!
-//! It knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing` and `pipeline`, each at most
-//! once, whose values are null or non-empty strings of plain ASCII without escapes; spaces may stand between tokens.
+//! It knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing`, `pipeline` and `_type` (of the
+//! value `_doc` only), each at most once, whose values are null or non-empty strings of plain ASCII without escapes; spaces may stand between tokens.
 //! That is what shippers and client libraries write. For all else it returns `None` and [`crate::slow`] decides.
 
 use crate::action::{Action, Form, ID_BYTES_MAX, Op, Place};
@@ -23,6 +23,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         routing: None,
         routing_null: false,
         pipeline: None,
+        typed: false,
         place,
         compare_and_set: false,
         versioned: false,
@@ -61,6 +62,8 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
                 INDEX => action.index = value,
                 ID => action.id = value,
                 ROUTING => action.routing = value,
+                TYPE if value == Some(b"_doc") => action.typed = true,
+                TYPE => return None,
                 _ => action.pipeline = value,
             }
             p = spaces(line, p);
@@ -88,6 +91,7 @@ const INDEX: u8 = 1;
 const ID: u8 = 2;
 const ROUTING: u8 = 4;
 const PIPELINE: u8 = 8;
+const TYPE: u8 = 16;
 
 /// `{"op":{`, and the place after it.
 #[inline]
@@ -105,7 +109,7 @@ fn head(line: &[u8]) -> Option<(Op, usize)> {
     Some((op, p))
 }
 
-/// One of the four keys, and the place after its closing quote.
+/// One of the five keys, and the place after its closing quote.
 #[inline]
 fn key(line: &[u8], p: usize) -> Option<(u8, usize)> {
     let rest = line.get(p..)?;
@@ -117,6 +121,8 @@ fn key(line: &[u8], p: usize) -> Option<(u8, usize)> {
         Some((ROUTING, p + 9))
     } else if rest.starts_with(b"\"pipeline\"") {
         Some((PIPELINE, p + 10))
+    } else if rest.starts_with(b"\"_type\"") {
+        Some((TYPE, p + 7))
     } else {
         None
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use memchr::memchr2;
 
 use crate::failed::write_string;
+use crate::strict::Strict;
 use crate::{Op, update};
 
 /// What the head of a single-document request says, in the terms of an action line.
@@ -70,9 +71,22 @@ impl Single<'_> {
     /// # Errors
     /// When the source would not mean the same in a line of its own; `out` is left as it was.
     pub fn write(&self, source: &[u8], out: &mut Vec<u8>) -> Result<(), NotALine> {
+        self.write_as(source, self.op == Op::Update, out)
+    }
+
+    /// As [`Self::write`], but line breaks of any source become spaces: what `_source` gives back later means the same, and
+    /// has spaces there.
+    ///
+    /// # Errors
+    /// When the source would not mean the same in a line of its own; `out` is left as it was.
+    pub fn write_spaced(&self, source: &[u8], out: &mut Vec<u8>) -> Result<(), NotALine> {
+        self.write_as(source, true, out)
+    }
+
+    fn write_as(&self, source: &[u8], spaced: bool, out: &mut Vec<u8>) -> Result<(), NotALine> {
         let line = match self.op {
             Op::Delete => None,
-            op => Some(line(op, source)?),
+            op => Some(line(op, source, spaced)?),
         };
         out.extend_from_slice(b"{\"");
         out.extend_from_slice(self.op.as_str().as_bytes());
@@ -101,7 +115,7 @@ impl Single<'_> {
 }
 
 /// The source as one line.
-fn line(op: Op, source: &[u8]) -> Result<Cow<'_, [u8]>, NotALine> {
+fn line(op: Op, source: &[u8], spaced: bool) -> Result<Cow<'_, [u8]>, NotALine> {
     let text = source.trim_ascii();
     if !text.starts_with(b"{") || !text.ends_with(b"}") {
         return Err(NotALine::NoObject);
@@ -110,7 +124,12 @@ fn line(op: Op, source: &[u8]) -> Result<Cow<'_, [u8]>, NotALine> {
         return Ok(Cow::Borrowed(source));
     }
     // Within a string a line break is an error, which must not be mended.
-    if op != Op::Update || !update::acceptable(source, false) {
+    let acceptable = match op {
+        _ if !spaced => false,
+        Op::Update => update::acceptable(source, false),
+        _ => is_json(source),
+    };
+    if !acceptable {
         return Err(NotALine::LineBreak);
     }
     let spaced = source.iter().map(|byte| match byte {
@@ -118,6 +137,12 @@ fn line(op: Op, source: &[u8]) -> Result<Cow<'_, [u8]>, NotALine> {
         _ => *byte,
     });
     Ok(Cow::Owned(spaced.collect()))
+}
+
+/// Whether every server surely takes this for one value of JSON.
+fn is_json(text: &[u8]) -> bool {
+    let strict = Strict::new(text);
+    strict.is_some_and(|mut strict| strict.value().and_then(|()| strict.end()).is_some())
 }
 
 /// Quotes, colon and comma of a key, and the quotes of its value.
@@ -178,6 +203,20 @@ mod tests {
         ] {
             assert_eq!(written(&single(Op::Index), source), Err(why), "{source:?}");
             assert_eq!(written(&single(Op::Create), source), Err(why), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn line_breaks_of_a_document_become_spaces_where_that_is_asked_for() {
+        let spaced = |source: &str| {
+            let mut out = Vec::new();
+            let written = single(Op::Index).write_spaced(source.as_bytes(), &mut out);
+            written.map(|()| String::from_utf8(out).unwrap())
+        };
+        let written = spaced("{\n  \"a\": \"x\\n\"\r\n}\n").unwrap();
+        assert!(written.ends_with("\n{   \"a\": \"x\\n\"  } \n"), "{written:?}");
+        for odd in ["{\"a\":\"x\ny\"}", "{\n\"a\":1 // one\n}", "{\n\"a\":1,}"] {
+            assert_eq!(spaced(odd), Err(NotALine::LineBreak), "{odd:?}");
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) struct SlowAction<'a> {
     routing: Option<Cow<'a, str>>,
     routing_null: bool,
     pipeline: Option<Cow<'a, str>>,
+    typed: bool,
     place: Place,
     compare_and_set: bool,
     versioned: bool,
@@ -56,7 +57,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         form,
     };
     let (mut index, mut id, mut routing, mut pipeline) = (None, None, None, None);
-    let mut routing_null = false;
+    let (mut routing_null, mut typed) = (false, false);
     let (mut op_type, mut retries, mut versioning) = (None, false, Versioning::default());
     for (key, raw) in &pairs {
         let raw = raw.get();
@@ -77,6 +78,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
             "_id" => id = Some(text(raw)?),
             "routing" => routing = Some(text(raw)?),
             "pipeline" => pipeline = Some(text(raw)?),
+            "_type" if raw == "\"_doc\"" => typed = true,
             "_type" => return Err(Why::TypedAction),
             "op_type" => op_type = Some(text(raw)?),
             "version" => versioning.version = Some(whole_number(raw)?),
@@ -117,6 +119,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         routing,
         routing_null,
         pipeline,
+        typed,
         place,
         compare_and_set,
         versioned: compare_and_set || versioning.version.is_some(),
@@ -137,6 +140,7 @@ impl SlowAction<'_> {
             routing: bytes(&self.routing),
             routing_null: self.routing_null,
             pipeline: bytes(&self.pipeline),
+            typed: self.typed,
             place: self.place,
             compare_and_set: self.compare_and_set,
             versioned: self.versioned,
@@ -353,7 +357,8 @@ mod tests {
             (r#"{"index":{"_id":1.0}}"#, Why::OddValue),
             (r#"{"index":{"require_alias":"true"}}"#, Why::OddValue),
             (r#"{"index":{"_id":"a","_id":"a"}}"#, Why::DuplicateKey),
-            (r#"{"index":{"_type":"_doc"}}"#, Why::TypedAction),
+            (r#"{"index":{"_type":"other"}}"#, Why::TypedAction),
+            (r#"{"index":{"_type":null}}"#, Why::TypedAction),
             (r#"{"index":{"_id":""}}"#, Why::EmptyId),
             (r#"{"index":{"routing":""}}"#, Why::EmptyRouting),
             (

@@ -53,8 +53,8 @@ pub(crate) struct Entry {
     pub(crate) number: u32,
     /// A dense number of the concrete index behind the name: alias and index share it.
     pub(crate) ordinal: u32,
-    /// The same, where only the proof is missing that the shards are those that the server would choose. Lanes need none:
-    /// they want the same number for the same document, whatever it is.
+    /// The same, where only the proof is missing that the shards are those that the server would choose, or the index is
+    /// closed or not ready. Lanes need neither: they want the same number for the same document, whatever it is.
     pub(crate) unproven: Option<Box<Entry>>,
 }
 
@@ -165,7 +165,12 @@ impl RouteTableBuilder {
         let number = self.table.numbered.len() as u32;
         let entry = match target.write() {
             Ok(write) => match write.why_opaque() {
-                Some(why @ (Why::UnverifiedIndex | Why::PredictionFailed)) => {
+                Some(
+                    why @ (Why::UnverifiedIndex
+                    | Why::PredictionFailed
+                    | Why::IndexClosed
+                    | Why::IndexUnavailable),
+                ) if write.numbered => {
                     let unproven = self.entry(target.clone(), number, &write.name);
                     Entry::opaque(why, number, Some(Box::new(unproven)))
                 }
@@ -216,6 +221,37 @@ impl RouteTableBuilder {
 mod tests {
     use super::*;
     use crate::{Flavour, Version};
+
+    #[test]
+    fn lanes_are_told_of_indices_that_are_not_ready_if_their_shards_are_known() {
+        let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+        let verdict = |opaque, numbered, level| {
+            let mut table = RouteTable::builder(dialect, 1);
+            let route = IndexRoute::new("logs", crate::Formula::Modulo, [None, None]);
+            table.index(Arc::new(IndexRoute {
+                opaque: Some(opaque),
+                numbered,
+                ..route
+            }));
+            let ask = crate::Ask {
+                level,
+                ..crate::Ask::default()
+            };
+            let body = b"{\"delete\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n";
+            let (mut ids, mut scratch) = (crate::IdMint::new(1), crate::Scratch::default());
+            match crate::plan(body, &ask, &table.build(), &mut ids, &mut scratch) {
+                crate::Verdict::Plan(_) => None,
+                crate::Verdict::Pass(pass) => Some(pass.why),
+            }
+        };
+        for why in [Why::IndexClosed, Why::IndexUnavailable, Why::UnverifiedIndex] {
+            assert_eq!(verdict(why, true, crate::Level::Lane(4)), None);
+            assert_eq!(verdict(why, false, crate::Level::Lane(4)), Some(why));
+            assert_eq!(verdict(why, true, crate::Level::Node), Some(why));
+        }
+        let moving = verdict(Why::MovingPipeline, true, crate::Level::Lane(4));
+        assert_eq!(moving, Some(Why::MovingPipeline));
+    }
 
     #[test]
     fn a_pipeline_is_admitted_where_it_moves_nothing_and_shares_no_fate() {

@@ -84,6 +84,8 @@ struct Resolver<'b, 't> {
     pipeline: Vec<u8>,
     /// Some operation so far may have gone through an ingest pipeline.
     ingests: bool,
+    /// Some action line so far has a type.
+    typed: bool,
 }
 
 /// Bodies are addressed with 31 bits.
@@ -122,6 +124,7 @@ impl<'b, 't> Walk<'b, 't> {
             neither: Aim::Free,
             pipeline: Vec::new(),
             ingests: ask.url_pipeline.is_some(),
+            typed: false,
         };
         Ok(Self {
             body,
@@ -194,6 +197,11 @@ impl<'b, 't> Walk<'b, 't> {
     /// Whether some operation so far may go through an ingest pipeline.
     pub(crate) fn ingests(&self) -> bool {
         self.resolver.ingests
+    }
+
+    /// Whether some action line so far has a type.
+    pub(crate) fn typed(&self) -> bool {
+        self.resolver.typed
     }
 
     /// Reads the next action that is not a blank line into `self.slow`: its start, and the place after its newline.
@@ -326,6 +334,9 @@ impl<'b, 't> Model<'b, 't> {
 impl<'b, 't> Resolver<'b, 't> {
     /// What an action's index stands for, if it is one that is not refused.
     fn resolve(&mut self, action: &Action<'_>) -> Result<(&'t Entry, &'t IndexRoute), Why> {
+        if action.typed {
+            self.check_type()?;
+        }
         action.admit(self.table.dialect().allow_explicit_index)?;
         if action.pipeline.is_some_and(|pipeline| pipeline != self.pipeline) {
             self.check_pipeline(action)?;
@@ -434,6 +445,15 @@ impl<'b, 't> Resolver<'b, 't> {
         self.name.clear();
         self.name.extend_from_slice(name);
         Ok(found)
+    }
+
+    #[cold]
+    fn check_type(&mut self) -> Result<(), Why> {
+        self.typed = true;
+        match self.table.dialect().takes_types() {
+            true => Ok(()),
+            false => Err(Why::TypedAction),
+        }
     }
 
     #[cold]

@@ -62,7 +62,7 @@ whys! {
     OddValue = "odd_value",
     /// An action line has the same key twice.
     DuplicateKey = "duplicate_key",
-    /// An action line carries `_type`: the server answers with a deprecation warning or a rejection.
+    /// An action line carries a `_type` other than `_doc`, or the server knows no types.
     TypedAction = "typed_action",
     /// An action line names an index, and the cluster forbids that (`rest.action.multi.allow_explicit_index`).
     ExplicitIndex = "explicit_index",

@@ -158,10 +158,7 @@ fn route(
     };
     let pipelines = || settings.default_pipeline.iter().chain(&settings.final_pipeline);
     let moves = |pipeline: &String| !reading.harmless_pipelines.contains(pipeline);
-    let opaque = match settings.placement {
-        _ if reading.topology.is_closed(name) => Some(Why::IndexClosed),
-        _ if metadata.is_none() => Some(Why::IndexUnavailable),
-        _ if !reading.topology.routing_table.indices.contains_key(name) => Some(Why::IndexUnavailable),
+    let unpredictable = match settings.placement {
         Placement::Content => Some(Why::RoutedByContent),
         Placement::Adaptive => Some(Why::AdaptiveShards),
         Placement::Hash if metadata.is_some_and(|m| m.split_in_place) => Some(Why::UnknownFormula),
@@ -172,11 +169,18 @@ fn route(
         }
         Placement::Hash => None,
     };
+    let ready = metadata.is_some() && reading.topology.routing_table.indices.contains_key(name);
+    let opaque = match ready {
+        _ if reading.topology.is_closed(name) => Some(Why::IndexClosed),
+        false => Some(Why::IndexUnavailable),
+        true => unpredictable,
+    };
     IndexRoute {
         partition_size: settings.partition_size,
         routing_required: metadata.is_some_and(|m| m.routing_required),
         ingests: pipelines().next().is_some(),
         opaque,
+        numbered: unpredictable.is_none(),
         ..IndexRoute::new(name, formula.unwrap_or(Formula::Modulo), primaries)
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct BulkHead<'a> {
     pub(crate) routing: Option<Cow<'a, str>>,
     /// `pipeline=`.
     pub(crate) pipeline: Option<Cow<'a, str>>,
+    /// The path is `/{index}/_doc/_bulk`, which servers that know types take for `/{index}/_bulk`.
+    pub(crate) typed: bool,
 }
 
 /// What kind of request it is, as far as `bulk_reshuffle` is concerned.
@@ -42,13 +44,17 @@ pub(crate) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let first = segments.next();
-    let index = match (first, segments.next(), segments.next(), segments.next()) {
-        (Some("_bulk"), None, ..) => None,
-        (Some(index), Some("_bulk"), None, _) => Some(index),
+    let (index, typed) = match (first, segments.next(), segments.next(), segments.next()) {
+        (Some("_bulk"), None, ..) => (None, false),
+        (Some(index), Some("_bulk"), None, _) => (Some(index), false),
+        (Some(index), Some("_doc"), Some("_bulk"), None) => (Some(index), true),
         (Some(_), Some(_), Some("_bulk"), None) => return Kind::Pass(HeadWhy::TypedPath),
         _ => return Kind::Other,
     };
-    read(index, query, headers).map_or_else(Kind::Pass, Kind::Bulk)
+    match read(index, query, headers) {
+        Ok(head) => Kind::Bulk(BulkHead { typed, ..head }),
+        Err(why) => Kind::Pass(why),
+    }
 }
 
 fn read<'a>(index: Option<&'a str>, query: &'a str, headers: &HeaderMap) -> Result<BulkHead<'a>, HeadWhy> {
@@ -213,7 +219,11 @@ mod tests {
         assert_eq!(index_of("/logs/_bulk"), Some("logs".into()));
         assert_eq!(index_of("//logs//_bulk/"), Some("logs".into()));
         assert_eq!(index_of("/caf%C3%A9/_bulk"), Some("café".into()));
-        assert_eq!(post("/logs/_doc/_bulk"), Kind::Pass(HeadWhy::TypedPath));
+        assert_eq!(post("/logs/other/_bulk"), Kind::Pass(HeadWhy::TypedPath));
+        let Kind::Bulk(typed) = post("/logs/_doc/_bulk?timeout=1m") else {
+            panic!("a bulk")
+        };
+        assert!(typed.typed && typed.index.as_deref() == Some("logs"));
         for other in ["/", "/_search", "/_bulk/stream", "/a/b/c/_bulk", "/_bulkx"] {
             assert_eq!(post(other), Kind::Other, "{other}");
         }

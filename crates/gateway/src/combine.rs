@@ -30,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulk::{Destination, Part};
+use bulk::{Destination, Part, Plan};
 use cluster::{Ended, Node, Permit};
 use http::{StatusCode, response};
 use memchr::memmem;
@@ -140,12 +140,13 @@ impl Combiner {
         settings.is_some()
     }
 
-    /// Those whose parts may travel together with this request's. `ingests`: some document may go through an ingest
-    /// pipeline, whose time is told in the answer.
-    pub(crate) fn family(&self, message: Message<'_>, ingests: bool) -> Arc<Family> {
+    /// Those whose parts may travel together with this request's. An ingest pipeline's time is told in the answer.
+    pub(crate) fn family(&self, message: Message<'_>, plan: &Plan) -> Arc<Family> {
+        // What has types is answered with a warning, which is for those who have them.
+        let peculiar = [plan.ingests(), plan.typed()];
         self.0
             .families
-            .of(&self.0.filter, message, ingests, &self.0.configured)
+            .of(&self.0.filter, message, peculiar, &self.0.configured)
     }
 
     /// The node for a part that any node may take: the one that such parts gather for, else the next in turn.

@@ -250,6 +250,18 @@ impl Fault {
         }
     }
 
+    /// A write that cannot be queued, where other clusters get what is queued.
+    pub(crate) fn would_be_missing(queue: &str, clusters: &[&str], why: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "illegal_argument_exception",
+            format!(
+                "nothing was executed: this write cannot be queued ({why}), and would be missing in {}, which the queue `{queue}` is delivered to as well; `passing_second_cluster: accept` of the queue lets such writes go to the first cluster alone",
+                clusters.join(", ")
+            ),
+        )
+    }
+
     /// A bulk for a queue before anything is known of the cluster.
     pub(crate) fn nothing_learnt() -> Self {
         Self {
@@ -258,6 +270,18 @@ impl Fault {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable_shards_exception",
                 "nothing was accepted: the cluster's topology has not been read yet; `/elasticsearch` of the admin port says why",
+            )
+        }
+    }
+
+    /// A write for a queue, for an index of which too little is known to tell the documents' lanes.
+    pub(crate) fn index_not_ready() -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable_shards_exception",
+                "nothing was accepted: an index of this request is not ready, and its shards are not known yet",
             )
         }
     }

@@ -21,7 +21,6 @@ use crate::listening::Label;
 use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
-use crate::overtake;
 use crate::proxy::{Body, Proxy};
 use crate::request_id::{self, RequestId, RequestIds};
 use crate::router::Router;
@@ -123,6 +122,7 @@ impl Front {
             .flat_map(|stages| stages.iter())
             .collect();
         let arrival = Arrival::of(&incoming);
+        let presence = incoming.presence();
         let mut body = Body::Streamed(incoming);
         for stage in stages {
             if !stage
@@ -142,15 +142,14 @@ impl Front {
                 (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
                     match reshuffle.take(head, incoming).await {
                         Step::Done(answer) => return answer,
-                        Step::Next(next_head, next_body) => {
+                        Step::Next(next_head, next_body, passing) => {
                             let queues = self.shared.queues.load_full();
-                            if let Some(accept) = &reshuffle.accept
-                                && let Some(fault) =
-                                    overtake::wait(&accept.queue, queues.groups(), &next_head).await
-                            {
-                                return fault.response();
+                            let next = (&next_head, next_body);
+                            let admitted = reshuffle.admit(queues.groups(), next, &passing, &presence).await;
+                            match admitted {
+                                Ok(next_body) => (head, body) = (next_head, next_body),
+                                Err(answer) => return answer,
                             }
-                            (head, body) = (next_head, next_body);
                         }
                     }
                 }

@@ -355,6 +355,14 @@ impl Journal {
         }
     }
 
+    /// How often somebody has looked what other gateways have put there and delivered; none: there are no others.
+    pub(crate) fn looks(&self) -> Option<u64> {
+        match self {
+            Journal::Disk(_) => None,
+            Journal::Kafka(shelf) => Some(shelf.topic.looks()),
+        }
+    }
+
     pub(crate) fn close(&self) {
         match self {
             Journal::Disk(log) => log.close(),
@@ -529,6 +537,14 @@ impl Consumer {
         match self {
             Consumer::Disk(_) => true,
             Consumer::Kafka(group) => group.lease().is_some_and(|until| Instant::now() < until),
+        }
+    }
+
+    /// In a topic: for each lane the messages that the group has yet to deliver, wherever they are.
+    pub(crate) fn messages_pending(&self) -> Vec<u64> {
+        match self {
+            Consumer::Disk(_) => Vec::new(),
+            Consumer::Kafka(group) => group.status().iter().map(|lane| lane.messages).collect(),
         }
     }
 

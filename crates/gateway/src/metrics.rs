@@ -46,7 +46,7 @@ impl<const N: usize> std::ops::Index<usize> for Counts<N> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum HeadWhy {
-    /// `/{index}/{type}/_bulk` of Elasticsearch 7 and before.
+    /// `/{index}/{type}/_bulk` with another type than `_doc`, or of a server that knows no types.
     TypedPath,
     /// An index in the URL that isn't one plain name.
     UrlIndex,

@@ -35,8 +35,8 @@ pub(crate) struct Queue {
     pub(crate) keys: Option<Arc<Keys>>,
     /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
     pub(crate) whereabouts: Option<Whereabouts>,
-    /// How long writes that are not queued wait for what is.
-    passing_waits: Mutex<Option<Duration>>,
+    /// What is done with writes that cannot be queued.
+    passing: Mutex<config::Passing>,
 }
 
 /// A consumer group of a queue: one target cluster.
@@ -187,7 +187,7 @@ impl Queue {
             dead_letters,
             keys: keys.transpose().map_err(failed)?,
             whereabouts,
-            passing_waits: Mutex::new(settings.passing_waits),
+            passing: Mutex::new(settings.passing),
         })
     }
 
@@ -203,7 +203,7 @@ impl Queue {
     /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how much there
     /// may be, and what waits for the queue.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
-        *self.passing_waits.lock().unwrap_or_else(PoisonError::into_inner) = settings.passing_waits;
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = settings.passing;
         // What a topic is like is Kafka's matter.
         let of_log = self
             .log
@@ -213,9 +213,9 @@ impl Queue {
         of_log.and(of_letters).map_err(|error| error.to_string())
     }
 
-    /// How long writes that are not queued wait for what is; none: they don't.
-    pub(crate) fn passing_waits(&self) -> Option<Duration> {
-        *self.passing_waits.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is done with writes that cannot be queued.
+    pub(crate) fn passing(&self) -> config::Passing {
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far its consumer groups have committed.

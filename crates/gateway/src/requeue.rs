@@ -240,7 +240,7 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
         free_bytes_min: now.free_bytes_min,
         spare_bytes: now.spare_bytes,
         dead_letters_bytes_max: now.dead_letters_bytes_max,
-        passing_waits: now.passing_waits,
+        passing: now.passing,
         ..was.clone()
     };
     let why = if was.lanes != now.lanes {

@@ -9,6 +9,7 @@
 
 mod answer;
 mod head;
+mod queued;
 mod why;
 
 pub(crate) use why::SingleWhy;
@@ -28,9 +29,10 @@ use crate::error::Fault;
 use crate::lines::Load;
 use crate::outbound::Message;
 use crate::part::{Answer, Sender, Split};
+use crate::passing::Passing;
 use crate::proxy::Body;
 use crate::request_id::RequestId;
-use crate::sync::{Held, Reshuffle, Step, Unread, strip_for_parts};
+use crate::sync::{Held, NO_BULK, Reshuffle, Step, Unread, strip_for_parts};
 use head::{Kind, SingleHead};
 
 /// What became of a write that was sent as a bulk.
@@ -45,10 +47,13 @@ impl Reshuffle {
     /// Takes a request that may write a single document; `target` is its path and query.
     pub(crate) async fn take_single(&self, head: Parts, target: &str, incoming: Incoming) -> Step {
         let write = match head::classify(&head.method, target, &head.headers) {
-            Kind::Other => return Step::Next(head, Body::Streamed(incoming)),
+            Kind::Other => {
+                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+            }
             Kind::Pass(why) => {
                 self.counters.pass_single(why);
-                return Step::Next(head, Body::Streamed(incoming));
+                let passing = Passing::unknown(why.as_str());
+                return Step::Next(head, Body::Streamed(incoming), passing);
             }
             Kind::Write(write) => write,
         };
@@ -61,13 +66,15 @@ impl Reshuffle {
         };
         if let Some(why) = odd {
             self.counters.pass_single(why);
-            return Step::Next(head, Body::Streamed(incoming));
+            let passing = Passing::unknown(why.as_str());
+            return Step::Next(head, Body::Streamed(incoming), passing);
         }
         let Held { body, original } = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_single(SingleWhy::ContentEncoding);
-                return Step::Next(head, Body::Held(original));
+                let passing = Passing::unknown(SingleWhy::ContentEncoding.as_str());
+                return Step::Next(head, Body::Held(original), passing);
             }
             Err(Unread::Answered(answer)) => return Step::Done(answer),
         };
@@ -75,7 +82,8 @@ impl Reshuffle {
         // Not directed: a routing that the client knows nothing of would not be in the answer's `Location`.
         let ask = self.ask(&no_defaults, None);
         let Some(load) = self.one_operation(&write.single, &body, &ask, &snapshot) else {
-            return Step::Next(head, Body::Held(original.unwrap_or(body)));
+            let passing = Passing::unknown(NO_BULK);
+            return Step::Next(head, Body::Held(original.unwrap_or(body)), passing);
         };
         self.counters.single_joined.add(1);
         let sent = self.send_single(&head, write, &load, &ask, &snapshot).await;
@@ -86,7 +94,8 @@ impl Reshuffle {
             Sent::Answer(answer) => Step::Done(answer),
             Sent::Refused => {
                 self.counters.single_again.add(1);
-                Step::Next(head, Body::Held(original.unwrap_or(body)))
+                let passing = Passing::unknown(NO_BULK);
+                Step::Next(head, Body::Held(original.unwrap_or(body)), passing)
             }
         }
     }
@@ -147,7 +156,7 @@ impl Reshuffle {
             deadline: self.outbound.deadline(),
         };
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
-        let family = combiner.map(|combiner| combiner.family(split.message, load.plan.ingests()));
+        let family = combiner.map(|combiner| combiner.family(split.message, &load.plan));
         let sender = Sender {
             outbound: &self.outbound,
             pool: &self.pool,

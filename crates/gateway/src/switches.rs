@@ -13,7 +13,7 @@
 pub(crate) mod admin;
 mod body;
 pub(crate) mod calls;
-mod filter_path;
+pub(crate) mod filter_path;
 mod indices;
 mod kept;
 mod setting;

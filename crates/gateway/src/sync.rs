@@ -1,6 +1,7 @@
 //! The filter `bulk_reshuffle`, synchronous mode: a bulk is split, each part sent to the node that holds its
 //! primaries, and the answers merged into the one that the cluster would have given.
 
+use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +28,9 @@ use crate::lines::Load;
 use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
 use crate::part::{Answer, ItemError, Sender, Split};
+use crate::passing::Passing;
 use crate::proxy::Body;
+use crate::queued_answer::AnswerShape;
 use crate::request_id::RequestId;
 use crate::switches::Panel;
 
@@ -55,8 +58,8 @@ pub(crate) struct Reshuffle {
 pub(crate) enum Step {
     /// Answered it.
     Done(Response<Outgoing>),
-    /// Left it to the next filter, whole.
-    Next(Parts, Body),
+    /// Left it to the next filter, whole. In asynchronous mode it may have to wait for what is queued.
+    Next(Parts, Body, Passing),
 }
 
 /// A body that is all here.
@@ -78,47 +81,79 @@ pub(crate) enum Unread {
 
 impl Reshuffle {
     /// Takes a request that may be a bulk.
-    pub(crate) async fn take(&self, mut head: Parts, incoming: Incoming) -> Step {
-        let arrived = Instant::now();
+    pub(crate) async fn take(&self, head: Parts, incoming: Incoming) -> Step {
         let target = head
             .uri
             .path_and_query()
             .map_or("/", |target| target.as_str())
             .to_owned();
-        let bulk_head = match bulk_request::classify(&head.method, &target, &head.headers) {
-            Kind::Other if self.settings.rewrite_to_bulk && self.accept.is_none() => {
-                return self.take_single(head, &target, incoming).await;
+        if self.accept.is_none() {
+            return self.take_as(head, &target, incoming).await;
+        }
+        let (shape, target) = AnswerShape::take_off(&target);
+        match self.take_as(head, &target, incoming).await {
+            Step::Done(answer) => Step::Done(shape.apply(answer)),
+            next => next,
+        }
+    }
+
+    /// Takes a request that may be a bulk; `target` is what counts of its path and query.
+    async fn take_as(&self, mut head: Parts, target: &str, incoming: Incoming) -> Step {
+        let arrived = Instant::now();
+        let bulk_head = match bulk_request::classify(&head.method, target, &head.headers) {
+            Kind::Other if self.accept.is_some() => return self.queue_single(head, target, incoming).await,
+            Kind::Other if self.settings.rewrite_to_bulk => {
+                return self.take_single(head, target, incoming).await;
             }
-            Kind::Other => return Step::Next(head, Body::Streamed(incoming)),
+            Kind::Other => {
+                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+            }
             Kind::Pass(why) => {
                 self.counters.pass_by_head(why);
-                return Step::Next(head, Body::Streamed(incoming));
+                let passing = Passing::unknown(why.as_str());
+                return Step::Next(head, Body::Streamed(incoming), passing);
             }
-            Kind::Bulk(_) if self.settings.level == Level::Cluster => {
+            Kind::Bulk(_) if self.settings.level == Level::Cluster && self.accept.is_none() => {
                 self.counters.pass_by_head(HeadWhy::Level);
-                return Step::Next(head, Body::Streamed(incoming));
+                let passing = Passing::unknown(HeadWhy::Level.as_str());
+                return Step::Next(head, Body::Streamed(incoming), passing);
             }
             Kind::Bulk(bulk_head) => bulk_head,
         };
-        let cluster = self.outbound.cluster();
         // What would pass now would come before what is queued, and to this cluster only.
-        if self.accept.is_some() && !cluster.snapshot().learnt() && !cluster.learnt(LEARNT_WITHIN).await {
+        if self.accept.is_some() && self.learnt().await.is_none() {
             return Step::Done(Fault::nothing_learnt().response());
         }
-        let snapshot = cluster.snapshot();
+        let snapshot = self.outbound.cluster().snapshot();
         if !snapshot.learnt() {
             self.counters.pass_by_head(HeadWhy::NoTopology);
-            return Step::Next(head, Body::Streamed(incoming));
+            let passing = Passing::unknown(HeadWhy::NoTopology.as_str());
+            return Step::Next(head, Body::Streamed(incoming), passing);
+        }
+        let dialect = snapshot.table.dialect();
+        if bulk_head.typed && !dialect.takes_types() {
+            self.counters.pass_by_head(HeadWhy::TypedPath);
+            let passing = Passing::unknown(HeadWhy::TypedPath.as_str());
+            return Step::Next(head, Body::Streamed(incoming), passing);
         }
         let mut held = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_by_head(HeadWhy::ContentEncoding);
-                return Step::Next(head, Body::Held(original));
+                let passing = Passing::unknown(HeadWhy::ContentEncoding.as_str());
+                return Step::Next(head, Body::Held(original), passing);
             }
             Err(Unread::Answered(answer)) => return Step::Done(answer),
         };
         self.counters.bulk_bytes.add(held.body.len() as u64);
+        let mut target = Cow::Borrowed(target);
+        if self.accept.is_some() && dialect.types_are_optional() {
+            // Other clusters that get it may know no types.
+            held = self.without_types(held, &bulk_head, &snapshot);
+            if bulk_head.typed {
+                target = Cow::Owned(target.replacen("/_doc/", "/", 1));
+            }
+        }
         let mut introduced = Vec::new();
         loop {
             let decided = self.decide(head, &target, &bulk_head, held, arrived, &mut introduced);
@@ -129,8 +164,28 @@ impl Reshuffle {
         }
     }
 
+    /// A body without the types of its action lines.
+    fn without_types(&self, held: Held, head: &BulkHead<'_>, snapshot: &Snapshot) -> Held {
+        let Some(plain) = bulk::untyped(&held.body, &self.ask(head, None), &snapshot.table) else {
+            return held;
+        };
+        let mut body = self.pool.take(plain.len());
+        body.extend_from_slice(&plain);
+        Held {
+            original: Some(held.original.unwrap_or(held.body)),
+            body: body.freeze(),
+        }
+    }
+
+    /// The topology once it was read, if that is soon.
+    pub(crate) async fn learnt(&self) -> Option<Arc<Snapshot>> {
+        let cluster = self.outbound.cluster();
+        let learnt = cluster.snapshot().learnt() || cluster.learnt(LEARNT_WITHIN).await;
+        learnt.then(|| cluster.snapshot())
+    }
+
     /// Takes a bulk whose body is here; gives it back, to be taken again, when an index has been made for it or is being made.
-    async fn decide(
+    pub(crate) async fn decide(
         &self,
         mut head: Parts,
         target: &str,
@@ -182,10 +237,12 @@ impl Reshuffle {
             Verdict::Pass(pass) => {
                 if pass.why == bulk::Why::UnknownIndex
                     && self.accept.is_some()
-                    && introduced.len() < INTRODUCED_MAX
                     && let Some(index) = introduce::named(&body, pass.line, bulk_head.index.as_deref())
-                    && !introduced.contains(&index)
                 {
+                    // It was there, and is gone again; or there are more than one request should have to wait for.
+                    if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {
+                        return Ok(Step::Done(Fault::not_introduced(&index).response()));
+                    }
                     match Box::pin(self.introduce(&index, &head, &snapshot)).await {
                         Introduced::Known => {
                             introduced.push(index);
@@ -198,11 +255,11 @@ impl Reshuffle {
                     }
                 }
                 // An index that is being made is known by its name only, for a moment.
-                if pass.why == bulk::Why::IndexUnavailable
-                    && self.accept.is_some()
-                    && arrived.elapsed() < LEARNT_WITHIN
-                {
+                if pass.why == bulk::Why::IndexUnavailable && self.accept.is_some() {
                     self.outbound.cluster().hint();
+                    if arrived.elapsed() >= LEARNT_WITHIN {
+                        return Ok(Step::Done(Fault::index_not_ready().response()));
+                    }
                     tokio::time::sleep(LOOK_AGAIN).await;
                     return Err(Box::new((head, Held { body, original })));
                 }
@@ -212,7 +269,8 @@ impl Reshuffle {
                 if matches!(pass.why, bulk::Why::UnknownIndex | bulk::Why::IndexClosed) {
                     self.outbound.cluster().hint();
                 }
-                Ok(Step::Next(head, Body::Held(original.unwrap_or(body))))
+                let passing = Passing::unknown(pass.why.as_str());
+                Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing))
             }
             Verdict::Plan(plan) if let (Some(accept), Some(items)) = (&self.accept, items) => {
                 self.fallback.fill(&mut head.headers);
@@ -319,7 +377,7 @@ impl Reshuffle {
     }
 
     /// What a client gets whose body could not be read.
-    fn unread(&self, error: &BodyError) -> Response<Outgoing> {
+    pub(crate) fn unread(&self, error: &BodyError) -> Response<Outgoing> {
         match Fault::body(error) {
             Some(fault) => fault.response(),
             None => {
@@ -370,7 +428,7 @@ impl Reshuffle {
     async fn send(&self, split: Split<'_>, course: &Course<'_>) -> Response<Outgoing> {
         let began = Instant::now();
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
-        let family = combiner.map(|combiner| combiner.family(split.message, split.load.plan.ingests()));
+        let family = combiner.map(|combiner| combiner.family(split.message, &split.load.plan));
         let sender = Sender {
             outbound: &self.outbound,
             pool: &self.pool,
@@ -540,6 +598,8 @@ pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
 }
 
+/// Why something is not queued that is no bulk.
+pub(crate) const NO_BULK: &str = "no_bulk";
 /// How long a bulk for a queue waits for a topology that was never read, and for an index to be ready.
 const LEARNT_WITHIN: Duration = Duration::from_secs(2);
 /// Between two looks at an index.

@@ -113,6 +113,10 @@ impl Topic {
         match self.0 {}
     }
 
+    pub fn looks(&self) -> u64 {
+        match self.0 {}
+    }
+
     pub fn close(&self) {
         match self.0 {}
     }

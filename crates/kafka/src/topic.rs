@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     pub(crate) groups: Mutex<Vec<Group>>,
     /// First and next offset of each partition, as of the last look.
     pub(crate) ends: Mutex<Vec<(u64, u64)>>,
+    /// How often the ends and the groups' places were looked at.
+    pub(crate) looks: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -103,6 +105,7 @@ impl Topic {
             probe,
             groups: Mutex::default(),
             ends: Mutex::new(vec![(0, 0); lanes as usize]),
+            looks: AtomicU64::default(),
             closed: AtomicBool::new(false),
         });
         watch::start(&inner).map_err(|error| about(options, error.to_string()))?;
@@ -172,6 +175,13 @@ impl Topic {
             messages: self.inner.ends().iter().map(|(low, high)| high - low).sum(),
             ..self.inner.producing.status()
         }
+    }
+
+    /// How often somebody has looked how long the topic is and how far its groups are. What other processes have put
+    /// there shows in a look that begins afterwards.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.inner.looks.load(Ordering::Acquire)
     }
 
     /// Refuses more, and waits for what is under way.

@@ -1,6 +1,7 @@
 //! Looks at a topic now and then: how long its partitions are, how far its groups, and whether lanes are what they were.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -60,8 +61,10 @@ fn look(topic: &Inner) {
     for group in groups {
         if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
             tracing::debug!(group = group.id(), error, "cannot be asked about");
+            return;
         }
     }
+    topic.looks.fetch_add(1, Ordering::Release);
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(2);

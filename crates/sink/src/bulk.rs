@@ -32,6 +32,8 @@ struct Action<'a> {
     id: Option<Cow<'a, str>>,
     routing: Option<Cow<'a, str>>,
     if_seq_no: Option<u64>,
+    /// The line has a `_type`.
+    typed: bool,
 }
 
 /// What the URL says for actions that don't.
@@ -84,6 +86,10 @@ pub(super) fn answer(
     let index = head
         .path
         .strip_suffix("/_bulk")
+        .map(|index| match shared.spec.flavour.has_types() {
+            true => index.strip_suffix("/_doc").unwrap_or(index),
+            false => index,
+        })
         .map(|index| decode(index.trim_start_matches('/'), false));
     let defaults = Defaults {
         index: index.filter(|index| !index.is_empty()),
@@ -155,6 +161,11 @@ impl Bulk<'_> {
             let action = simple_action(line)
                 .or_else(|| any_action(line))
                 .ok_or_else(|| format!("Malformed action/metadata line [{line_number}]"))?;
+            if action.typed && !self.shared.spec.flavour.has_types() {
+                return Err(format!(
+                    "Action/metadata line [{line_number}] contains an unknown parameter [_type]"
+                ));
+            }
             let mut source: &[u8] = &[];
             if action.operation != "delete" {
                 line_number += 1;
@@ -458,6 +469,7 @@ fn any_action(line: &[u8]) -> Option<Action<'_>> {
         id: text("_id"),
         routing: text("routing"),
         if_seq_no,
+        typed: metadata.get("_type").is_some(),
     })
 }
 

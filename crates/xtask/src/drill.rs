@@ -15,6 +15,7 @@ mod place;
 mod repeat;
 mod run;
 mod schedule;
+mod ways;
 mod world;
 
 use std::path::{Path, PathBuf};

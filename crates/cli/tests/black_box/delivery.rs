@@ -502,40 +502,6 @@ fn a_cluster_whose_certificate_nobody_vouches_for_gets_nothing_and_the_lanes_say
 }
 
 #[test]
-fn a_write_that_is_not_queued_waits_for_what_is_if_it_is_told_to() {
-    let write = |n: usize| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{n}}}\n");
-    let last = |passing: &str| {
-        let cluster = cluster();
-        let place = Place::before(&[&cluster], passing);
-        let text = std::fs::read_to_string(&place.file).unwrap();
-        std::fs::write(
-            &place.file,
-            text.replace("name: p0,", "name: p0, auto_start: false,"),
-        )
-        .unwrap();
-        let gateway = place.start();
-        gateway.bulk(&write(1)).ok().unwrap();
-        std::thread::scope(|scope| {
-            let passed = scope.spawn(|| {
-                let client = gateway.client();
-                client
-                    .post_ndjson("/_bulk?filter_path=errors", write(2).as_bytes())
-                    .unwrap()
-            });
-            std::thread::sleep(Duration::from_millis(300));
-            begin(&gateway);
-            let status = passed.join().unwrap().status;
-            drained(&gateway, "c0");
-            (status, cluster.docs("logs")["1"].source.clone())
-        })
-    };
-    assert_eq!(last(""), (200, "{\"n\":1}".to_owned()), "it overtook the other");
-    assert_eq!(last(", passing: wait"), (200, "{\"n\":2}".to_owned()));
-    let soon = ", passing: wait, passing_timeout: 100ms";
-    assert_eq!(last(soon), (503, "{\"n\":1}".to_owned()), "it was not executed");
-}
-
-#[test]
 fn what_may_have_been_executed_is_not_executed_twice() {
     let cluster = cluster();
     let place = place(&cluster, 4, "retry_delay_in_ms: 20", "");

@@ -1,11 +1,8 @@
 //! What passes through whole.
 
-use std::time::{Duration, Instant};
-
 use testkit::fake::{Cue, Fault, On};
 
 use crate::gateway::{Gateway, body, cluster};
-use crate::place::{Place, queue};
 use crate::raw_node::RawNode;
 
 #[test]
@@ -20,22 +17,6 @@ fn a_malformed_bulk_is_worded_by_the_cluster_and_writes_nothing() {
     assert_eq!(through.text(), direct.text());
     assert_eq!(gateway.counter("bulk_passed"), 1);
     assert_eq!(gateway.counter("bulk_requests"), 0);
-}
-
-#[test]
-fn a_queue_does_not_hold_a_bulk_whose_index_is_closed() {
-    let cluster = cluster();
-    let gateway = Place::before(&[&cluster], "").start();
-    cluster.close_index("logs");
-    gateway.wait_until("the topology is known", |status| {
-        status["state_version"].as_u64() >= Some(cluster.state_version())
-    });
-    let began = Instant::now();
-    let answer = gateway.bulk(&body(2)).ok().unwrap().text();
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    assert!(answer.contains("index_closed_exception"), "{answer}");
-    assert_eq!(gateway.passed("index_closed"), 1);
-    assert_eq!(queue(&gateway)["accepted"], 0);
 }
 
 #[test]

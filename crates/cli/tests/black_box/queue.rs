@@ -358,22 +358,27 @@ fn a_client_that_the_cluster_does_not_know_gets_the_clusters_401() {
 }
 
 #[test]
-fn what_would_not_be_split_goes_straight_to_the_cluster() {
+fn what_cannot_be_queued_is_answered_by_the_cluster() {
     let cluster = cluster();
     let place = Place::before(&[&cluster], "");
     let gateway = place.start();
     let answer = gateway.bulk("{\"index\":{\"_index\":\"logs\",\"_id\":\"1\"}}\n{}\n{\"what\":{}}\n");
     assert_eq!(answer.header("x-tidegate-ack"), None);
-    let shaped = "/logs/_bulk?filter_path=items.*._version";
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("accept", "application/yaml"),
+    ];
     let one = b"{\"index\":{\"_id\":\"2\"}}\n{\"n\":1}\n";
-    let answer = gateway.client().post_ndjson(shaped, one).unwrap().ok().unwrap();
+    let answer = gateway
+        .client()
+        .send("POST", "/logs/_bulk", &headers, one)
+        .unwrap()
+        .ok()
+        .unwrap();
     assert_eq!(answer.header("x-tidegate-ack"), None, "the cluster's own answer");
     assert_eq!(answer.json().unwrap()["items"][0]["index"]["_version"], 1);
     assert_eq!(
-        (
-            queue(&gateway)["accepted"].clone(),
-            gateway.passed("url_parameter")
-        ),
+        (queue(&gateway)["accepted"].clone(), gateway.passed("accept")),
         (json!(0), 1)
     );
 }

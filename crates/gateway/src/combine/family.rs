@@ -55,10 +55,11 @@ static APART: [HeaderName; 7] = [
 ];
 
 /// What requests of one family have in common, as bytes.
-fn key(filter: &[u8], message: Message<'_>, ingests: bool) -> Vec<u8> {
+fn key(filter: &[u8], message: Message<'_>, peculiar: [bool; 2]) -> Vec<u8> {
     let mut key = Vec::with_capacity(256);
     key.extend_from_slice(filter);
-    key.extend_from_slice(&[b'\n', u8::from(ingests)]);
+    key.push(b'\n');
+    key.extend_from_slice(&peculiar.map(u8::from));
     for text in [message.method.as_str(), message.target] {
         key.extend_from_slice(text.as_bytes());
         key.push(b'\n');
@@ -83,10 +84,10 @@ impl Families {
         &self,
         filter: &[u8],
         message: Message<'_>,
-        ingests: bool,
+        peculiar: [bool; 2],
         settings: &Combine,
     ) -> Arc<Family> {
-        let key = key(filter, message, ingests);
+        let key = key(filter, message, peculiar);
         let mut known = self.0.lock().expect(LOCK);
         if let Some(family) = known.by_key.get(&*key) {
             return Arc::clone(family);
@@ -255,7 +256,7 @@ mod tests {
             target,
             headers: &map,
         };
-        key(b"f", message, false)
+        key(b"f", message, [false; 2])
     }
 
     #[test]

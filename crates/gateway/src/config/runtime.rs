@@ -296,8 +296,17 @@ pub struct Queue {
     pub idempotency: Option<Idempotency>,
     /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count then.
     pub kafka: Option<KafkaTopic>,
-    /// How long writes that are not queued wait for what is; none: they don't.
-    pub passing_waits: Option<Duration>,
+    /// What is done with writes that cannot be queued.
+    pub passing: Passing,
+}
+
+/// What is done with writes that cannot be put into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passing {
+    /// How long they wait for what is queued before them; none: they don't.
+    pub waits: Option<Duration>,
+    /// They are refused where the queue has a second cluster, which would miss them.
+    pub refused_with_second_cluster: bool,
 }
 
 /// Requests that are written once however often they come.

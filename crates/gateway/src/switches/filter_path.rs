@@ -7,7 +7,7 @@ use super::indices::matches;
 
 /// What a request's `filter_path` asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FilterPath {
+pub(crate) struct FilterPath {
     with: Vec<Vec<String>>,
     without: Vec<Vec<String>>,
 }
@@ -15,7 +15,7 @@ pub(super) struct FilterPath {
 // === impl FilterPath ===
 
 impl FilterPath {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let mut filter = Self::default();
         for path in text.split(',').map(str::trim).filter(|path| !path.is_empty()) {
             match path.strip_prefix('-') {
@@ -27,7 +27,7 @@ impl FilterPath {
     }
 
     /// What is left of an object.
-    pub(super) fn apply(&self, object: Map<String, Value>) -> Map<String, Value> {
+    pub(crate) fn apply(&self, object: Map<String, Value>) -> Map<String, Value> {
         let mut value = Value::Object(object);
         if !self.with.is_empty() {
             let paths: Vec<_> = self.with.iter().map(Vec::as_slice).collect();
@@ -112,8 +112,16 @@ fn keep(value: Value, paths: &[Path<'_>]) -> Option<Value> {
 }
 
 fn leave_out(value: Value, paths: &[Path<'_>]) -> Option<Value> {
-    let Value::Object(object) = value else {
-        return Some(value);
+    let object = match value {
+        Value::Object(object) => object,
+        Value::Array(items) => {
+            let kept: Vec<_> = items
+                .into_iter()
+                .filter_map(|item| leave_out(item, paths))
+                .collect();
+            return (!kept.is_empty()).then_some(Value::Array(kept));
+        }
+        plain => return Some(plain),
     };
     let kept = object.into_iter().filter_map(|(key, value)| {
         let (ends, rest) = below(paths, &key);
@@ -141,6 +149,7 @@ mod tests {
         let value = json!({
             "persistent": {"a": {"b": "1", "c": "2"}, "x.y": "3"},
             "transient": {"a": {"b": "4"}},
+            "list": [{"c": "5"}, {"d": "6"}],
         });
         for (path, left) in [
             ("persistent", json!({"persistent": value["persistent"]})),
@@ -156,9 +165,11 @@ mod tests {
             ("**", value.clone()),
             ("persistent.x.y", json!({})),
             ("persistent.x\\.y", json!({"persistent": {"x.y": "3"}})),
-            ("-persistent", json!({"transient": value["transient"]})),
+            ("-persistent,-list", json!({"transient": value["transient"]})),
             ("persistent,-*.a", json!({"persistent": {"x.y": "3"}})),
             ("acknowledged", json!({})),
+            ("list.c", json!({"list": [{"c": "5"}]})),
+            ("-list.c,-persistent,-transient", json!({"list": [{"d": "6"}]})),
             ("", value.clone()),
         ] {
             assert_eq!(filtered(value.clone(), path), left, "{path}");

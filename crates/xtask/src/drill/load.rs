@@ -10,6 +10,7 @@ use testkit::client::{Answer, Client};
 
 use super::ledger::{Kind, Ledger, Request, Told, Write};
 use super::schedule::Setup;
+use super::ways::Way;
 use super::world::UNFIT;
 
 /// A client: what it needs to write, and for how long.
@@ -48,15 +49,16 @@ impl<'l> Load<'l> {
     /// When an answer is not what the API promises.
     pub(crate) fn write(mut self) -> Result<()> {
         while !self.is_over() {
-            let (mut writes, body) = self.request()?;
+            let way = Way::any(&mut self.rng);
+            let (mut writes, body) = self.request_by(way)?;
             // A client for each request: a connection that broke while it was idle would make another kind of failure.
             let client = Client::build(self.url, None, ANSWER_MAX)?;
             let (first, sent) = (self.ledger.process(), self.ledger.now());
-            let answer = client.post_ndjson(&self.path(), body.as_bytes());
+            let answer = way.send(&client, self.index, &writes, &body);
             let ended = self.ledger.now();
             let told = match &answer {
                 Err(_) => Told::Nothing,
-                Ok(answer) => told(answer, &mut writes)?,
+                Ok(answer) => way.told(answer, &mut writes)?,
             };
             let is_good = matches!(told, Told::Queued(_));
             self.ledger.enter(Request {
@@ -74,9 +76,14 @@ impl<'l> Load<'l> {
 
     /// What to send next.
     pub(super) fn request(&mut self) -> Result<(Vec<Write>, String)> {
+        self.request_by(Way::Bulk)
+    }
+
+    fn request_by(&mut self, way: Way) -> Result<(Vec<Write>, String)> {
         let age_ms = u64::try_from(self.begun.elapsed().as_millis())?;
         let fresh = format!("{}-new-{}", self.index, age_ms / self.setup.index_ms);
-        let writes = writes(self.ledger, self.setup, &fresh, &mut self.rng);
+        let mut writes = writes(self.ledger, self.setup, &fresh, &mut self.rng);
+        way.choose(&mut writes);
         let body = body(&writes, &mut self.rng);
         Ok((writes, body))
     }

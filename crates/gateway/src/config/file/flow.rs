@@ -61,17 +61,30 @@ pub enum FsyncFile {
     Os,
 }
 
-/// When writes go that are not queued.
+/// When writes go to the cluster that cannot be queued.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PassingFile {
-    /// At once: they may be executed before what is queued.
-    #[default]
-    Now,
     /// Once what was queued before them is delivered to this cluster, so that they overtake nothing.
+    #[default]
     Wait,
+    /// At once: they may be executed before what is queued.
+    Now,
+}
+
+/// What is done with writes that cannot be queued where the queue is delivered to a second cluster too.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SecondClusterFile {
+    /// They are refused with the reason: the second cluster would miss them.
+    #[default]
+    Refuse,
+    /// They go to the filter's cluster only.
+    Accept,
 }
 
 /// Where a queue's log is.
@@ -156,11 +169,12 @@ section! {
         tls: KafkaTlsFile = KafkaTlsFile::default(),
         /// With `type: kafka`: the gateway's account at the brokers.
         sasl: Option<SaslFile> = None,
-        /// Writes that are not queued but go straight to the cluster (bulks that would not be split, single documents, updates by
-        /// query).
-        passing: PassingFile = PassingFile::Now,
+        /// When writes go to the cluster that cannot be queued (a malformed bulk, updates by query; see docs/async.md).
+        passing: PassingFile = PassingFile::Wait,
         /// With `passing: wait`, the longest wait; then the client gets 503, and nothing was executed.
         passing_timeout: Time = Time(Duration::from_secs(10)),
+        /// What is done with such writes where the queue is delivered to a second cluster too, which they do not reach.
+        passing_second_cluster: SecondClusterFile = SecondClusterFile::Refuse,
     }
 }
 

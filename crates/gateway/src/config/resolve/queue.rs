@@ -107,10 +107,6 @@ impl Resolver<'_> {
             self.error(&format!("{path}.fsync_interval"), "must be more than 0");
         }
         let kafka = self.kafka(&path, file, &name);
-        if kafka.is_some() && file.passing == PassingFile::Wait {
-            let message = "`wait` needs a queue on disk: what other gateways have to deliver from a topic is not known here";
-            self.error(&format!("{path}.passing"), message);
-        }
         Queue {
             cluster: bulk.elasticsearch.as_str().into(),
             name,
@@ -135,9 +131,12 @@ impl Resolver<'_> {
                 keys_max: bulk.idempotency.max_keys as usize,
             }),
             kafka,
-            passing_waits: match file.passing {
-                PassingFile::Now => None,
-                PassingFile::Wait => Some(file.passing_timeout.0),
+            passing: Passing {
+                waits: match file.passing {
+                    PassingFile::Now => None,
+                    PassingFile::Wait => Some(file.passing_timeout.0),
+                },
+                refused_with_second_cluster: file.passing_second_cluster == SecondClusterFile::Refuse,
             },
         }
     }

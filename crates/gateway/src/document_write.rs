@@ -1,0 +1,93 @@
+//! Which requests may write documents, by their heads: those that must not go round a queue.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+/// Whether a request may write documents. When in doubt it may: it waits then, and nothing else happens to it.
+///
+/// Segments are decoded first, as servers do before they look for a handler (`PathTrie`).
+pub(crate) fn writes_documents(method: &Method, path: &str) -> bool {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return false;
+    }
+    let segments: Vec<_> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| percent_decode_str(segment).decode_utf8_lossy())
+        .collect();
+    let reads = segments.iter().skip(1).any(|segment| READS.contains(&&**segment));
+    if reads {
+        return false;
+    }
+    let is_api = |segment: &str| segment.starts_with('_');
+    match segments.as_slice() {
+        // Of servers that know types: `/{index}/{type}`, `/{index}/{type}/{id}` and what comes below.
+        [index, kind, ..] if !is_api(index) && !is_api(kind) => true,
+        segments => segments.iter().any(|segment| WRITES.contains(&&**segment)),
+    }
+}
+
+/// APIs that write documents, by the segment that tells them.
+const WRITES: [&str; 9] = [
+    "_bulk",
+    "_doc",
+    "_create",
+    "_update",
+    "_update_by_query",
+    "_delete_by_query",
+    "_reindex",
+    // Metrics, logs and traces that Elasticsearch takes as they are.
+    "_otlp",
+    "_prometheus",
+];
+
+/// APIs below those paths that write nothing: of a type that is named `_doc`, of one document, of a task.
+const READS: [&str; 12] = [
+    "_search",
+    "_count",
+    "_mget",
+    "_msearch",
+    "_explain",
+    "_validate",
+    "_termvector",
+    "_termvectors",
+    "_mtermvectors",
+    "_mapping",
+    "_mappings",
+    "_rethrottle",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_writes_documents_is_told_from_what_reads_them() {
+        for (method, path, expected) in [
+            (Method::POST, "/_bulk", true),
+            (Method::POST, "/_bulk/stream", true),
+            (Method::PUT, "/logs/_doc/1", true),
+            (Method::PUT, "/logs/%5Fdoc/1", true),
+            (Method::PUT, "//logs//_doc//1/", true),
+            (Method::DELETE, "/logs/_doc/1", true),
+            (Method::POST, "/logs/_update/1", true),
+            (Method::POST, "/logs/_doc/_search", false),
+            (Method::PUT, "/logs/logs/1", true),
+            (Method::POST, "/logs/logs/1/_update", true),
+            (Method::POST, "/logs/logs/1/_explain", false),
+            (Method::POST, "/logs/_delete_by_query", true),
+            (Method::POST, "/_update_by_query/node:1/_rethrottle", false),
+            (Method::POST, "/_reindex", true),
+            (Method::POST, "/_otlp/v1/metrics", true),
+            (Method::GET, "/logs/_doc/1", false),
+            (Method::POST, "/logs/_search", false),
+            (Method::POST, "/_search/template", false),
+            (Method::PUT, "/logs", false),
+            (Method::PUT, "/_ingest/pipeline/_doc_x", false),
+            (Method::POST, "/logs/_refresh", false),
+            (Method::PUT, "/logs/_mapping/_doc", false),
+        ] {
+            assert_eq!(writes_documents(&method, path), expected, "{method} {path}");
+        }
+    }
+}

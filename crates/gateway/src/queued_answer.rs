@@ -1,0 +1,164 @@
+//! Parameters that only shape an answer (`filter_path`, `pretty`, …): in asynchronous mode they are taken off a request before it
+//! is looked at, so that it is queued without them, and the answer that it gets from the queue is shaped here.
+
+use std::borrow::Cow;
+
+use http::header::CONTENT_LENGTH;
+use http::{Response, StatusCode};
+use serde_json::Value;
+use wire::{Chunk, Outgoing};
+
+use crate::bulk_request::decode;
+use crate::switches::filter_path::FilterPath;
+
+/// How a client wants its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnswerShape {
+    filter_path: Option<FilterPath>,
+    pretty: bool,
+}
+
+impl AnswerShape {
+    /// Takes what shapes the answer off a target. A parameter that comes twice, or whose value is not plain, stays, as all
+    /// others do: what it means is not certain.
+    pub(crate) fn take_off(target: &str) -> (Self, Cow<'_, str>) {
+        let mut shape = Self::default();
+        let Some((path, query)) = target.split_once('?') else {
+            return (shape, Cow::Borrowed(target));
+        };
+        // Some servers divide parameters at semicolons too (`RestUtils.decodeQueryString`).
+        if query.contains(';') {
+            return (shape, Cow::Borrowed(target));
+        }
+        let name_of = |pair: &str| pair.split_once('=').map_or(pair, |(name, _)| name).to_owned();
+        let pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
+        let mut rest = Vec::with_capacity(pairs.len());
+        for pair in &pairs {
+            let name = name_of(pair);
+            let once = pairs.iter().filter(|other| name_of(other) == name).count() == 1;
+            if !once || !shape.takes(pair) {
+                rest.push(*pair);
+            }
+        }
+        match rest.len() {
+            left if left == pairs.len() => (shape, Cow::Borrowed(target)),
+            0 => (shape, Cow::Borrowed(path)),
+            _ => (shape, Cow::Owned(format!("{path}?{}", rest.join("&")))),
+        }
+    }
+
+    /// Whether this is a parameter that shapes, which is remembered then.
+    fn takes(&mut self, pair: &str) -> bool {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let on = match value {
+            "" | "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        };
+        match (name, on) {
+            ("filter_path", _) => match decode(value, true) {
+                Some(paths) => {
+                    self.filter_path = (!paths.is_empty()).then(|| FilterPath::new(&paths));
+                    true
+                }
+                None => false,
+            },
+            ("pretty", Some(on)) => {
+                self.pretty = on;
+                true
+            }
+            // Nothing in these answers is told otherwise to people, and they have no errors.
+            ("human" | "error_trace", Some(_)) => true,
+            ("format", _) => value == "json",
+            _ => false,
+        }
+    }
+
+    /// Shapes an answer that the queue gave; others are errors of the whole request, and stay as they are.
+    pub(crate) fn apply(&self, answer: Response<Outgoing>) -> Response<Outgoing> {
+        if *self == Self::default() || !matches!(answer.status(), StatusCode::OK | StatusCode::CREATED) {
+            return answer;
+        }
+        let (mut head, body) = answer.into_parts();
+        let body = whole(body);
+        let Ok(Value::Object(mut told)) = serde_json::from_slice(&body) else {
+            return Response::from_parts(head, Outgoing::from(body));
+        };
+        if let Some(filter) = &self.filter_path {
+            told = filter.apply(told);
+        }
+        let told = Value::Object(told);
+        let text = match self.pretty {
+            true => format!("{told:#}\n"),
+            false => told.to_string(),
+        };
+        head.headers.remove(CONTENT_LENGTH);
+        Response::from_parts(head, Outgoing::from(text))
+    }
+}
+
+/// An answer of the gateway's own, in one piece.
+pub(crate) fn whole(body: Outgoing) -> Vec<u8> {
+    match body {
+        Outgoing::Full(chunk) => chunk.to_vec(),
+        Outgoing::Chunks(chunks) => chunks
+            .iter()
+            .flat_map(|chunk: &Chunk| chunk.iter().copied())
+            .collect(),
+        Outgoing::Empty | Outgoing::Stream { .. } => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_shapes_the_answer_is_taken_off_and_all_else_stays() {
+        for (target, left) in [
+            ("/_bulk", "/_bulk"),
+            ("/_bulk?filter_path=items.*.error,errors", "/_bulk"),
+            (
+                "/_bulk?timeout=1m&pretty&refresh=true",
+                "/_bulk?timeout=1m&refresh=true",
+            ),
+            ("/_bulk?human=false&error_trace=true&format=json", "/_bulk"),
+            ("/_bulk?format=yaml", "/_bulk?format=yaml"),
+            ("/_bulk?pretty=maybe", "/_bulk?pretty=maybe"),
+            ("/_bulk?pretty&pretty", "/_bulk?pretty&pretty"),
+            ("/_bulk?filter_path=%f", "/_bulk?filter_path=%f"),
+            ("/_bulk?refresh;pretty&human", "/_bulk?refresh;pretty&human"),
+        ] {
+            assert_eq!(AnswerShape::take_off(target).1, left, "{target}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_shaped_and_an_error_is_not() {
+        let answer = |status| {
+            let body = r#"{"took":1,"errors":false,"items":[{"index":{"_id":"1","status":201}}]}"#;
+            let mut response = Response::new(Outgoing::from(body.to_owned()));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            response
+        };
+        let shaped = |query: &str, status| {
+            let target = format!("/_bulk?{query}");
+            let (shape, _) = AnswerShape::take_off(&target);
+            String::from_utf8(whole(shape.apply(answer(status)).into_body())).unwrap()
+        };
+        assert_eq!(
+            shaped("filter_path=errors,items.*.error", 200),
+            r#"{"errors":false}"#
+        );
+        assert_eq!(
+            shaped("filter_path=items.*._id", 200),
+            r#"{"items":[{"index":{"_id":"1"}}]}"#
+        );
+        assert_eq!(
+            shaped("filter_path=-took,-items.*.status", 200),
+            r#"{"errors":false,"items":[{"index":{"_id":"1"}}]}"#
+        );
+        assert!(shaped("pretty", 200).starts_with("{\n"));
+        assert!(shaped("filter_path=errors", 429).contains("took"));
+    }
+}

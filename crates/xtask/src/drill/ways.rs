@@ -1,0 +1,83 @@
+//! The ways in which a client sends what it writes: as a bulk, as a write of one document, or in a form that cannot be
+//! queued.
+
+use anyhow::{Context as _, Result};
+use fastrand::Rng;
+use testkit::client::{Answer, Client};
+
+use super::ledger::{Told, Write};
+use super::load::{position, told};
+
+/// How a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Bulk,
+    /// One operation, by the API for single documents.
+    Single,
+    /// A bulk that asks for an answer which only the cluster can give: it must be refused, since the second cluster would
+    /// miss it.
+    Unqueued,
+}
+
+impl Way {
+    pub(super) fn any(rng: &mut Rng) -> Self {
+        match rng.u32(..20) {
+            0 => Way::Unqueued,
+            1..=4 => Way::Single,
+            _ => Way::Bulk,
+        }
+    }
+
+    /// Leaves of a request what goes this way. A single write is of a document of its own, so that it shows whether it was
+    /// accepted.
+    pub(super) fn choose(self, writes: &mut Vec<Write>) {
+        if self == Way::Single {
+            writes.retain(|write| write.only && !write.unfit);
+            writes.truncate(1);
+        }
+    }
+
+    /// Sends it; `body` are the lines of a bulk.
+    pub(super) fn send(self, client: &Client, index: &str, writes: &[Write], body: &str) -> Result<Answer> {
+        let bulk = format!("/{index}/_bulk");
+        match self {
+            Way::Bulk => client.post_ndjson(&bulk, body.as_bytes()),
+            Way::Unqueued => {
+                let headers = [
+                    ("content-type", "application/x-ndjson"),
+                    ("accept", "application/yaml"),
+                ];
+                client.send("POST", &bulk, &headers, body.as_bytes())
+            }
+            Way::Single => {
+                let write = writes.first().context("a request has an operation")?;
+                let source = body.lines().nth(1).context("a created document has a source")?;
+                let index = write.index.as_deref().unwrap_or(index);
+                let (method, path) = match &write.id {
+                    Some(id) => ("PUT", format!("/{index}/_create/{id}")),
+                    None => ("POST", format!("/{index}/_doc")),
+                };
+                let headers = [("content-type", "application/json")];
+                client.send(method, &path, &headers, source.as_bytes())
+            }
+        }
+    }
+
+    /// What an answer says; ids that the gateway made are written down.
+    pub(super) fn told(self, answer: &Answer, writes: &mut [Write]) -> Result<Told> {
+        match (self, answer.status) {
+            (Way::Single, 201) if answer.header("x-tidegate-ack").is_some() => {
+                let said = answer.json()?;
+                let id = said["_id"].as_str().context("an id in an answer")?.to_owned();
+                anyhow::ensure!(said["result"] == "created", "a write was answered {said}");
+                for write in writes {
+                    anyhow::ensure!(write.id.as_ref().is_none_or(|sent| *sent == id), "{said}");
+                    write.id = Some(id.clone());
+                }
+                Ok(Told::Queued(position(answer)?))
+            }
+            (Way::Single, 200 | 201) => Ok(Told::Passed),
+            _ => told(answer, writes),
+        }
+    }
+}
