@@ -84,6 +84,17 @@ pub(crate) struct Noted {
     closing: Vec<Arc<Fence>>,
 }
 
+/// Names that have come to lead to one index.
+#[derive(Default)]
+struct Moved {
+    /// Lanes of the index that they lead to now.
+    of: Lanes,
+    /// Lanes of what they led to until now.
+    past: Lanes,
+    /// The names, each with the index that it led to.
+    names: Vec<(String, String)>,
+}
+
 // === impl Place ===
 
 impl Place {
@@ -315,7 +326,7 @@ impl Whereabouts {
             return;
         }
         let status = journal.status();
-        let mut moved: BTreeMap<String, (Lanes, Lanes, Vec<(String, String)>)> = BTreeMap::new();
+        let mut moved: BTreeMap<String, Moved> = BTreeMap::new();
         let earlier = self.fences.load();
         let (mut gone, mut back) = (Vec::new(), Vec::new());
         for (name, place) in &mut book.places {
@@ -336,9 +347,9 @@ impl Whereabouts {
                 past.add(&fence.past);
             }
             let entry = moved.entry(now.index.clone()).or_default();
-            entry.0.add(&now.lanes(self.lanes));
-            entry.1.add(&past);
-            entry.2.push((name.clone(), place.index.clone()));
+            entry.of.add(&now.lanes(self.lanes));
+            entry.past.add(&past);
+            entry.names.push((name.clone(), place.index.clone()));
             *place = now;
             back.push(name.clone());
         }
@@ -347,9 +358,9 @@ impl Whereabouts {
         }
         book.forget(newest, status.start);
         let mut fences = Vec::new();
-        for (_, (of, past, names)) in moved {
-            let mut fence = book.fence(status.end, (of, past), None);
-            fence.moved = names;
+        for (_, moved) in moved {
+            let mut fence = book.fence(status.end, (moved.of, moved.past), None);
+            fence.moved = moved.names;
             fences.push(fence);
         }
         for name in back {
