@@ -93,6 +93,13 @@ impl Dialect {
             }
     }
 
+    /// Whether a document without id and routing, of an index whose mapping requires a routing, fails its whole request: its
+    /// `RoutingMissingException` wants an id (<https://github.com/opensearch-project/OpenSearch/issues/23092>). Elasticsearch
+    /// makes the id first, from 8 on (`IndexRouting.IdAndRoutingOnly.process`).
+    pub fn fails_whole_without_routing(&self) -> bool {
+        !self.elasticsearch_from(8, 0)
+    }
+
     pub(crate) fn elasticsearch_from(&self, major: u16, minor: u16) -> bool {
         self.flavour == Flavour::Elasticsearch && self.version >= Version::new(major, minor, 0)
     }

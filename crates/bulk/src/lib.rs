@@ -83,6 +83,7 @@ mod slow;
 mod strict;
 mod succeeded;
 mod table;
+mod together;
 mod untyped;
 mod update;
 mod walk;

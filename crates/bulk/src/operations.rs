@@ -114,8 +114,10 @@ impl Aside for Cuts<'_> {
 pub fn operations(body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Option<Vec<Operation>> {
     let mut operations = Vec::new();
     let random = RandomState::new();
-    let key = |index: Option<&[u8]>, id: Option<&[u8]>, routing: Option<&[u8]>| {
-        key(index, id, routing, ask, table, &random)
+    let key = |at: usize, index: Option<&[u8]>, id: Option<&[u8]>, routing: Option<&[u8]>| match id {
+        Some(_) => key(index, id, routing, ask, table, &random),
+        // A document of its own.
+        None => random.hash_one(at),
     };
     let mut at = 0;
     while at < body.len() {
@@ -123,7 +125,7 @@ pub fn operations(body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Option<Vec<
         let (op, versioned, document);
         if let Some((action, after)) = scan::action(body, at) {
             (op, versioned) = (action.op, action.versioned);
-            document = key(action.index, action.id, action.routing);
+            document = key(start, action.index, action.id, action.routing);
             at = after;
         } else {
             let length = memchr(b'\n', &body[at..])?;
@@ -147,6 +149,7 @@ pub fn operations(body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Option<Vec<
             );
             let bytes = |text: &'_ Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
             document = key(
+                start,
                 bytes(&index).as_deref(),
                 bytes(&id).as_deref(),
                 bytes(&routing).as_deref(),

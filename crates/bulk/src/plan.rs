@@ -6,7 +6,7 @@ use crate::action::Form;
 use crate::direct::RoutingValues;
 use crate::runs::{Runs, Turn};
 use crate::walk::{Aim, Doc, Walk};
-use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur};
+use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur, together};
 
 /// What is to be done with a body.
 #[derive(Debug)]
@@ -75,11 +75,11 @@ pub(crate) const ARENA: u32 = 1 << 31;
 #[derive(Debug)]
 pub struct Scratch {
     /// Off in oracle tests only: every action line then takes the slow path.
-    fast: bool,
+    pub(crate) fast: bool,
     order: Vec<u16>,
     arena: Vec<u8>,
     parts: Vec<Part>,
-    pieces: Vec<Vec<Piece>>,
+    pub(crate) pieces: Vec<Vec<Piece>>,
     slots: Slots,
     values: RoutingValues,
     names: Vec<u32>,
@@ -271,7 +271,7 @@ impl<'a, 's> Draft<'a, 's> {
 
     fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint, aside: &mut impl Aside) -> Result<(), Pass> {
         let mut walk = Walk::new(self.body, ask, self.table, self.scratch.fast)?;
-        let mut runs = Runs::default();
+        let (mut runs, mut free) = (Runs::default(), 0);
         while let Some(doc) = walk.next()? {
             match doc.aim {
                 Aim::Shard(shard) => {
@@ -283,6 +283,7 @@ impl<'a, 's> Draft<'a, 's> {
                     let part = self.part(&doc, None)?;
                     self.push(part, doc.start, doc.end);
                     aside.take(&doc, doc.action.id);
+                    free += 1;
                 }
                 Aim::Mint => {
                     let id = ids.mint();
@@ -301,6 +302,10 @@ impl<'a, 's> Draft<'a, 's> {
         }
         self.plan.ingests = walk.ingests();
         self.plan.typed = walk.typed();
+        if free > 0 && free < self.plan.docs {
+            let scratch = &mut *self.scratch;
+            together::keep(&mut self.plan, self.body, ask, self.table, scratch)?;
+        }
         if self.plan.docs == 0 {
             Err(Pass {
                 why: Why::Empty,
@@ -493,7 +498,7 @@ impl Part {
 
     /// Appends a range of the body; neighbours become one piece.
     #[inline]
-    fn push(&mut self, start: u32, end: u32) {
+    pub(crate) fn push(&mut self, start: u32, end: u32) {
         match self.pieces.last_mut() {
             Some(last) if last.end == start && last.start & ARENA == 0 => last.end = end,
             _ => self.pieces.push(Piece { start, end }),

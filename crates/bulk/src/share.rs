@@ -41,6 +41,11 @@ impl Reply<'_> {
 // === impl Share ===
 
 impl Share {
+    /// Whether one of its own items failed.
+    pub fn errors(&self) -> bool {
+        self.head.errors
+    }
+
     /// The share as a reply. `bytes`: the node's reply, whole.
     pub fn reply<'r>(&self, bytes: &'r [u8]) -> Reply<'r> {
         Reply {

@@ -85,7 +85,9 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
             "version_type" => versioning.kind = Some(text(raw)?),
             "if_seq_no" => versioning.seq_no = Some(whole_number(raw)?),
             "if_primary_term" => versioning.primary_term = Some(whole_number(raw)?),
-            "retry_on_conflict" => retries = whole_number(raw)? <= i32::MAX as u64 && raw != "0",
+            // An `int` of the servers': one that is larger fails the whole request.
+            "retry_on_conflict" if whole_number(raw)? <= i32::MAX as u64 => retries = raw != "0",
+            "retry_on_conflict" => return Err(Why::OddValue),
             "_source" if op == Op::Update => boolean(raw)?,
             "require_alias" if known(key, dialect) => boolean(raw)?,
             "require_data_stream" | "list_executed_pipelines" if known(key, dialect) && writes(op) => {
@@ -356,6 +358,14 @@ mod tests {
             (r#"{"index":{"_id":[1]}}"#, Why::OddValue),
             (r#"{"index":{"_id":1.0}}"#, Why::OddValue),
             (r#"{"index":{"require_alias":"true"}}"#, Why::OddValue),
+            (
+                r#"{"update":{"_id":"a","retry_on_conflict":2147483648}}"#,
+                Why::OddValue,
+            ),
+            (
+                r#"{"index":{"_id":"a","retry_on_conflict":99999999999}}"#,
+                Why::OddValue,
+            ),
             (r#"{"index":{"_id":"a","_id":"a"}}"#, Why::DuplicateKey),
             (r#"{"index":{"_type":"other"}}"#, Why::TypedAction),
             (r#"{"index":{"_type":null}}"#, Why::TypedAction),
@@ -420,6 +430,11 @@ mod tests {
             ),
             (
                 r#"{"update":{"_id":"a","retry_on_conflict":3,"_source":true}}"#,
+                None,
+                None,
+            ),
+            (
+                r#"{"update":{"_id":"a","retry_on_conflict":2147483647}}"#,
                 None,
                 None,
             ),

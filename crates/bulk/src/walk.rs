@@ -78,8 +78,8 @@ struct Resolver<'b, 't> {
     /// The index name looked up last, and what it stands for.
     name: Vec<u8>,
     last: Option<(&'t Entry, &'t IndexRoute)>,
-    /// The aim of that index's documents that have neither id nor routing.
-    neither: Aim,
+    /// The aim of that index's documents that have neither id nor routing, or why a request with one passes.
+    neither: Result<Aim, Why>,
     /// The pipeline found harmless last; empty if none.
     pipeline: Vec<u8>,
     /// Some operation so far may have gone through an ingest pipeline.
@@ -121,7 +121,7 @@ impl<'b, 't> Walk<'b, 't> {
             table,
             name: Vec::new(),
             last: None,
-            neither: Aim::Free,
+            neither: Ok(Aim::Free),
             pipeline: Vec::new(),
             ingests: ask.url_pipeline.is_some(),
             typed: false,
@@ -238,6 +238,7 @@ fn doc<'s, 'b: 's, 't: 's>(
 ) -> Result<Doc<'s, 't>, Pass> {
     let routing = resolver.routing(&action, entry);
     let aim = resolver.aim(&action, route, routing);
+    let aim = aim.map_err(|why| pass_at(body, start, why))?;
     let end = source_end(body, after, &action).map_err(|why| pass_at(body, after, why))?;
     Ok(Doc {
         action,
@@ -368,8 +369,8 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline]
-    fn aim(&self, action: &Action<'_>, route: &IndexRoute, routing: Option<&[u8]>) -> Aim {
-        match (action.id, routing) {
+    fn aim(&self, action: &Action<'_>, route: &IndexRoute, routing: Option<&[u8]>) -> Result<Aim, Why> {
+        Ok(match (action.id, routing) {
             (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
             (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
             (None, Some(_)) if self.ask.null_id == NullId::Always => Aim::Mint,
@@ -377,10 +378,10 @@ impl<'b, 't> Resolver<'b, 't> {
                 Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }
             // The line takes no second routing.
-            (None, None) if action.routing_null && self.neither == Aim::Route => self.without_id(),
-            (None, None) => self.neither,
+            (None, None) if action.routing_null && self.neither == Ok(Aim::Route) => self.without_id(),
+            (None, None) => return self.neither,
             (None, Some(_)) => self.without_id(),
-        }
+        })
     }
 
     fn without_id(&self) -> Aim {
@@ -392,18 +393,25 @@ impl<'b, 't> Resolver<'b, 't> {
 
     /// The aim of an index's documents that have neither id nor routing.
     #[cold]
-    fn neither(&self, entry: &Entry, route: &IndexRoute) -> Aim {
-        // A missing routing that the mapping requires is the cluster's to complain of.
+    fn neither(&self, entry: &Entry, route: &IndexRoute) -> Result<Aim, Why> {
+        // A missing routing that the mapping requires is the cluster's to complain of, and where it does so of the whole
+        // request none of it may be executed.
+        let refused = route.routing_required
+            && self.ask.null_id != NullId::Mint
+            && self.table.dialect().fails_whole_without_routing();
+        if refused {
+            return Err(Why::RoutingRequired);
+        }
         let eligible = route.partition_size == 1 && !route.routing_required;
         let direct = match self.ask.direct {
             Some(directing) if eligible => directing.directs(&route.name),
             _ => Direct::Off,
         };
         let stream = matches!(entry.target, Target::DataStream { .. });
-        match (direct, self.ask.null_id) {
-            (Direct::Off, _) => self.without_id(),
-            // Nothing to choose.
+        Ok(match (direct, self.ask.null_id) {
+            // Nothing to choose. Beside the documents with ids they keep their place in the shard's order.
             (_, NullId::Keep) if route.shards() == 1 => Aim::Shard(0),
+            (Direct::Off, _) => self.without_id(),
             (_, _) if route.shards() == 1 => Aim::Mint,
             // The ids of a request that is put into a log are told by the first and the last.
             (Direct::Mint, NullId::Always) if !mints_in_order(route.shards()) => Aim::Mint,
@@ -412,7 +420,7 @@ impl<'b, 't> Resolver<'b, 't> {
             (Direct::Route, NullId::Keep) if !stream => Aim::Route,
             // Who makes ids for all has no use for a routing.
             (Direct::Route, _) => self.without_id(),
-        }
+        })
     }
 
     #[inline]

@@ -76,6 +76,9 @@ whys! {
     NoId = "no_id",
     /// The routing is an empty string.
     EmptyRouting = "empty_routing",
+    /// A document has neither id nor routing, and the mapping of its index requires a routing: OpenSearch, and Elasticsearch
+    /// before 8, fail the whole request for it.
+    RoutingRequired = "routing_required",
     /// The pipeline is an empty string.
     EmptyPipeline = "empty_pipeline",
     /// Version, version type, sequence number or primary term in a combination that servers reject or that we

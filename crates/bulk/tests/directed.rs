@@ -27,7 +27,7 @@ fn table() -> RouteTable {
     parted.partition_size = 2;
     let mut strict = route("strict", 4, classic(1024));
     strict.routing_required = true;
-    let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), NODES);
+    let mut table = RouteTable::builder(Dialect::new(Flavour::Elasticsearch, Version::new(9, 5, 3)), NODES);
     let modulo = Arc::new(route("modulo", 5, Formula::Modulo));
     table
         .index(Arc::new(route("logs", 6, classic(768))))

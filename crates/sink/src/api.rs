@@ -196,6 +196,11 @@ fn nodes(shared: &Shared, state: &State, own: usize, which: &[&str]) -> Value {
         if wants("settings") {
             entry["settings"] = json!({"cluster": {"name": "fake"}, "node": {"name": node.name}, "http": {"port": address.port().to_string()}});
         }
+        if let Some(packs) = shared.spec.compression
+            && wants("settings")
+        {
+            entry["settings"]["http"]["compression"] = json!(packs.to_string());
+        }
         if wants("http") {
             let publish = address.to_string();
             entry["http"] = json!({
@@ -309,9 +314,16 @@ fn metadata(state: &State, index: &Index) -> Value {
     json!({
         "version": 3, "mapping_version": 1, "settings_version": 1, "aliases_version": 1,
         "routing_num_shards": routing_num_shards, "state": "open", "settings": settings(state, index),
-        "mappings": {}, "aliases": aliases, "primary_terms": terms, "in_sync_allocations": {}, "rollover_info": {},
+        "mappings": mappings(index), "aliases": aliases, "primary_terms": terms, "in_sync_allocations": {}, "rollover_info": {},
         "system": false,
     })
+}
+
+fn mappings(index: &Index) -> Value {
+    match index.routing_required {
+        true => json!({"_doc": {"_routing": {"required": true}}}),
+        false => json!({}),
+    }
 }
 
 fn settings(state: &State, index: &Index) -> Value {

@@ -12,6 +12,7 @@ use super::fault::Fault;
 use super::http::{Head, Reply, decode};
 use super::index::{Index, Outcome, Write};
 use super::manners::Manners;
+use super::refusal;
 use super::state::{Shared, State};
 
 /// What a connection reuses from bulk to bulk.
@@ -26,20 +27,20 @@ pub(super) struct Scratch {
 
 /// An action line.
 #[derive(Debug, Default)]
-struct Action<'a> {
-    operation: &'static str,
-    index: Option<Cow<'a, str>>,
-    id: Option<Cow<'a, str>>,
-    routing: Option<Cow<'a, str>>,
+pub(super) struct Action<'a> {
+    pub(super) operation: &'static str,
+    pub(super) index: Option<Cow<'a, str>>,
+    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) routing: Option<Cow<'a, str>>,
     if_seq_no: Option<u64>,
     /// The line has a `_type`.
     typed: bool,
 }
 
 /// What the URL says for actions that don't.
-struct Defaults {
-    index: Option<String>,
-    routing: Option<String>,
+pub(super) struct Defaults {
+    pub(super) index: Option<String>,
+    pub(super) routing: Option<String>,
 }
 
 #[derive(Default)]
@@ -67,22 +68,6 @@ pub(super) fn answer(
         };
         return reject(reply, reason);
     }
-    let Some(worker) = shared.pools[node].enter(|| shared.manners().workers) else {
-        return refuse(reply);
-    };
-    let manners = shared.manners();
-    let mut bulk = Bulk {
-        manners: &manners,
-        shared,
-        node,
-        state: shared.state(),
-        fault,
-        seen: None,
-        counted: 0,
-        tallied: Tallied::default(),
-        scratch,
-    };
-    bulk.scratch.items.clear();
     let index = head
         .path
         .strip_suffix("/_bulk")
@@ -95,6 +80,27 @@ pub(super) fn answer(
         index: index.filter(|index| !index.is_empty()),
         routing: head.parameter("routing"),
     };
+    if let Some((status, error)) = refusal::of_whole(shared, body, &defaults) {
+        return reply.json(status, &error);
+    }
+    let Some(worker) = shared.pools[node].enter(|| shared.manners().workers) else {
+        return refuse(reply);
+    };
+    let manners = shared.manners();
+    let mut bulk = Bulk {
+        head,
+        body,
+        manners: &manners,
+        shared,
+        node,
+        state: shared.state(),
+        fault,
+        seen: None,
+        counted: 0,
+        tallied: Tallied::default(),
+        scratch,
+    };
+    bulk.scratch.items.clear();
     if let Err(reason) = bulk.run(body, &defaults) {
         return reject(reply, &reason);
     }
@@ -126,6 +132,9 @@ pub(super) fn answer(
 }
 
 struct Bulk<'a> {
+    head: &'a Head,
+    /// All of it.
+    body: &'a [u8],
     manners: &'a Manners,
     shared: &'a Shared,
     node: usize,
@@ -268,6 +277,14 @@ impl Bulk<'_> {
                 unfit.status,
                 &unfit.error,
             );
+            return;
+        }
+        if let Some(error) = refusal::of_document(self.shared, index, action, routing) {
+            self.fail(action, &index.name, action.id.as_deref(), 400, &error.to_string());
+            return;
+        }
+        if let Some(error) = refusal::of_source(self.shared, self.head, self.body, source) {
+            self.fail(action, &index.name, action.id.as_deref(), 400, &error.to_string());
             return;
         }
         let minted;
@@ -447,7 +464,7 @@ fn simple_action(line: &[u8]) -> Option<Action<'_>> {
 }
 
 /// Any other line.
-fn any_action(line: &[u8]) -> Option<Action<'_>> {
+pub(super) fn any_action(line: &[u8]) -> Option<Action<'_>> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let (name, metadata) = value
         .as_object()

@@ -9,6 +9,7 @@ use super::api::no_such_index;
 use super::bulk::minted_id;
 use super::http::Head;
 use super::index::{Index, Outcome, Write};
+use super::refusal;
 use super::state::Shared;
 
 /// Writes one document, as `operation` of a bulk would, and gives the answer; without an id one is made.
@@ -28,6 +29,16 @@ pub(super) fn write(
     let Some(index) = find(shared, name) else {
         return no_such_index(name);
     };
+    let routing = head.parameter("routing");
+    if index.routing_required && routing.is_none() {
+        return match id {
+            None if shared.spec.flavour.wants_an_id_to_miss_a_routing() => refusal::null_id(),
+            _ => (
+                400,
+                json!({"error": refusal::routing_missing(name, id), "status": 400}),
+            ),
+        };
+    }
     shared.tally(node).writes.fetch_add(1, Ordering::Relaxed);
     shared.capacity.take(&shared.manners(), 1);
     let made;
@@ -42,7 +53,6 @@ pub(super) fn write(
         ("index", Some("create")) => "create",
         (operation, _) => operation,
     };
-    let routing = head.parameter("routing");
     let write = Write {
         operation,
         id,

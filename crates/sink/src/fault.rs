@@ -44,6 +44,15 @@ pub enum Fault {
         /// The JSON body.
         body: String,
     },
+    /// The same, if the body lacks this text.
+    StatusIfLacks {
+        /// The text.
+        text: String,
+        /// The HTTP status.
+        status: u16,
+        /// The JSON body.
+        body: String,
+    },
     /// This is the answer to the head; the body stays unread and the connection is closed. 413 comes like this.
     EarlyStatus {
         /// The HTTP status.

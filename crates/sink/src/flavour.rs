@@ -51,6 +51,11 @@ impl Flavour {
         }
     }
 
+    /// Whether a document without id whose routing is missing fails its whole request, for want of an id to name.
+    pub(super) fn wants_an_id_to_miss_a_routing(self) -> bool {
+        self.is_opensearch() || self == Flavour::Elasticsearch7
+    }
+
     /// Whether items and documents still carry `"_type":"_doc"`.
     pub(super) fn has_types(self) -> bool {
         matches!(self, Flavour::OpenSearch1 | Flavour::Elasticsearch7)

@@ -4,7 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use flate2::Compression;
 use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use memchr::memmem;
 
 /// A connection, in clear text or TLS.
@@ -19,6 +21,7 @@ pub(super) struct Head {
     pub(super) path: String,
     pub(super) query: String,
     pub(super) authorization: Option<String>,
+    pub(super) accepts_gzip: bool,
     content_length: usize,
     chunked: bool,
     gzip: bool,
@@ -63,6 +66,7 @@ impl Head {
                 "content-encoding" => head.gzip = value.eq_ignore_ascii_case("gzip"),
                 "expect" => head.expects_continue = value.eq_ignore_ascii_case("100-continue"),
                 "connection" => head.close = value.eq_ignore_ascii_case("close"),
+                "accept-encoding" => head.accepts_gzip = value.contains("gzip"),
                 "authorization" => head.authorization = Some(value.to_owned()),
                 _ => {}
             }
@@ -260,6 +264,7 @@ pub(super) struct Body {
 pub(super) struct Reply {
     out: Vec<u8>,
     pub(super) status: u16,
+    packed: bool,
 }
 
 impl Reply {
@@ -267,12 +272,14 @@ impl Reply {
         Reply {
             out: vec![0; HEAD_ROOM],
             status: 200,
+            packed: false,
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.out.truncate(HEAD_ROOM);
         self.status = 200;
+        self.packed = false;
     }
 
     pub(super) fn body(&mut self) -> &mut Vec<u8> {
@@ -291,15 +298,32 @@ impl Reply {
         self.out.extend_from_slice(text.as_bytes());
     }
 
+    /// Packs the body as the servers do: with gzip's level 3, whatever its length.
+    pub(super) fn pack(&mut self) {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(3));
+        let packed = encoder
+            .write_all(&self.out[HEAD_ROOM..])
+            .and_then(|()| encoder.finish());
+        self.out.truncate(HEAD_ROOM);
+        self.out
+            .extend_from_slice(&packed.expect("a Vec takes every write"));
+        self.packed = true;
+    }
+
     /// The whole reply. `HEAD` gets the head of what `GET` would get.
     pub(super) fn finish(&mut self, method: &str, elasticsearch: bool, close: bool) -> &[u8] {
         let length = self.out.len() - HEAD_ROOM;
         let head = format!(
-            "HTTP/1.1 {} {}\r\n{}content-type: application/json; charset=UTF-8\r\n{}content-length: {length}\r\n\r\n",
+            "HTTP/1.1 {} {}\r\n{}content-type: application/json; charset=UTF-8\r\n{}{}content-length: {length}\r\n\r\n",
             self.status,
             reason(self.status),
             if elasticsearch {
                 "X-elastic-product: Elasticsearch\r\n"
+            } else {
+                ""
+            },
+            if self.packed {
+                "content-encoding: gzip\r\n"
             } else {
                 ""
             },

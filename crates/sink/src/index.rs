@@ -26,6 +26,8 @@ pub(super) struct Index {
     pub(super) name: String,
     pub(super) uuid: String,
     pub(super) closed: bool,
+    /// The mapping's `_routing.required`.
+    pub(super) routing_required: bool,
     /// The node of each shard's primary; `None` when unassigned.
     pub(super) primaries: Vec<Option<usize>>,
     pub(super) formula: Formula,
@@ -82,6 +84,7 @@ impl Index {
             name: name.to_owned(),
             uuid,
             closed: false,
+            routing_required: false,
             primaries,
             formula,
             store,

@@ -25,6 +25,7 @@ mod http;
 mod index;
 mod manners;
 mod node;
+mod refusal;
 mod route;
 mod search;
 mod settings;
@@ -69,6 +70,8 @@ pub struct Spec {
     pub basic_auth: Option<(String, String)>,
     /// Bodies above this many bytes are answered with 413.
     pub content_length_max: usize,
+    /// `http.compression`: whether clients that accept gzip get it; without, as by the servers' default: only in clear text.
+    pub compression: Option<bool>,
     /// How slow and how faulty answers are, all the time.
     pub manners: Manners,
 }
@@ -122,6 +125,7 @@ impl Default for Spec {
             tls: false,
             basic_auth: None,
             content_length_max: 100 << 20,
+            compression: None,
             manners: Manners::default(),
         }
     }
@@ -147,6 +151,11 @@ impl Spec {
     pub fn storing(mut self) -> Spec {
         self.store = true;
         self
+    }
+
+    /// Whether answers are packed for clients that accept it.
+    fn packs(&self) -> bool {
+        self.compression.unwrap_or(!self.tls)
     }
 
     /// Speaks TLS.
@@ -309,6 +318,15 @@ impl FakeCluster {
     /// When there is no such index.
     pub fn close_index(&self, name: &str) {
         self.shared.change(|state| state.index_mut(name).closed = true);
+    }
+
+    /// Gives an index a mapping whose `_routing` is required.
+    ///
+    /// # Panics
+    /// When there is no such index.
+    pub fn require_routing(&self, index: &str) {
+        self.shared
+            .change(|state| state.index_mut(index).routing_required = true);
     }
 
     /// Gives an alias to indices, the first of which takes the writes.

@@ -219,6 +219,14 @@ impl Connection<'_> {
                 Some(_) => self.reply.text(status, &words),
                 None => self.answer(&head, &body, None),
             },
+            Some(Fault::StatusIfLacks {
+                text,
+                status,
+                body: words,
+            }) => match memchr::memmem::find(self.reader.body(&body), text.as_bytes()) {
+                None => self.reply.text(status, &words),
+                Some(_) => self.answer(&head, &body, None),
+            },
             Some(Fault::CloseUnwritten) => return Ok(false),
             Some(Fault::HangUnwritten) => return self.hang(),
             Some(Fault::Delay(time)) => {
@@ -292,6 +300,9 @@ impl Connection<'_> {
     ) -> io::Result<()> {
         if self.open.dead.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if head.accepts_gzip && self.shared.spec.packs() {
+            self.reply.pack();
         }
         let reply = self
             .reply

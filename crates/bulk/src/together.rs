@@ -1,0 +1,265 @@
+//! Documents without id among others of their index: the server chooses their shards, so any of the others may get into the
+//! same shard, and a shard executes what one request brings it in the request's order. Sent apart they would be numbered
+//! (`_seq_no`) in whatever order the requests arrive, so all of them go in one part, to any node.
+
+use crate::plan::{ARENA, Part, Piece};
+use crate::walk::{Aim, Walk};
+use crate::{Ask, Destination, Pass, Plan, RouteTable, Scratch};
+
+/// What a body has of an index.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Seen {
+    /// Documents whose shard the server chooses.
+    free: bool,
+    /// Others that are sent to the nodes of their shards.
+    placed: bool,
+}
+
+/// Puts the documents of each index that has some with a known shard and some without into the part that any node may take.
+/// Bodies are rarely so mixed, so this reads the body a second time and not each document's index in the first.
+#[cold]
+pub(crate) fn keep(
+    plan: &mut Plan,
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    scratch: &mut Scratch,
+) -> Result<(), Pass> {
+    let any = plan
+        .parts
+        .iter()
+        .position(|part| part.destination == Destination::Any);
+    let Some(any) = any.filter(|_| plan.parts.len() > 1) else {
+        return Ok(());
+    };
+    let mut seen = vec![Seen::default(); table.indices() as usize];
+    each(body, ask, table, scratch, |_, _, ordinal, aim| {
+        let seen = &mut seen[ordinal as usize];
+        seen.free |= aim == Aim::Free;
+        seen.placed |= matches!(aim, Aim::Shard(_));
+    })?;
+    let mixed = Seen {
+        free: true,
+        placed: true,
+    };
+    if !seen.contains(&mixed) {
+        return Ok(());
+    }
+    let mut moves = Moves::new(plan, any);
+    each(body, ask, table, scratch, |doc, end, ordinal, aim| {
+        let moved = seen[ordinal as usize] == mixed && matches!(aim, Aim::Free | Aim::Shard(_));
+        moves.take(doc, end, moved);
+    })?;
+    moves.finish(scratch);
+    Ok(())
+}
+
+/// Tells of each operation its number, its end in the body, its index's number and its aim.
+fn each(
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    scratch: &Scratch,
+    mut see: impl FnMut(usize, usize, u32, Aim),
+) -> Result<(), Pass> {
+    let mut walk = Walk::new(body, ask, table, scratch.fast)?;
+    let mut number = 0;
+    while let Some(doc) = walk.next()? {
+        see(number, doc.end, doc.ordinal, doc.aim);
+        number += 1;
+    }
+    Ok(())
+}
+
+/// A plan whose documents get into other parts.
+struct Moves<'p> {
+    plan: &'p mut Plan,
+    /// The part that any node may take.
+    any: usize,
+    /// The parts as they were, and how far each one's pieces are used up.
+    before: Vec<(Part, usize)>,
+    /// The new number of each of these.
+    numbers: Vec<Option<u16>>,
+}
+
+impl<'p> Moves<'p> {
+    fn new(plan: &'p mut Plan, any: usize) -> Self {
+        let before: Vec<_> = plan.parts.drain(..).map(|part| (part, 0)).collect();
+        Self {
+            plan,
+            any,
+            numbers: vec![None; before.len()],
+            before,
+        }
+    }
+
+    /// Takes the next operation, which ends at `end` of the body.
+    fn take(&mut self, doc: usize, end: usize, moved: bool) {
+        let from = usize::from(self.plan.order[doc]);
+        let to = if moved { self.any } else { from };
+        let parts = &mut self.plan.parts;
+        let number = *self.numbers[to].get_or_insert_with(|| {
+            let model = &self.before[to].0;
+            parts.push(Part {
+                destination: model.destination,
+                shard: model.shard,
+                index: model.index.clone(),
+                lane: model.lane,
+                ..Part::default()
+            });
+            (parts.len() - 1) as u16
+        });
+        self.plan.order[doc] = number;
+        let part = &mut parts[usize::from(number)];
+        part.docs += 1;
+        let (before, at) = &mut self.before[from];
+        // What was spliced into an operation stands before its last bytes, and neighbours may be one piece.
+        while let Some(piece) = before.pieces.get_mut(*at) {
+            if piece.start & ARENA != 0 {
+                part.pieces.push(*piece);
+                *at += 1;
+                continue;
+            }
+            let Piece { start, end: last } = *piece;
+            if (last as usize) > end {
+                part.push(start, end as u32);
+                piece.start = end as u32;
+                return;
+            }
+            part.push(start, last);
+            *at += 1;
+            if last as usize == end {
+                return;
+            }
+        }
+    }
+
+    fn finish(self, scratch: &mut Scratch) {
+        for (part, _) in self.before {
+            let mut pieces = part.pieces;
+            pieces.clear();
+            scratch.pieces.push(pieces);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        Dialect, Flavour, Formula, Gather, IdMint, IndexRoute, Level, NodeIx, NullId, Verdict, Version, Why,
+        plan,
+    };
+
+    fn table(flavour: Flavour, version: Version) -> RouteTable {
+        let index = |name: &str, shards: u16| {
+            let primaries: Vec<_> = (0..shards).map(|shard| Some(NodeIx(shard % 3))).collect();
+            IndexRoute::new(name, Formula::Modulo, primaries)
+        };
+        let strict = IndexRoute {
+            routing_required: true,
+            ..index("strict", 3)
+        };
+        let mut table = RouteTable::builder(Dialect::new(flavour, version), 3);
+        for route in [index("one", 1), index("many", 6), index("other", 6), strict] {
+            table.index(Arc::new(route));
+        }
+        table.build()
+    }
+
+    fn verdict(
+        lines: &[(&str, &str)],
+        level: Level,
+        null_id: NullId,
+        table: &RouteTable,
+    ) -> (String, Verdict) {
+        let mut body = String::new();
+        for (n, (index, members)) in lines.iter().enumerate() {
+            body.push_str(&format!(
+                "{{\"index\":{{\"_index\":\"{index}\"{members}}}}}\n{{\"n\":{n}}}\n"
+            ));
+        }
+        let ask = Ask {
+            level,
+            null_id,
+            ..Ask::default()
+        };
+        let verdict = plan(
+            body.as_bytes(),
+            &ask,
+            table,
+            &mut IdMint::new(1),
+            &mut Scratch::default(),
+        );
+        (body, verdict)
+    }
+
+    /// The numbers of the documents of each part, in their order, and whether any node may take it.
+    fn split(lines: &[(&str, &str)], level: Level) -> Vec<(Vec<usize>, bool)> {
+        let table = table(Flavour::OpenSearch, Version::new(3, 8, 0));
+        let (body, Verdict::Plan(plan)) = verdict(lines, level, NullId::Keep, &table) else {
+            panic!("a plan")
+        };
+        let part = |part: &Part| {
+            let (mut gather, mut out) = (Gather::default(), Vec::new());
+            while gather.next(&plan, part, body.as_bytes(), &mut out, 10) > 0 {}
+            assert_eq!(out.len() as u64, part.bytes);
+            let text = String::from_utf8(out).expect("UTF-8");
+            let numbers: Vec<_> = text.lines().skip(1).step_by(2).collect();
+            let number = |line: &&str| line[5..line.len() - 1].parse().expect("a number");
+            let numbers: Vec<usize> = numbers.iter().map(number).collect();
+            assert_eq!(numbers.len(), part.docs as usize);
+            (numbers, part.destination == Destination::Any)
+        };
+        let parts: Vec<_> = plan.parts.iter().map(part).collect();
+        for (number, (docs, _)) in parts.iter().enumerate() {
+            assert!(docs.iter().all(|doc| plan.part_of(*doc as u32) == number));
+        }
+        parts
+    }
+
+    #[test]
+    fn documents_without_id_stay_in_their_place_among_the_others_of_their_shard() {
+        let (id, none) = (",\"_id\":\"a\"", "");
+        let one = split(
+            &[("one", id), ("one", none), ("one", id), ("one", none)],
+            Level::Node,
+        );
+        assert_eq!(one, [(vec![0, 1, 2, 3], false)]);
+        for level in [Level::Node, Level::Index, Level::Shard] {
+            let many = split(
+                &[("other", id), ("many", id), ("many", none), ("many", id)],
+                level,
+            );
+            assert_eq!(many, [(vec![0], false), (vec![1, 2, 3], true)]);
+            let apart = split(
+                &[("other", id), ("many", none), ("other", id), ("many", none)],
+                level,
+            );
+            assert_eq!(apart, [(vec![0, 2], false), (vec![1, 3], true)]);
+        }
+        let all = split(&[("many", none), ("many", id)], Level::Node);
+        assert_eq!(all, [(vec![0, 1], true)]);
+    }
+
+    #[test]
+    fn a_routing_that_is_missing_makes_the_request_pass_where_it_fails_the_whole() {
+        let lines = [("one", ",\"_id\":\"a\""), ("strict", "")];
+        let why = |flavour, major, null_id| {
+            let table = table(flavour, Version::new(major, 10, 0));
+            match verdict(&lines, Level::Node, null_id, &table).1 {
+                Verdict::Pass(pass) => Some((pass.why, pass.line)),
+                Verdict::Plan(_) => None,
+            }
+        };
+        let required = Some((Why::RoutingRequired, Some(3)));
+        assert_eq!(why(Flavour::OpenSearch, 3, NullId::Keep), required);
+        assert_eq!(why(Flavour::OpenSearch, 1, NullId::Always), required);
+        assert_eq!(why(Flavour::Elasticsearch, 7, NullId::Keep), required);
+        // With an id it is answered by itself.
+        assert_eq!(why(Flavour::OpenSearch, 3, NullId::Mint), None);
+        assert_eq!(why(Flavour::Elasticsearch, 9, NullId::Keep), None);
+    }
+}
