@@ -7,9 +7,10 @@
 //! A part that finds nobody under way leaves at once, as it came, unless the last request to that node had brought
 //! several: their clients are about to come back, so it waits for as many, for a fraction of what a request lasts.
 //!
-//! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items; what happens to the
-//! whole (no answer, an answer that cannot be read, 408, 429, 5xx) happens to each, and a request that is refused with any
-//! other 4xx is sent again part by part, since one of them may be to blame for all.
+//! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items, and nobody what a node says
+//! of the whole, since another may be to blame for it: each part is sent again by itself, whatever the status. Where the whole
+//! may have been executed all the same (5xx, no answer, an answer that cannot be read) that is done by the rules for parts whose
+//! fate is unknown ([`crate::part`]), as if each had been lost alone.
 //!
 //! How many requests a node gets at once is found from its answers, by the same limiter as in delivery: while it has as many
 //! as it has shown to take, what waits goes on gathering, so requests grow as the node falls behind.
@@ -68,12 +69,15 @@ pub(crate) enum Way {
     Alone(Option<Turn>),
     /// It went with others, and this is its own answer.
     Shared(Result<(response::Parts, Words), SendError>),
+    /// It went with others, and the whole was answered with this status, which leaves open what was executed.
+    Doubted(StatusCode),
 }
 
 /// The same as one core tells another.
 enum Told {
     Alone(Option<Ticket>),
     Shared(Result<(response::Parts, Words), SendError>),
+    Doubted(StatusCode),
 }
 
 /// The right to have a request under way to a target.
@@ -190,6 +194,7 @@ impl Combiner {
         match told.await {
             Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(self.turn(ticket))),
             Ok(Told::Shared(answer)) => Way::Shared(answer),
+            Ok(Told::Doubted(status)) => Way::Doubted(status),
             // The core that was to send it has come to its end.
             Ok(Told::Alone(None)) | Err(_) => Way::Alone(self.leave(node).await),
         }

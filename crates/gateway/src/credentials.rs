@@ -19,12 +19,14 @@ impl Fallback {
         }
     }
 
-    /// Adds the account to a request that carries none.
-    pub(crate) fn fill(&self, headers: &mut HeaderMap) {
-        if let Some(account) = &self.0
-            && !headers.contains_key(AUTHORIZATION)
-        {
-            headers.insert(AUTHORIZATION, account.clone());
+    /// Adds the account to a request that carries none; whether it did.
+    pub(crate) fn fill(&self, headers: &mut HeaderMap) -> bool {
+        match &self.0 {
+            Some(account) if !headers.contains_key(AUTHORIZATION) => {
+                headers.insert(AUTHORIZATION, account.clone());
+                true
+            }
+            _ => false,
         }
     }
 }

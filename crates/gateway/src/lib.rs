@@ -69,6 +69,8 @@ mod passing;
 mod proxy;
 mod queue;
 mod queued_answer;
+mod quote;
+mod refusal;
 mod relay;
 mod request_id;
 mod requeue;

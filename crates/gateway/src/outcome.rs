@@ -135,6 +135,22 @@ impl Outcomes {
         }
     }
 
+    /// The same after a try that may have been executed: what is in conflict may be so with that one, and is looked at.
+    pub(crate) fn in_doubt(self) -> Self {
+        let Outcomes::Each(outcomes) = self else {
+            return self;
+        };
+        let doubted = outcomes.into_iter().map(|outcome| match outcome {
+            Outcome::Refused(error) if error.status == 409 => Outcome::Again(Again {
+                doubt: true,
+                ..Again::refused(error)
+            }),
+            Outcome::Again(again) => Outcome::Again(Again { doubt: true, ..again }),
+            outcome => outcome,
+        });
+        Outcomes::Each(doubted.collect())
+    }
+
     /// Cuts off the first so many.
     ///
     /// # Panics

@@ -85,7 +85,10 @@ impl Route {
         self.consider(&outlet);
         match told.await {
             Ok(Told::Outcomes(outcomes)) => outcomes,
-            Ok(Told::Alone) => self.alone(node, again).await.0,
+            Ok(Told::Alone { doubt }) => {
+                let (outcomes, _) = self.alone(node, again).await;
+                if doubt { outcomes.in_doubt() } else { outcomes }
+            }
             Err(_) => {
                 let why = "sending broke off".to_owned();
                 Outcomes::of_all(&Outcome::Again(Again::in_doubt(why)), again.docs)
@@ -99,7 +102,7 @@ impl Route {
         let began = Instant::now();
         match self.transmit(node, vec![parcel], leave).await.pop() {
             Some(Told::Outcomes(outcomes)) => (outcomes, began.elapsed()),
-            Some(Told::Alone) | None => unreachable!("a parcel by itself is told its own outcomes"),
+            Some(Told::Alone { .. }) | None => unreachable!("a parcel by itself is told its own outcomes"),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::lane::Route;
 use crate::lines::{Body, Lines, Load};
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
+use crate::refusal::is_unexecuted;
 use crate::request_id::RequestId;
 
 /// Operations of one lane for one node.
@@ -37,8 +38,9 @@ pub(crate) struct Wording {
 pub(crate) enum Told {
     /// Of each operation.
     Outcomes(Outcomes),
-    /// Nothing of the request was executed, and one parcel may be to blame for all: each is to travel by itself.
-    Alone,
+    /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it may have been
+    /// executed all the same.
+    Alone { doubt: bool },
 }
 
 // === impl Parcel ===
@@ -112,12 +114,13 @@ impl Route {
         let answer = outbound.whole(node, message, body, outbound.deadline()).await;
         let all: u32 = docs.iter().sum();
         let (mut outcomes, ended) = match answer {
-            Ok((head, _)) if docs.len() > 1 && blames_one(head.status) => {
+            Ok((head, body)) if docs.len() > 1 && may_blame_one(head.status) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {
                     self.outlets.gate(node).too_large(bytes);
                 }
                 outbound.cluster().hint();
-                return docs.iter().map(|_| Told::Alone).collect();
+                let doubt = !is_unexecuted(head.status, &body);
+                return docs.iter().map(|_| Told::Alone { doubt }).collect();
             }
             Ok((head, body)) => {
                 let outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
@@ -153,11 +156,13 @@ impl Route {
     }
 }
 
-/// Whether a whole request was refused for what it holds.
-fn blames_one(status: StatusCode) -> bool {
-    status.is_client_error()
+/// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or waits too long is not
+/// helped by more requests.
+fn may_blame_one(status: StatusCode) -> bool {
+    (status.is_client_error() || status.is_server_error())
         && status != StatusCode::TOO_MANY_REQUESTS
         && status != StatusCode::REQUEST_TIMEOUT
+        && status != StatusCode::GATEWAY_TIMEOUT
 }
 
 pub(crate) fn content_type(value: &str) -> Option<HeaderMap> {

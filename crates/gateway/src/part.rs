@@ -12,6 +12,8 @@ use crate::combine::{Combiner, Family, Way};
 use crate::lines::{Body, Lines, Load};
 use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
+use crate::quote;
+use crate::refusal::is_unexecuted;
 
 /// A request that is split: what its parts have in common.
 #[derive(Clone, Copy)]
@@ -20,6 +22,8 @@ pub(crate) struct Split<'a> {
     pub(crate) ask: &'a Ask<'a>,
     pub(crate) snapshot: &'a Arc<Snapshot>,
     pub(crate) message: Message<'a>,
+    /// The account is the gateway's own, which the client must not see.
+    pub(crate) lent: bool,
     pub(crate) deadline: tokio::time::Instant,
 }
 
@@ -53,6 +57,8 @@ pub(crate) struct Items {
     pub(crate) at_home: bool,
     /// It answers another try than the first, whose fate is unknown.
     repeat: Option<Repeat>,
+    /// Items in other words than the node's answer has for them, by their numbers.
+    reworded: Vec<(u32, Vec<u8>)>,
 }
 
 /// The body of an answer.
@@ -61,6 +67,14 @@ pub(crate) struct Words {
     pub(crate) all: Shared,
     /// What of it is for this part, if that is not all.
     pub(crate) share: Option<Box<Share>>,
+}
+
+/// How a try ended without an answer to its part.
+enum Lost {
+    /// No usable answer came.
+    Unanswered(SendError),
+    /// It went with others, and this was said of the whole.
+    Together(StatusCode),
 }
 
 /// What the items of a part say that no node has answered item by item.
@@ -86,43 +100,52 @@ impl Sender<'_> {
     pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
         let cluster = self.outbound.cluster();
         let nodes = &split.snapshot.nodes;
-        let mut tried: Vec<Arc<Node>> = Vec::new();
+        let (mut tried, mut retries): (Vec<Arc<Node>>, u32) = (Vec::new(), 0);
         // Why the fate of some try is unknown, and what its repetition is worth.
-        let (mut doubt, mut repeat) = (None, None);
+        let (mut doubt, mut repeat): (Option<Doubt>, _) = (None, None);
         loop {
             let (node, at_home) = self.destination(part, split, &tried);
-            let first = tried.is_empty();
-            let error = match self.try_once(&node, part, split, first).await {
+            let lost = match self.try_once(&node, part, split, retries == 0).await {
                 Ok((head, words)) if head.status == StatusCode::OK => {
+                    let reworded = self.reword(&words, &node, part, split).await;
                     return Answer::Items(Items {
                         head,
                         words,
                         at_home,
                         repeat,
+                        reworded,
                     });
                 }
-                Ok((head, words)) => return refused(head, words.all, doubt),
-                Err(error) => error,
+                Ok((head, words)) => return refused(head, words.all, doubt, split.lent.then_some(self.pool)),
+                Err(lost) => lost,
             };
             cluster.hint();
-            if error.fate == Fate::Unknown {
-                doubt.get_or_insert_with(|| error.to_string());
+            let together = matches!(lost, Lost::Together(_));
+            if let Some(why) = lost.doubt() {
+                doubt.get_or_insert(Doubt { why, together });
             }
             if doubt.is_some() {
                 let (load, now) = (split.load, cluster.snapshot());
                 let table = &split.snapshot.table;
                 repeat = Repeat::of(&load.plan, part, &load.body, split.ask, table, &now.table);
             }
-            let retries = tried.len() as u32;
             let may_try_again = doubt.is_none() || repeat.is_some();
+            // What is said of others as well has not been tried for this part yet.
             let retries_max = self.outbound.retries_max(doubt.is_none(), nodes.len());
-            if retries >= retries_max || !may_try_again {
-                return doubt.map_or(Answer::Unsent(error), Answer::Unknown);
+            if retries >= retries_max.max(u32::from(together)) || !may_try_again {
+                return match (doubt, lost) {
+                    (None, Lost::Unanswered(error)) => Answer::Unsent(error),
+                    (Some(doubt), _) => Answer::Unknown(doubt.why),
+                    (None, Lost::Together(status)) => Answer::Unknown(status.to_string()),
+                };
             }
-            tried.push(node);
+            if !together {
+                tried.push(node);
+            }
             if tried.len() >= nodes.len() {
                 tokio::time::sleep(self.outbound.retry_delay(retries)).await;
             }
+            retries += 1;
             self.counters.parts_retried.add(1);
         }
     }
@@ -157,11 +180,12 @@ impl Sender<'_> {
         part: usize,
         split: Split<'_>,
         first: bool,
-    ) -> Result<(response::Parts, Words), SendError> {
+    ) -> Result<(response::Parts, Words), Lost> {
         self.counters.parts.add(1);
         let mut turn = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
-                Way::Shared(answer) => return answer,
+                Way::Shared(answer) => return answer.map_err(Lost::Unanswered),
+                Way::Doubted(status) => return Err(Lost::Together(status)),
                 Way::Alone(turn) => turn,
             },
             Some((combiner, _)) => combiner.leave(node).await,
@@ -179,15 +203,44 @@ impl Sender<'_> {
             let bytes = split.load.plan.parts[part].bytes;
             turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
         }
-        answer.map(|(head, body)| (head, Words::whole(body.freeze())))
+        let answer = answer.map(|(head, body)| (head, Words::whole(body.freeze())));
+        answer.map_err(Lost::Unanswered)
     }
 }
 
-/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part.
-fn refused(head: response::Parts, body: Shared, doubt: Option<String>) -> Answer {
+/// Why it is not known whether a try was executed.
+struct Doubt {
+    why: String,
+    /// That was said of a request that carried others as well.
+    together: bool,
+}
+
+/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part; but what leaves that
+/// open, as the answer to the try with others did, is as true of both.
+fn refused(head: response::Parts, body: Shared, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
     match doubt {
-        None => Answer::Refused(head, body),
-        Some(why) => Answer::Unknown(format!("{why}; a second try was refused with {}", head.status)),
+        Some(doubt) if !doubt.together || is_unexecuted(head.status, &body) => {
+            let why = doubt.why;
+            Answer::Unknown(format!("{why}; a second try was refused with {}", head.status))
+        }
+        _ => match lent {
+            Some(pool) => Answer::Refused(head, quote::without(body, pool)),
+            None => Answer::Refused(head, body),
+        },
+    }
+}
+
+// === impl Lost ===
+
+impl Lost {
+    /// Why it is not known whether the part was executed, if so.
+    fn doubt(&self) -> Option<String> {
+        match self {
+            Lost::Unanswered(error) => (error.fate == Fate::Unknown).then(|| error.to_string()),
+            Lost::Together(status) => Some(format!(
+                "a request that carried it with others was answered {status}"
+            )),
+        }
     }
 }
 
@@ -207,7 +260,12 @@ impl Answer {
 impl Items {
     /// Whether the client may get it byte for byte, if it is the only one.
     pub(crate) fn is_final(&self) -> bool {
-        self.repeat.is_none()
+        self.repeat.is_none() && self.reworded.is_empty()
+    }
+
+    /// Whether it answers another try than the first, which may have been executed too.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.repeat.is_some()
     }
 
     /// The answer for a client whose only part this was. `took`: how long that was.
@@ -228,6 +286,9 @@ impl Items {
             None => Reply::split(&self.words.all, docs)?,
             Some(share) => share.reply(&self.words.all),
         };
+        for (item, words) in &self.reworded {
+            reply.replace(*item, words.clone());
+        }
         if let Some(repeat) = &self.repeat {
             repeat.settle(&mut reply, split.snapshot.table.dialect());
         }

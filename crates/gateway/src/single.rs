@@ -141,7 +141,7 @@ impl Reshuffle {
         ask: &Ask<'_>,
         snapshot: &Arc<Snapshot>,
     ) -> Sent {
-        let headers = self.headers_of_bulk(&head.headers, &write);
+        let (headers, lent) = self.headers_of_bulk(&head.headers, &write);
         let request_id = RequestId::of(&head.extensions);
         let split = Split {
             load,
@@ -153,6 +153,7 @@ impl Reshuffle {
                 target: &write.target,
                 headers: &headers,
             },
+            lent,
             deadline: self.outbound.deadline(),
         };
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
@@ -178,7 +179,7 @@ impl Reshuffle {
                 Sent::Answer(answer::response(items.head, turned, routing))
             }
             // A first try may have been executed, so there must not be another.
-            (Answer::Items(items), Ok(Turned::Refused(turned))) if !items.is_final() => {
+            (Answer::Items(items), Ok(Turned::Refused(turned))) if items.is_repeated() => {
                 Sent::Answer(answer::response(items.head, turned, None))
             }
             (Answer::Items(_), Ok(Turned::Refused(_))) => Sent::Refused,
@@ -198,12 +199,12 @@ impl Reshuffle {
         }
     }
 
-    /// The headers that a write's bulk has.
-    fn headers_of_bulk(&self, headers: &HeaderMap, write: &SingleHead<'_>) -> HeaderMap {
+    /// The headers that a write's bulk has, and whether the account among them is the gateway's.
+    fn headers_of_bulk(&self, headers: &HeaderMap, write: &SingleHead<'_>) -> (HeaderMap, bool) {
         let mut headers = head::bulk_headers(headers, write.content_type.clone());
         strip_for_parts(&mut headers);
-        self.fallback.fill(&mut headers);
-        headers
+        let lent = self.fallback.fill(&mut headers);
+        (headers, lent)
     }
 }
 

@@ -302,7 +302,7 @@ impl Reshuffle {
             Verdict::Plan(plan) => {
                 let load = Arc::new(Load { body, plan });
                 strip_for_parts(&mut head.headers);
-                self.fallback.fill(&mut head.headers);
+                let lent = self.fallback.fill(&mut head.headers);
                 let request_id = RequestId::of(&head.extensions);
                 let split = Split {
                     load: &load,
@@ -314,6 +314,7 @@ impl Reshuffle {
                         target,
                         headers: &head.headers,
                     },
+                    lent,
                     deadline: self.outbound.deadline(),
                 };
                 let answer = self.send(split, &course).await;

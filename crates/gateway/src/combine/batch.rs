@@ -13,6 +13,7 @@ use super::{Inner, Told, Turn};
 use crate::lines::{Body, Lines, Load};
 use crate::outbound::Message;
 use crate::part::{Split, Words};
+use crate::refusal::is_unexecuted;
 use crate::request_id::RequestId;
 
 /// A client's part that waits or travels.
@@ -65,15 +66,15 @@ pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) 
     drop(turn);
     match answer {
         Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, body, members),
-        Ok((head, body)) if !blames_one(head.status) => {
-            for member in members {
-                member.tell(Told::Shared(Ok((head.clone(), Words::whole(body.clone())))));
-            }
-        }
-        Ok(_) => {
+        // Whatever it says, it says it of all of them: each is to hear of its own only.
+        Ok((head, body)) => {
             inner.counters.combined_again.add(members.len() as u64);
+            let unexecuted = is_unexecuted(head.status, &body);
             for member in members {
-                member.tell(Told::Alone(None));
+                member.tell(match unexecuted {
+                    true => Told::Alone(None),
+                    false => Told::Doubted(head.status),
+                });
             }
         }
         Err(error) => {
@@ -82,15 +83,6 @@ pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) 
             }
         }
     }
-}
-
-/// Whether a whole request was refused for what it holds: then nothing was executed, and one of them may be to blame for all.
-/// Of the others each client is told: the node has too much to do, or something on the way to it may have given up on a
-/// request that the node executes.
-fn blames_one(status: StatusCode) -> bool {
-    status.is_client_error()
-        && status != StatusCode::TOO_MANY_REQUESTS
-        && status != StatusCode::REQUEST_TIMEOUT
 }
 
 // === impl Inner ===

@@ -1,0 +1,187 @@
+//! Elasticsearch 7 quotes what it has read from the network in the errors of documents that it cannot parse: nobody gets to see
+//! what of it is not his own.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec};
+
+use crate::gateway::{Gateway, statuses};
+
+const CLIENTS: usize = 12;
+
+fn quoting() -> Spec {
+    let manners = Manners {
+        latency: Duration::from_millis(30),
+        ..Manners::default()
+    };
+    let spec = Spec {
+        manners,
+        ..Spec::default().flavour(Flavour::Elasticsearch7)
+    };
+    spec.index("logs", 6).index("one", 1).storing()
+}
+
+fn combining(cluster: &FakeCluster, settings: &str) -> Gateway {
+    Gateway::with_file(
+        cluster,
+        "      - bulk_reshuffle: {elasticsearch: c, mode: sync, combine: {enabled: true}}
+      - elasticsearch: {elasticsearch: c}",
+        settings,
+    )
+}
+
+/// A client's operations: five that are fine and one that is no JSON, whose document another one follows.
+fn body(index: &str, who: usize, round: usize, ids: bool) -> String {
+    let line = |n: usize, source: &str| {
+        let id = if ids {
+            format!(",\"_id\":\"{who}-{round}-{n}\"")
+        } else {
+            String::new()
+        };
+        format!("{{\"index\":{{\"_index\":\"{index}\"{id}}}}}\n{source}\n")
+    };
+    let fine = |n: usize| line(n, &format!("{{\"t\":\"secret-of-{who}-\"}}"));
+    (0..3).map(fine).collect::<String>() + &line(3, r#"{"t":"\x"}"#) + &(4..6).map(fine).collect::<String>()
+}
+
+/// Each client's answers, as they came.
+fn answers(gateway: &Gateway, index: &str, rounds: usize, ids: bool) -> Vec<(usize, Value, String)> {
+    let start = Barrier::new(CLIENTS);
+    std::thread::scope(|scope| {
+        let clients = (0..CLIENTS).map(|who| {
+            let start = &start;
+            scope.spawn(move || {
+                let client = gateway.client();
+                start.wait();
+                let answer = |round| {
+                    let body = body(index, who, round, ids);
+                    let answer = client.post_ndjson("/_bulk", body.as_bytes()).unwrap();
+                    (who, answer.json().unwrap(), answer.ok().unwrap().text())
+                };
+                (0..rounds).map(answer).collect::<Vec<_>>()
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap())
+            .collect()
+    })
+}
+
+fn reason(answer: &Value) -> &str {
+    let error = &answer["items"][3]["index"]["error"];
+    error["caused_by"]["reason"].as_str().unwrap()
+}
+
+#[test]
+fn a_document_that_cannot_be_parsed_is_told_of_in_the_clusters_words_without_the_neighbours() {
+    for ids in [true, false] {
+        let cluster = FakeCluster::start(quoting()).unwrap();
+        let gateway = combining(&cluster, "");
+        let mut quoted = 0;
+        for (who, answer, text) in answers(&gateway, "logs", 4, ids) {
+            assert_eq!(statuses(&answer), [201, 201, 201, 400, 201, 201]);
+            assert_eq!(answer["errors"], json!(true));
+            for other in (0..CLIENTS).filter(|other| *other != who) {
+                assert!(
+                    !text.contains(&format!("secret-of-{other}-")),
+                    "client {who} sees {other}: {text}"
+                );
+            }
+            assert!(
+                reason(&answer).starts_with("Unrecognized character escape"),
+                "{answer}"
+            );
+            quoted += usize::from(reason(&answer).contains("POST /_bulk HTTP/1.1"));
+        }
+        assert!(gateway.counter("combined_requests") > 0);
+        assert_eq!(quoted, CLIENTS * 4, "in the cluster's own words");
+        assert_eq!(cluster.docs("logs").len(), CLIENTS * 4 * 5);
+    }
+}
+
+#[test]
+fn where_the_cluster_cannot_be_asked_again_the_quote_is_cut() {
+    let cluster = FakeCluster::start(quoting()).unwrap();
+    let gateway = combining(&cluster, "");
+    // What is asked again holds no document that can be parsed.
+    let busy = Fault::StatusIfLacks {
+        text: "secret".to_owned(),
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(busy).always());
+    for (who, answer, text) in answers(&gateway, "one", 4, true) {
+        assert_eq!(statuses(&answer), [201, 201, 201, 400, 201, 201]);
+        for other in (0..CLIENTS).filter(|other| *other != who) {
+            assert!(
+                !text.contains(&format!("secret-of-{other}-")),
+                "client {who} sees {other}: {text}"
+            );
+        }
+        assert!(
+            reason(&answer).starts_with("Unrecognized character escape"),
+            "{answer}"
+        );
+    }
+    assert!(gateway.counter("combined_requests") > 0);
+}
+
+#[test]
+fn a_document_that_is_written_again_later_in_its_bulk_is_not_sent_a_second_time() {
+    let cluster = FakeCluster::start(quoting()).unwrap();
+    let gateway = combining(&cluster, "");
+    let start = Barrier::new(CLIENTS);
+    std::thread::scope(|scope| {
+        for who in 0..CLIENTS {
+            let (start, gateway) = (&start, &gateway);
+            scope.spawn(move || {
+                let client = gateway.client();
+                start.wait();
+                for round in 0..4 {
+                    let body = body("one", who, round, true)
+                        .replace(&format!("{who}-{round}-5"), &format!("{who}-{round}-3"));
+                    let answer = client
+                        .post_ndjson("/_bulk", body.as_bytes())
+                        .unwrap()
+                        .ok()
+                        .unwrap();
+                    let (text, answer) = (answer.text(), answer.json().unwrap());
+                    assert_eq!(statuses(&answer), [201, 201, 201, 400, 201, 201]);
+                    for other in (0..CLIENTS).filter(|other| *other != who) {
+                        assert!(!text.contains(&format!("secret-of-{other}-")), "{text}");
+                    }
+                }
+            });
+        }
+    });
+    assert!(gateway.counter("combined_requests") > 0);
+    // Five of each bulk's six, and the one that could not be parsed in it only.
+    let docs = (CLIENTS * 4 * 6) as u64;
+    let counts = cluster.counts();
+    let again = counts.docs - docs;
+    assert!(again < (CLIENTS * 4) as u64, "{again} documents were sent again");
+}
+
+#[test]
+fn the_gateways_own_credentials_are_not_quoted_either() {
+    let cluster = FakeCluster::start(quoting().basic_auth("gateway", "hush")).unwrap();
+    let gateway = combining(
+        &cluster,
+        ", basic_auth: {username: gateway, password: hush}, anonymous: use_gateway_account",
+    );
+    let answers = answers(&gateway, "logs", 2, true);
+    let alone = gateway.bulk(&body("logs", 99, 0, true)).ok().unwrap();
+    let texts = answers.into_iter().map(|(_, answer, text)| (answer, text));
+    for (answer, text) in texts.chain([(alone.json().unwrap(), alone.text())]) {
+        assert_eq!(statuses(&answer), [201, 201, 201, 400, 201, 201]);
+        assert!(!text.contains("Z2F0ZXdheTpodXNo"), "{text}");
+        assert!(
+            reason(&answer).starts_with("Unrecognized character escape"),
+            "{answer}"
+        );
+    }
+}
