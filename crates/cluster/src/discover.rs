@@ -11,7 +11,7 @@ use crate::role::Role;
 
 /// What is asked. `GET /` plays no part: trimmed builds of Elasticsearch answer it with 405.
 pub(crate) const NODES: &str = "/_nodes/http,settings?filter_path=cluster_name,nodes.*.name,nodes.*.version,\
-    nodes.*.build_flavor,nodes.*.roles,nodes.*.attributes,nodes.*.http,nodes.*.settings.rest";
+    nodes.*.build_flavor,nodes.*.roles,nodes.*.attributes,nodes.*.http,nodes.*.settings.rest,nodes.*.settings.http.compression";
 
 /// What a probe asks: alive, and who.
 pub(crate) const WHO: &str = "/_nodes/_local/http?filter_path=nodes.*.name";
@@ -35,6 +35,8 @@ pub(crate) struct Discovered {
     pub(crate) versions: Vec<Version>,
     /// Smallest among the nodes, bytes.
     pub(crate) max_content_length_bytes: Option<u64>,
+    /// `http.compression`, where nodes have it set; false if one of them says so.
+    pub(crate) compression: Option<bool>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -89,7 +91,7 @@ impl Discovered {
         let reply: Reply = serde_json::from_slice(body)?;
         let mut warnings = Vec::new();
         let (mut versions, mut flavours) = (Vec::new(), Vec::new());
-        let mut allow_explicit_index = true;
+        let (mut allow_explicit_index, mut compression) = (true, None);
         for node in reply.nodes.values() {
             match parse_version(&node.version) {
                 Some(version) => {
@@ -102,6 +104,9 @@ impl Discovered {
                 )),
             }
             allow_explicit_index &= node.settings.as_ref().is_none_or(allows_explicit_index);
+            if let Some(compresses) = node.settings.as_ref().and_then(compresses) {
+                compression = Some(compresses && compression != Some(false));
+            }
         }
         versions.sort_unstable();
         versions.dedup();
@@ -135,6 +140,7 @@ impl Discovered {
             dialect,
             versions,
             max_content_length_bytes: limits.min(),
+            compression,
             warnings,
             nodes: reply
                 .nodes
@@ -166,6 +172,12 @@ impl DiscoveredNode {
 fn allows_explicit_index(settings: &Value) -> bool {
     let value = settings.pointer("/rest/action/multi/allow_explicit_index");
     !value.is_some_and(|value| *value == Value::Bool(false) || value.as_str() == Some("false"))
+}
+
+/// `http.compression`, if it is set.
+fn compresses(settings: &Value) -> Option<bool> {
+    let value = settings.pointer("/http/compression")?;
+    value.as_bool().or_else(|| value.as_str()?.parse().ok())
 }
 
 #[cfg(test)]

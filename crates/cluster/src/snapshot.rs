@@ -30,6 +30,9 @@ pub struct Snapshot {
     pub versions: Vec<Version>,
     /// Largest body that every node accepts (`http.max_content_length`), bytes; `None` until learnt.
     pub max_content_length_bytes: Option<u64>,
+    /// Whether nodes pack their answers for clients that accept it (`http.compression`). Unless it is set they do so in clear
+    /// text only: lengths of packed answers tell of what is encrypted.
+    pub compresses_answers: bool,
     /// What a person should know, in sentences.
     pub warnings: Vec<String>,
 }
@@ -46,6 +49,7 @@ impl Snapshot {
             flavour: None,
             versions: Vec::new(),
             max_content_length_bytes: None,
+            compresses_answers: false,
             warnings: Vec::new(),
         }
     }
@@ -61,6 +65,8 @@ impl Snapshot {
             self.flavour = found.flavour();
             self.versions.clone_from(&found.versions);
             self.max_content_length_bytes = found.max_content_length_bytes;
+            let in_clear = || self.nodes.iter().all(|node| !node.address.tls);
+            self.compresses_answers = found.compression.unwrap_or_else(in_clear);
         }
         self
     }

@@ -63,6 +63,7 @@ mod metrics;
 mod outbound;
 mod outcome;
 mod outlet;
+mod packed;
 mod parcel;
 mod part;
 mod passing;

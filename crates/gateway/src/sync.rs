@@ -27,6 +27,7 @@ use crate::introduce::{self, Introduced};
 use crate::lines::Load;
 use crate::metrics::{Counters, HeadWhy};
 use crate::outbound::{Message, Outbound};
+use crate::packed::{self, Coding};
 use crate::part::{Answer, ItemError, Sender, Split};
 use crate::passing::Passing;
 use crate::proxy::Body;
@@ -82,6 +83,21 @@ pub(crate) enum Unread {
 impl Reshuffle {
     /// Takes a request that may be a bulk.
     pub(crate) async fn take(&self, head: Parts, incoming: Incoming) -> Step {
+        let coding = Coding::accepted(&head.headers).filter(|_| self.packs());
+        match (self.take_unpacked(head, incoming).await, coding) {
+            (Step::Done(answer), Some(coding)) => {
+                Step::Done(packed::answer(answer, coding, &self.pool).await)
+            }
+            (step, _) => step,
+        }
+    }
+
+    /// Whether answers are packed for those who accept it: as far as the cluster's nodes do so.
+    fn packs(&self) -> bool {
+        self.settings.compress_answers && self.outbound.cluster().snapshot().compresses_answers
+    }
+
+    async fn take_unpacked(&self, head: Parts, incoming: Incoming) -> Step {
         let target = head
             .uri
             .path_and_query()

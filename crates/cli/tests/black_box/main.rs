@@ -28,6 +28,7 @@ mod neighbours;
 mod nodes;
 mod operate;
 mod order;
+mod packed;
 mod passing;
 mod place;
 mod queue;

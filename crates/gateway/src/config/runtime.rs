@@ -169,6 +169,8 @@ pub struct BulkReshuffle {
     pub direct_routing: DirectRouting,
     /// Send writes of single documents as bulks of one.
     pub rewrite_to_bulk: bool,
+    /// Pack answers for clients that accept it, where nodes do.
+    pub compress_answers: bool,
     /// How parts are sent.
     pub sending: Sending,
 }

@@ -261,6 +261,9 @@ section! {
         /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
         /// to the server, which then writes them without looking for an older version.
         fix_null_id: bool = false,
+        /// Pack answers for clients that accept gzip or deflate, as far as the cluster's nodes pack theirs
+        /// (`http.compression`). `false` leaves them plain, which takes less CPU here and more of the network.
+        compress_answers: bool = true,
         /// Connections to one node at most.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 512,

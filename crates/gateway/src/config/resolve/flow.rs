@@ -187,6 +187,7 @@ impl Resolver<'_> {
                 adaptive: bulk.combine.adaptive_concurrency,
             },
             rewrite_to_bulk: bulk.rewrite_to_bulk,
+            compress_answers: bulk.compress_answers,
             sending: self.sending(
                 path,
                 Sending {
