@@ -17,6 +17,7 @@ use crate::accept::Params;
 use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
 use crate::dead_letters::Cause;
+use crate::delivery::Held;
 use crate::lane::Lane;
 use crate::lookback::{Doubt, Past};
 use crate::outcome::{Again, Error, Outcome};
@@ -33,6 +34,8 @@ pub(crate) struct Batch {
     pub(crate) origins: Vec<Origin>,
     /// What to commit.
     pub(crate) mark: Mark,
+    /// Where its first group is read.
+    pub(crate) from: Option<Mark>,
 }
 
 /// Where operations of a batch come from.
@@ -49,6 +52,8 @@ pub(crate) struct Origin {
 pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
     pub(crate) body: Shared,
+    /// The memory that it takes.
+    pub(crate) held: Option<Held>,
     /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used it.
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
@@ -76,6 +81,7 @@ impl Batch {
             documents: 0,
             origins: vec![origin],
             mark,
+            from: None,
         }
     }
 
@@ -115,8 +121,13 @@ fn minted(params: &Params) -> Option<Minted> {
 impl Lane {
     /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if the gateway stops
     /// first.
-    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared) -> Option<u64> {
+    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared, held: Held) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
+        let (mut body, mut held) = (body, Some(held));
+        // A cluster that was never read may be away for long: others may want the memory.
+        while self.known_topology().is_none() {
+            self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
+        }
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
             let work = batch.params.as_ref().and_then(|params| {
@@ -152,6 +163,7 @@ impl Lane {
                 (operations.len() == batch.documents).then(|| Work {
                     batch,
                     body: body.clone(),
+                    held: None,
                     planned: RefCell::new(planned),
                     wording: Rc::new(Wording {
                         target: params.target.clone(),
@@ -174,10 +186,13 @@ impl Lane {
                     let position = batch.origins[0].position;
                     let why = format!("the record at {position} is not one that this version knows to send");
                     group.set(self.number, Doing::Paused, Some(&why));
-                    self.rest(PAUSE).await?;
+                    self.rest_lightly(batch, &mut body, &mut held, PAUSE).await?;
                 }
             }
         };
+        // Its lines have one holder, who may let go of them.
+        drop(body);
+        work.held = held;
         // Two operations on one document never travel together: tried again, one could overtake the other.
         for run in bulk::runs(&work.operations) {
             self.settle(&mut work, run.collect()).await?;
@@ -244,7 +259,9 @@ impl Lane {
             let retry = &group.settings.retry;
             let first = if worst.busy { retry.busy_delay } else { retry.delay };
             let delay = backoff(first, failures, fastrand::f64());
-            self.rest(delay.max(asked_for(worst.after))).await?;
+            let delay = delay.max(asked_for(worst.after));
+            self.rest_lightly(work.batch, &mut work.body, &mut work.held, delay)
+                .await?;
         }
         group.set(self.number, Doing::Delivering, None);
         Some(())
@@ -343,7 +360,8 @@ impl Lane {
             if let Some(why) = failed {
                 let why = format!("dead letters cannot be written: {why}");
                 group.set(self.number, Doing::Paused, Some(&why));
-                self.rest(ROOM_AGAIN).await?;
+                self.rest_lightly(work.batch, &mut work.body, &mut work.held, ROOM_AGAIN)
+                    .await?;
             }
         }
         Some(())
@@ -369,6 +387,9 @@ const TIMES_MAX: u32 = 9;
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Between two looks at what somebody has to put right.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// Between two looks at whether the cluster's topology is known.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Between two looks at whether there is room for dead letters.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);

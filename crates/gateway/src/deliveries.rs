@@ -61,6 +61,8 @@ impl Deliveries {
         let (stop, stopped) = watch::channel(false);
         let (done, ended) = mpsc::sync_channel(1);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
+        // Beyond it nothing lies idle. What lanes hold is bounded by the memory of all deliveries.
+        let buffer_bytes_max = shared.delivery_memory.bytes_max();
         group.set_phase(Phase::Running);
         let spawned = std::thread::Builder::new()
             .name("delivery".to_owned())
@@ -68,7 +70,7 @@ impl Deliveries {
                 if has_dropped_unsettled(&running, &stopped) {
                     let group = Arc::clone(&running);
                     let ran =
-                        wire::run_local(BUFFER_BYTES_MAX, |worker| deliver(shared, group, worker, stopped));
+                        wire::run_local(buffer_bytes_max, |worker| deliver(shared, group, worker, stopped));
                     if let Err(error) = ran {
                         tracing::error!(%error, "delivery could not start");
                     }
@@ -168,5 +170,3 @@ fn key(group: &Group) -> Key {
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Between two tries to write the books of the dead letters.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
-/// Memory in buffers of one delivery; what is read ahead is bounded by lanes and batches.
-const BUFFER_BYTES_MAX: usize = 1 << 30;

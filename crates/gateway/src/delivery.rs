@@ -2,6 +2,9 @@
 //! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
 //! way, and never two operations on one document, so that nothing overtakes anything.
 
+mod memory;
+mod resting;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,6 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wire::{Buffer, Worker};
+
+pub(crate) use memory::{Held, Memory, Parts};
 
 use crate::accept::Params;
 use crate::batch::{Batch, Origin};
@@ -57,6 +62,7 @@ pub(crate) async fn deliver(
         busy: Cell::new(0),
         fronts: Fronts::new(lanes),
         resent: RefCell::default(),
+        _parts: shared.delivery_memory.parts(lanes as usize),
         shared,
         group,
         worker,
@@ -171,7 +177,10 @@ impl Lane {
             let _busy = Busy::new(&self.route);
             // So that all that have become busy by now are counted before one of them reads.
             tokio::task::yield_now().await;
-            let bytes_max = self.route.batch_bytes();
+            let Some(mut held) = self.memory().await else {
+                return;
+            };
+            let (from, bytes_max) = (self.reader.mark(), held.bytes());
             let mut body = self.room(bytes_max);
             let route = Rc::clone(&self.route);
             let awaited = |position| route.awaited(self.number, position);
@@ -186,12 +195,14 @@ impl Lane {
                 Ok(Some(Read::Batch(batch))) => {
                     let position = batch.origins.first().map(|origin| origin.position);
                     self.route.fronts.set(self.number, position);
-                    let Some(batch) = self.fill(batch, bytes_max, &mut body).await else {
+                    let Some(mut batch) = self.fill(batch, &held, &mut body).await else {
                         return;
                     };
+                    batch.from = Some(from);
+                    held.keep(body.capacity());
                     group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
                     group.set(self.number, Doing::Delivering, None);
-                    match self.deliver(&batch, body.freeze()).await {
+                    match self.deliver(&batch, body.freeze(), held).await {
                         Some(buried) => {
                             dead = buried;
                             batch.mark.done_with(buried)
@@ -200,7 +211,8 @@ impl Lane {
                     }
                 }
                 Ok(Some(Read::Held(position, lane))) => {
-                    drop(body);
+                    // The lane that it waits for may wait for the memory.
+                    drop((body, held));
                     match self.wait_for(position, lane).await {
                         Some(()) => continue,
                         None => return,
@@ -210,6 +222,7 @@ impl Lane {
                 Ok(Some(Read::NotOurs(mark, documents))) => mark.skipping(documents.into()),
                 Ok(None) => continue,
                 Err(error) => {
+                    drop((body, held));
                     group.set(self.number, Doing::Paused, Some(&error.to_string()));
                     if self.rest(READ_AGAIN).await.is_none() {
                         return;
@@ -250,7 +263,26 @@ impl Lane {
         }
     }
 
-    /// Memory for the next batch. It is made for as much as there is to come, since growing costs a copy, and leaves memory
+    /// Waits for leave to hold the next batch: for the next group in any case, and for as many more as a batch takes as far as
+    /// there is room. `None`: the gateway stops.
+    async fn memory(&mut self) -> Option<Held> {
+        let memory = Arc::clone(&self.route.shared.delivery_memory);
+        // What cannot be looked at is read all the same, and says why.
+        let next = self.reader.peek_unpacked().ok().flatten().unwrap_or_default() as usize;
+        let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
+        let mut bytes_max = self.route.batch_bytes();
+        // Whoever waits for more to come has room for it.
+        if self.route.group.settings.linger.is_zero() {
+            bytes_max = waiting.unwrap_or(bytes_max).min(bytes_max);
+        }
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            held = memory.take(next, bytes_max.max(next)) => Some(held),
+        }
+    }
+
+    /// Room for the next batch. It is made for as much as there is to come, since growing costs a copy, and leaves memory
     /// behind that nobody takes again.
     fn room(&self, bytes_max: usize) -> Buffer {
         let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
@@ -260,19 +292,15 @@ impl Lane {
 
     /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway stops, and the
     /// batch is read again after the next start.
-    async fn fill(
-        &mut self,
-        mut batch: Box<Batch>,
-        bytes_max: usize,
-        body: &mut Buffer,
-    ) -> Option<Box<Batch>> {
+    async fn fill(&mut self, mut batch: Box<Batch>, held: &Held, body: &mut Buffer) -> Option<Box<Batch>> {
         let group = Arc::clone(&self.route.group);
         let until = Instant::now() + group.settings.linger;
         if !group.settings.linger.is_zero() {
             let since = batch.origins.first().map(|origin| origin.time_ms);
             group.works_on(self.number, since);
         }
-        let docs_max = group.settings.batch_docs_max;
+        let (docs_max, bytes_max) = (group.settings.batch_docs_max, held.bytes());
+        let memory = Arc::clone(&self.route.shared.delivery_memory);
         while body.len() < bytes_max && batch.documents < docs_max && Instant::now() < until {
             let ready = self.reader.ready();
             tokio::select! {
@@ -280,6 +308,7 @@ impl Lane {
                 () = stopped(&mut self.stop) => return None,
                 () = ready => {}
                 () = tokio::time::sleep_until(until) => break,
+                () = memory.is_wanted(), if held.is_common() => break,
             }
             let known = batch.documents;
             let route = Rc::clone(&self.route);
@@ -334,7 +363,7 @@ fn read(
     loop {
         let room = bytes_max.saturating_sub(body.len());
         // What cannot be read now is said when it is the first: what was read already is delivered all the same.
-        match reader.peek() {
+        match reader.peek_unpacked() {
             // The first may be larger than a batch; its memory counts like any other.
             Ok(Some(next))
                 if batch.is_none() || documents < settings.batch_docs_max && next as usize <= room =>

@@ -9,9 +9,11 @@ use arc_swap::ArcSwap;
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
+use crate::beside::beside;
 use crate::config::diff::{Changes, diff, hold_back};
 use crate::config::{Loaded, Logging};
 use crate::deliveries::Deliveries;
+use crate::delivery::Memory;
 use crate::directed::Directory;
 use crate::listening::{Listeners, Opened};
 use crate::live::{Live, Shared};
@@ -68,6 +70,9 @@ impl Gateway {
             queues: ArcSwap::from_pointee(queues),
             switches,
             directory: Directory::default(),
+            delivery_memory: Memory::new(
+                usize::try_from(config.worker.delivery_memory_bytes_max).unwrap_or(usize::MAX),
+            ),
             draining: AtomicBool::new(false),
         });
         let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
@@ -204,12 +209,16 @@ impl Gateway {
         let left = ends.saturating_duration_since(Instant::now());
         let deliveries = self.deliveries;
         let shared = self.shared;
-        let ended = tokio::task::spawn_blocking(move || {
-            deliveries.stop(left.max(DELIVERY_STOP_MIN));
-            shared.queues.load().close();
-        });
-        if let Err(error) = ended.await {
-            tracing::error!(%error, "queues were not closed");
+        let close = {
+            let (deliveries, shared) = (Arc::clone(&deliveries), Arc::clone(&shared));
+            move || {
+                deliveries.stop(left.max(DELIVERY_STOP_MIN));
+                shared.queues.load().close();
+            }
+        };
+        if beside(close.clone()).await.is_err() {
+            // There is nobody left whom it could hold up.
+            close();
         }
         cut
     }

@@ -578,10 +578,10 @@ impl LaneReader {
         }
     }
 
-    /// Bytes of what comes next, if there is something.
-    pub(crate) fn peek(&mut self) -> Result<Option<u32>, ReadError> {
+    /// Bytes of what comes next, as it is when it is read, if there is something.
+    pub(crate) fn peek_unpacked(&mut self) -> Result<Option<u32>, ReadError> {
         match self {
-            LaneReader::Disk(reader) => reader.peek(),
+            LaneReader::Disk(reader) => reader.peek_unpacked(),
             LaneReader::Kafka(reader) => {
                 let bytes = reader.peek();
                 Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))

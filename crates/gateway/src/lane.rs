@@ -11,6 +11,7 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use wire::Worker;
 
+use crate::delivery::Parts;
 use crate::fence::Fronts;
 use crate::journal::LaneReader;
 use crate::live::Shared;
@@ -34,6 +35,8 @@ pub(crate) struct Route {
     pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
     pub(crate) ids: RefCell<IdMint>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// What its lanes may hold in memory whatever others do: given back when this is dropped.
+    pub(crate) _parts: Parts,
     /// Lanes that have documents to deliver now.
     pub(crate) busy: Cell<usize>,
     pub(crate) fronts: Fronts,
@@ -92,30 +95,18 @@ impl Lane {
     /// Waits until the cluster's topology is known: before that nobody can say which operations are on one document, or where
     /// they go. `None` if the gateway stops meanwhile.
     pub(crate) async fn topology(&mut self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
-        let group = Arc::clone(&self.route.group);
         let mut waited = false;
         loop {
-            let outbound = self.route.outbound();
-            let snapshot = outbound.cluster().snapshot();
-            if snapshot.learnt() || !outbound.cluster().config().discovery {
+            if let Some(known) = self.known_topology() {
                 if waited {
+                    let group = &self.route.group;
                     group.set(self.number, Doing::Delivering, None);
                 }
-                self.route.look(&snapshot.table);
-                return Some((outbound, snapshot));
+                self.route.look(&known.1.table);
+                return Some(known);
             }
             waited = true;
-            let status = outbound.cluster().status();
-            let doing = match status.state {
-                WatchState::Unauthorized => Doing::Paused,
-                _ => Doing::Retrying,
-            };
-            let known = status.warnings.last().map(|why| format!(": {why}"));
-            let why = format!(
-                "the cluster's topology is not known yet{}",
-                known.unwrap_or_default()
-            );
-            group.set(self.number, doing, Some(&why));
+            let outbound = self.route.outbound();
             tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return None,
@@ -123,6 +114,27 @@ impl Lane {
                 _ = outbound.cluster().learnt(LOOK_AGAIN) => {}
             }
         }
+    }
+
+    /// The cluster's topology; if it is not known yet, the lane says so.
+    pub(crate) fn known_topology(&self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
+        let outbound = self.route.outbound();
+        let snapshot = outbound.cluster().snapshot();
+        if snapshot.learnt() || !outbound.cluster().config().discovery {
+            return Some((outbound, snapshot));
+        }
+        let status = outbound.cluster().status();
+        let doing = match status.state {
+            WatchState::Unauthorized => Doing::Paused,
+            _ => Doing::Retrying,
+        };
+        let known = status.warnings.last().map(|why| format!(": {why}"));
+        let why = format!(
+            "the cluster's topology is not known yet{}",
+            known.unwrap_or_default()
+        );
+        self.route.group.set(self.number, doing, Some(&why));
+        None
     }
 
     /// Waits; `None` if the gateway stops meanwhile.

@@ -10,6 +10,7 @@ use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilt
 use crate::combine::Families;
 use crate::config::file::ConfigFile;
 use crate::config::{self, Choice, Config, Forward, Loaded};
+use crate::delivery::Memory;
 use crate::directed::Directory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) switches: Arc<Switches>,
     /// Whose turn it is to be given documents.
     pub(crate) directory: Directory,
+    /// What deliveries may hold in memory together.
+    pub(crate) delivery_memory: Arc<Memory>,
     /// Whether the gateway was told to stop.
     pub(crate) draining: AtomicBool,
 }

@@ -26,6 +26,8 @@ pub struct LaneReader {
     buffer: Vec<u8>,
     /// While it only looks: a loss is reported when it is read.
     quiet: bool,
+    /// Whether what was read last was packed.
+    packed: bool,
 }
 
 /// The segment that a reader is in.
@@ -82,6 +84,7 @@ impl LaneReader {
             view: None,
             buffer: Vec::new(),
             quiet: false,
+            packed: false,
         }
     }
 
@@ -155,6 +158,44 @@ impl LaneReader {
         Ok(view
             .and_then(|view| view.places.get(view.at))
             .map(|place| place.stored))
+    }
+
+    /// Bytes of the next group as it is when it is read: unpacked. 0 for one that is damaged.
+    ///
+    /// # Errors
+    /// If the disk cannot be read.
+    pub fn peek_unpacked(&mut self) -> Result<Option<u32>, ReadError> {
+        let stored = self.peek()?;
+        let may_be_packed = self.packed || self.shared.adjustable().codec != Codec::None;
+        let (Some(bytes), Some(view)) = (stored, &self.view) else {
+            return Ok(stored);
+        };
+        let Some(&place) = view
+            .places
+            .get(view.at)
+            .filter(|_| may_be_packed || bytes >= LARGE)
+        else {
+            return Ok(stored);
+        };
+        let (shared, record) = (&self.shared, u64::from(place.record));
+        let failed = |source| read_error("cannot read", &shared.folder.segment(view.first), source);
+        fill(&*view.file, &mut self.buffer, record, HEAD_GUESS).map_err(failed)?;
+        let Some(head) = Head::read(&self.buffer) else {
+            return Ok(Some(0));
+        };
+        if head.bytes() > self.buffer.len() {
+            fill(&*view.file, &mut self.buffer, record, head.bytes()).map_err(failed)?;
+        }
+        let (lanes, key) = (shared.folder.lanes, shared.folder.key);
+        let parsed = Head::parse(&self.buffer, view.first + record, lanes, key);
+        let at = (place.group - place.record) as usize;
+        let entry = parsed.and_then(|parsed| {
+            let mut groups = parsed.groups();
+            groups
+                .find(|(range, _)| range.start == at)
+                .map(|(_, entry)| entry)
+        });
+        Ok(Some(entry.map_or(0, |entry| entry.raw)))
     }
 
     /// Bytes of documents, unpacked, that the lane has yet to read: as the accounts have them.
@@ -344,6 +385,10 @@ impl LaneReader {
             return Ok(None);
         }
         self.mark = mark;
+        self.packed = head.codec != Codec::None;
+        if self.buffer.capacity() > BUFFER_KEPT {
+            self.buffer = Vec::new();
+        }
         Ok(Some(Next::Group(group)))
     }
 
@@ -441,6 +486,10 @@ impl Future for Ready {
     }
 }
 
+/// Groups of which it is worth knowing what they are unpacked, even where nothing has been packed lately.
+const LARGE: u32 = 256 << 10;
+/// What is kept of the memory that records were read into.
+const BUFFER_KEPT: usize = 256 << 10;
 /// Groups that end so near to their record's start are read together with its head. Copying what lies between costs
 /// more than a second read beyond that: each lane's reader would copy half the record.
 const SPAN_MAX: usize = 8 << 10;

@@ -5,6 +5,7 @@ mod exchange;
 mod lot;
 mod origin;
 mod reply;
+mod resolve;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -80,10 +81,22 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 
     /// Starts it in an environment with these variables too.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.envs(variables.iter().copied());
+        Self::start_by(command, arguments)
+    }
+
+    /// Starts it as this user, which only root can.
+    pub(crate) fn start_as(arguments: &[&str], user: u32) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.uid(user).gid(user);
+        Self::start_by(command, arguments)
+    }
+
+    fn start_by(mut command: Command, arguments: &[&str]) -> Self {
+        let mut process = command
             .arg("gateway")
             .args(arguments)
-            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -193,6 +206,11 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
             assert!(began.elapsed() < Duration::from_secs(10), "no `{text}` in: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Sends a signal, by the name that `kill` takes.

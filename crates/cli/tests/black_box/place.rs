@@ -1,6 +1,6 @@
 //! A gateway in asynchronous mode whose data outlive it, and its accounts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -49,6 +49,16 @@ pipeline:
         }
         std::fs::write(&file, text).unwrap();
         Self { folder, file }
+    }
+
+    /// Adds sections to the configuration.
+    pub(crate) fn append(&self, sections: &str) {
+        let text = std::fs::read_to_string(&self.file).unwrap();
+        std::fs::write(&self.file, text + sections).unwrap();
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn data(&self) -> PathBuf {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Desk;
 use super::refusal::Refusal;
+use crate::beside::beside;
 use crate::dead_letters::{Edit, LettersError, Unfit, Wanted, Way};
 use crate::queue::Queue;
 
@@ -214,9 +215,9 @@ async fn count(queue: Arc<Queue>, wanted: Wanted) -> Result<Response, Refusal> {
 pub(super) async fn blocking(
     work: impl FnOnce() -> Result<Response, Refusal> + Send + 'static,
 ) -> Result<Response, Refusal> {
-    tokio::task::spawn_blocking(work)
+    beside(work)
         .await
-        .unwrap_or_else(|error| Err(Refusal::failed(error)))
+        .unwrap_or_else(|error| Err(Refusal::unavailable(error.to_string())))
 }
 
 fn asked(query: Query_) -> Result<Asked, Refusal> {

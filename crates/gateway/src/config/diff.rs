@@ -104,6 +104,10 @@ pub(crate) fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -
             "worker.body_memory_min_rate",
             old.worker.fairness.rate_min != config.worker.fairness.rate_min,
         ),
+        (
+            "worker.delivery_memory",
+            old.worker.delivery_memory_bytes_max != config.worker.delivery_memory_bytes_max,
+        ),
     ];
     config.paths = old.paths.clone();
     file.path.data.clone_from(&old_file.path.data);
@@ -122,6 +126,8 @@ pub(crate) fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -
     config.worker.fairness = old.worker.fairness;
     file.worker.body_memory_peer_share = old_file.worker.body_memory_peer_share;
     file.worker.body_memory_min_rate = old_file.worker.body_memory_min_rate;
+    config.worker.delivery_memory_bytes_max = old.worker.delivery_memory_bytes_max;
+    file.worker.delivery_memory = old_file.worker.delivery_memory;
     differing(&held)
 }
 
@@ -345,7 +351,7 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
         let old = load(&format!("{FILE}admin: {{binding: '0.0.0.0:2900', token: t}}\n"));
         let mut new = load(&format!(
             "{FILE}admin.binding: '127.0.0.1:2901'\npath.data: elsewhere\nlogging.format: json\n\
-             worker: {{count: 1, body_memory: 300mb, body_memory_peer_share: 20, body_memory_min_rate: 1kb, drain_timeout: 1s}}\n"
+             worker: {{count: 1, body_memory: 300mb, body_memory_peer_share: 20, body_memory_min_rate: 1kb, delivery_memory: 9mb, drain_timeout: 1s}}\n"
         ));
         let held = hold_back(&mut new, &old.config, &old.file);
         assert_eq!(
@@ -357,7 +363,8 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
                 "worker.count",
                 "worker.body_memory",
                 "worker.body_memory_peer_share",
-                "worker.body_memory_min_rate"
+                "worker.body_memory_min_rate",
+                "worker.delivery_memory"
             ]
         );
         assert_eq!(

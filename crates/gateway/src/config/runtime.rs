@@ -612,6 +612,8 @@ pub struct Worker {
     /// The rules between clients that want of them.
     #[serde(skip)]
     pub fairness: wire::Fairness,
+    /// Bytes of documents that delivery of all queues holds at once.
+    pub delivery_memory_bytes_max: u64,
     /// How long a graceful stop waits for requests under way.
     pub drain_timeout: Duration,
 }

@@ -18,6 +18,7 @@ use super::setting::{BadSwitch, INDEX_KEY};
 use super::shown::{self, Shape};
 use super::{Change, NotSwitched, Panel, Switched, indices};
 use crate::answer::with_head;
+use crate::beside::beside;
 use crate::bulk_request::{decode, takes_json};
 use crate::error::Fault;
 use crate::proxy::{Body, Proxy};
@@ -322,13 +323,8 @@ impl Panel {
     async fn change_off_core(&self, change: Change) -> Result<Arc<Switched>, NotSwitched> {
         let panel = self.clone();
         let file = self.all.file().to_owned();
-        let changed = tokio::task::spawn_blocking(move || panel.change(&change)).await;
-        changed.unwrap_or_else(|error| {
-            Err(NotSwitched::Unkept {
-                file,
-                source: std::io::Error::other(error),
-            })
-        })
+        let changed = beside(move || panel.change(&change)).await;
+        changed.unwrap_or_else(|source| Err(NotSwitched::Unkept { file, source }))
     }
 }
 

@@ -9,11 +9,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Deadlines, Inner, Origin, SendErrorKind};
+use super::{Deadlines, Inner, Origin, SendErrorKind, resolve};
 use crate::alarm::Alarm;
 use crate::receive::Receiver;
 use crate::stream::Stream;
@@ -213,7 +212,7 @@ impl Wire {
 
 async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
     let place = &origin.place;
-    let socket = TcpStream::connect((&*place.host, place.port))
+    let socket = resolve::connect(&place.host, place.port)
         .await
         .map_err(SendErrorKind::Connect)?;
     let _ = socket.set_nodelay(true);

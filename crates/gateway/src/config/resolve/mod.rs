@@ -62,6 +62,7 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
                 peer_share_percent: file.worker.body_memory_peer_share,
                 rate_min: file.worker.body_memory_min_rate.0,
             },
+            delivery_memory_bytes_max: file.worker.delivery_memory.0,
             drain_timeout: file.worker.drain_timeout.0,
         },
         auto_reload: file.configs.auto_reload,

@@ -9,6 +9,9 @@ use crate::config::file::ConfigFile;
 use crate::config::file::scalar::show_bytes;
 use crate::config::runtime::*;
 
+/// With less, lanes would read a few documents at a time.
+const DELIVERY_MEMORY_MIN: u64 = 1 << 20;
+
 impl Resolver<'_> {
     pub(super) fn together(&mut self, config: &Config, file: &ConfigFile) {
         let memory = config.worker.body_memory_bytes_max;
@@ -23,6 +26,10 @@ impl Resolver<'_> {
                 show_bytes(entry.limits.body_bytes_max)
             );
             self.error("worker.body_memory", message);
+        }
+        if config.worker.delivery_memory_bytes_max < DELIVERY_MEMORY_MIN {
+            let least = show_bytes(DELIVERY_MEMORY_MIN);
+            self.error("worker.delivery_memory", format!("is less than {least}"));
         }
         if let Some(admin) = config.admin.binding.filter(|admin| admin.port() != 0)
             && let Some(entry) = config.entries.iter().find(|entry| overlap(entry.binding, admin))

@@ -1,0 +1,82 @@
+//! What delivery holds in memory is bounded, and nobody waits for memory that somebody holds for ever.
+
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::Gateway;
+use crate::place::{Place, drained, queue, wait};
+
+/// A bulk of documents of so many KiB each, with ids that begin with this.
+fn large(index: &str, ids: &str, documents: usize, kib: usize) -> String {
+    let text = "x".repeat(kib << 10);
+    let one =
+        |n| format!("{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{ids}{n}\"}}}}\n{{\"t\":\"{text}\"}}\n");
+    (0..documents).map(one).collect()
+}
+
+/// The most memory that a process has had, in MiB.
+fn peak_mib(gateway: &Gateway) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[test]
+fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
+    let names: Vec<String> = (0..12).map(|n| format!("logs{n}")).collect();
+    let spec = names
+        .iter()
+        .fold(Spec::default(), |spec, name| spec.index(name, 1));
+    let cluster = FakeCluster::start(spec).unwrap();
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
+    // Each takes long enough for all to be under way at once, if they may.
+    cluster.cue(Cue::bulk(Fault::HangUnwritten).always());
+    let mut gateway = place.start();
+    for name in &names {
+        gateway.bulk(&large(name, "d", 128, 64)).ok().unwrap();
+    }
+    gateway.signal("KILL");
+    gateway.wait();
+    cluster.behave();
+    cluster.cue(Cue::bulk(Fault::Delay(std::time::Duration::from_millis(300))).always());
+    let gateway = place.start();
+    assert_eq!(drained(&gateway, "c0")["indexed"], 12 * 128);
+    let peak = peak_mib(&gateway);
+    assert!(peak < 90, "{peak} MiB for 12 requests of 8 MiB");
+}
+
+#[test]
+fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
+    let clusters = [(); 2].map(|()| FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap());
+    let place = Place::before(&[&clusters[0], &clusters[1]], "");
+    // Eight lanes: each has room for 64 KiB of its own, and a document has 300.
+    place.append("worker: {delivery_memory: 1mb}\n");
+    let away = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    clusters[1].cue(Cue::bulk(away).always());
+    let gateway = place.start();
+    for round in 0..4 {
+        gateway
+            .bulk(&large("logs", &format!("{round}-"), 10, 300))
+            .ok()
+            .unwrap();
+        let so_far = 10 * (round + 1);
+        wait(&gateway, "c0", |one| one["indexed"] == so_far);
+    }
+    let behind = queue(&gateway)["groups"]["c1"].clone();
+    assert_eq!(behind["pending"], 40, "{behind:#}");
+    clusters[1].behave();
+    assert_eq!(drained(&gateway, "c1")["indexed"], 40);
+    for cluster in &clusters {
+        let documents = cluster.docs("logs");
+        assert_eq!(documents.len(), 40);
+        assert!(
+            documents.values().all(|one| one.source.len() == 8 + (300 << 10)),
+            "as they were sent"
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! What delivery may hold in memory: one budget of bytes for the lanes of all queues and clusters, taken before a batch is
+//! read and given back when it is settled.
+//!
+//! Half of it is divided among the lanes, and nobody else can have a lane's part: a lane whose next group fits in there
+//! never waits, whatever becomes of the others. So a node that does not answer, or a cluster that is away, holds up no
+//! lane that has nothing for it. The other half is for whoever comes first: for batches that are larger than a lane's part,
+//! and for groups that do not fit into one, which wait for it in turn. One that is larger than all of it goes alone. Whoever
+//! holds some of that half and only waits (for a cluster that is away, for room for dead letters) gives it back as soon as
+//! another wants it, and reads its lines again when it goes on. Nobody waits for more while it holds any.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{oneshot, watch};
+
+/// The budget.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    bytes_max: usize,
+    state: Mutex<State>,
+    /// How many wait.
+    waiting: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: usize,
+    /// Bytes of the common half that are held.
+    common: usize,
+    /// Who waits, and for how many bytes of the common half.
+    queue: VecDeque<(usize, oneshot::Sender<Held>)>,
+}
+
+/// Lanes that have a part of the budget, for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    memory: Arc<Memory>,
+    lanes: usize,
+}
+
+/// Memory that a lane may use until it drops this.
+#[derive(Debug)]
+pub(crate) struct Held {
+    memory: Arc<Memory>,
+    /// Bytes of the lane's own part.
+    own: usize,
+    /// Bytes of the common half.
+    common: usize,
+}
+
+// === impl Memory ===
+
+impl Memory {
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max,
+            state: Mutex::default(),
+            waiting: watch::Sender::new(0),
+        })
+    }
+
+    /// All of it.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Gives so many lanes a part each.
+    pub(crate) fn parts(self: &Arc<Self>, lanes: usize) -> Parts {
+        self.state().lanes += lanes;
+        Parts {
+            memory: Arc::clone(self),
+            lanes,
+        }
+    }
+
+    /// Memory for a batch that has `least` bytes and would have `most`: at once if `least` fits into a lane's part, else as
+    /// soon as there is room for it.
+    pub(crate) async fn take(self: &Arc<Self>, least: usize, most: usize) -> Held {
+        let told = {
+            let mut state = self.state();
+            let part = self.part(&state);
+            let (own, least_common) = (most.min(part), least.saturating_sub(part));
+            let is_next = state.queue.is_empty();
+            let fits = self.fits(&state, least_common);
+            if least_common == 0 || is_next && fits {
+                // More than it needs it gets only of what nobody waits for.
+                let free = self.common_max().saturating_sub(state.common);
+                let wish = most.saturating_sub(own).min(if is_next { free } else { 0 });
+                let common = wish.max(least_common);
+                state.common += common;
+                return self.held(own, common);
+            }
+            let (tell, told) = oneshot::channel();
+            state.queue.push_back((least_common, tell));
+            self.waiting.send_replace(state.queue.len());
+            told
+        };
+        let mut held = told.await.expect("who waits is told, and the budget outlives it");
+        held.own = most.min(self.part(&self.state()));
+        held
+    }
+
+    /// Returns once somebody waits for memory.
+    pub(crate) async fn is_wanted(&self) {
+        let mut waiting = self.waiting.subscribe();
+        // The sender is here.
+        let _ = waiting.wait_for(|waiting| *waiting > 0).await;
+    }
+
+    /// Bytes of each lane's part.
+    fn part(&self, state: &State) -> usize {
+        self.bytes_max / 2 / state.lanes.max(1)
+    }
+
+    fn common_max(&self) -> usize {
+        self.bytes_max / 2
+    }
+
+    fn fits(&self, state: &State, bytes: usize) -> bool {
+        state.common == 0 || state.common + bytes <= self.common_max()
+    }
+
+    fn held(self: &Arc<Self>, own: usize, common: usize) -> Held {
+        Held {
+            memory: Arc::clone(self),
+            own,
+            common,
+        }
+    }
+
+    /// Gives back bytes of the common half, and hands them to those who wait, in their turn.
+    fn give_back(self: &Arc<Self>, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut served = Vec::new();
+        {
+            let mut state = self.state();
+            state.common -= bytes;
+            // Who has gone does not stand in the way of who came after.
+            state.queue.retain(|(_, tell)| !tell.is_closed());
+            while let Some((bytes, _)) = state.queue.front()
+                && self.fits(&state, *bytes)
+                && let Some((bytes, tell)) = state.queue.pop_front()
+            {
+                state.common += bytes;
+                served.push((bytes, tell));
+            }
+            self.waiting.send_replace(state.queue.len());
+        }
+        for (bytes, tell) in served {
+            // If it has gone meanwhile, what comes back is given to the next.
+            drop(tell.send(self.held(0, bytes)));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.memory.state().lanes -= self.lanes;
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Bytes that it is for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.own + self.common
+    }
+
+    /// Whether it is more than the lane's own part.
+    pub(crate) fn is_common(&self) -> bool {
+        self.common > 0
+    }
+
+    /// Gives back what is not needed.
+    pub(crate) fn keep(&mut self, bytes: usize) {
+        let common = bytes.saturating_sub(self.own).min(self.common);
+        let unused = std::mem::replace(&mut self.common, common) - common;
+        self.memory.give_back(unused);
+    }
+
+    /// Gives back all of the common half.
+    pub(crate) fn let_go(&mut self) {
+        self.keep(0);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// What is there at once.
+    fn now(memory: &Arc<Memory>, least: usize, most: usize) -> Option<Held> {
+        match poll(pin!(memory.take(least, most))) {
+            Poll::Ready(held) => Some(held),
+            Poll::Pending => None,
+        }
+    }
+
+    fn common(memory: &Memory) -> usize {
+        memory.state().common
+    }
+
+    #[test]
+    fn lanes_that_hold_all_they_can_for_ever_hold_up_no_other() {
+        // 32 lanes, of which 31 have batches for a node that is dead and never let go.
+        let memory = Memory::new(64_000);
+        let _parts = memory.parts(32);
+        let dead: Vec<_> = (0..31).map(|_| now(&memory, 900, 5_000).unwrap()).collect();
+        assert_eq!(dead.iter().map(Held::bytes).sum::<usize>(), 31 * 1_000 + 32_000);
+        for _ in 0..100 {
+            let held = now(&memory, 1_000, 5_000).unwrap();
+            assert_eq!(held.bytes(), 1_000, "its own part, at once, each time");
+        }
+        assert!(now(&memory, 1_001, 5_000).is_none(), "more is not there");
+        drop(dead);
+        assert!(now(&memory, 1_001, 5_000).is_some());
+        assert_eq!(common(&memory), 0);
+    }
+
+    #[test]
+    fn what_is_larger_than_all_goes_alone_and_all_get_their_turn() {
+        let memory = Memory::new(100);
+        let _parts = memory.parts(5);
+        let huge = now(&memory, 5_000, 5_000).unwrap();
+        assert_eq!(huge.bytes(), 5_000);
+        let (mut second, mut third, mut fourth) = (
+            pin!(memory.take(5_000, 5_000)),
+            pin!(memory.take(20, 20)),
+            pin!(memory.take(30, 100)),
+        );
+        assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+        assert!(poll(fourth.as_mut()).is_pending());
+        assert!(now(&memory, 11, 11).is_none(), "others were there before");
+        assert_eq!(
+            now(&memory, 10, 90).unwrap().bytes(),
+            10,
+            "and only its own part is its own"
+        );
+        drop(huge);
+        let Poll::Ready(huge) = poll(second.as_mut()) else {
+            panic!("it was first")
+        };
+        assert!(poll(third.as_mut()).is_pending());
+        drop(huge);
+        let (Poll::Ready(third), Poll::Ready(fourth)) = (poll(third.as_mut()), poll(fourth.as_mut())) else {
+            panic!("both fit")
+        };
+        assert_eq!((third.bytes(), fourth.bytes(), common(&memory)), (20, 30, 30));
+    }
+
+    #[test]
+    fn who_no_longer_waits_is_passed_over_and_loses_nothing() {
+        let memory = Memory::new(100);
+        let _parts = memory.parts(5);
+        let held = now(&memory, 60, 60).unwrap();
+        let mut next = pin!(memory.take(60, 60));
+        {
+            let mut gone = pin!(memory.take(60, 60));
+            assert!(poll(gone.as_mut()).is_pending());
+            assert!(poll(next.as_mut()).is_pending());
+        }
+        drop(held);
+        assert!(poll(next.as_mut()).is_ready());
+        let held = now(&memory, 60, 60).unwrap();
+        let mut told = Box::pin(memory.take(60, 60));
+        assert!(poll(told.as_mut()).is_pending());
+        drop(held);
+        // It was told, and goes before it has heard of it.
+        drop(told);
+        assert_eq!(common(&memory), 0);
+    }
+
+    #[test]
+    fn what_only_waits_hears_that_its_memory_is_wanted() {
+        let memory = Memory::new(100);
+        let _parts = memory.parts(5);
+        let mut resting = now(&memory, 60, 60).unwrap();
+        assert!(resting.is_common() && poll(pin!(memory.is_wanted())).is_pending());
+        let mut other = pin!(memory.take(60, 60));
+        assert!(poll(other.as_mut()).is_pending());
+        assert!(poll(pin!(memory.is_wanted())).is_ready());
+        resting.let_go();
+        assert!(!resting.is_common() && poll(other.as_mut()).is_ready());
+        assert!(poll(pin!(memory.is_wanted())).is_pending());
+        resting.keep(1_000_000);
+        assert_eq!(resting.bytes(), 10);
+    }
+}

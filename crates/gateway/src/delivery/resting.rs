@@ -1,0 +1,86 @@
+//! A lane that only waits: for a cluster that is away, or for room for its dead letters. If another lane wants the memory
+//! meanwhile that its batch takes, it lets go of the lines, and reads them again before it goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Next;
+use tokio::time::{Instant, sleep_until};
+use wire::Shared;
+
+use super::{Held, READ_AGAIN};
+use crate::batch::Batch;
+use crate::lane::{Lane, stopped};
+use crate::queue::Doing;
+
+impl Lane {
+    /// Waits; `None` if the gateway stops meanwhile. `body` and `held` are the batch's lines and their memory; nobody else may
+    /// hold the lines.
+    pub(crate) async fn rest_lightly(
+        &mut self,
+        batch: &Batch,
+        body: &mut Shared,
+        held: &mut Option<Held>,
+        time: Duration,
+    ) -> Option<()> {
+        let ends = Instant::now() + time;
+        let may_let_go = batch.from.is_some() && held.as_ref().is_some_and(Held::is_common);
+        let memory = Arc::clone(&self.route.shared.delivery_memory);
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => return None,
+            () = sleep_until(ends) => return Some(()),
+            () = memory.is_wanted(), if may_let_go => {}
+        }
+        let (length, bytes) = (body.len(), held.as_ref().map_or(0, Held::bytes));
+        *body = self.route.worker.pool().take(0).freeze();
+        *held = None;
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => return None,
+            () = sleep_until(ends) => {}
+        }
+        *held = tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => return None,
+            held = memory.take(bytes, bytes) => Some(held),
+        };
+        *body = self.read_again(batch, length).await?;
+        Some(())
+    }
+
+    /// Reads a batch's lines once more; tries for as long as it takes. `None` if the gateway stops meanwhile.
+    async fn read_again(&mut self, batch: &Batch, length: usize) -> Option<Shared> {
+        loop {
+            let why = match self.lines_of(batch, length) {
+                Ok(lines) => return Some(lines),
+                Err(why) => why,
+            };
+            let why = format!("what is under way cannot be read again: {why}");
+            self.route.group.set(self.number, Doing::Paused, Some(&why));
+            self.rest(READ_AGAIN).await?;
+        }
+    }
+
+    fn lines_of(&mut self, batch: &Batch, length: usize) -> Result<Shared, String> {
+        let from = batch.from.ok_or("nobody knows where it begins")?;
+        let after = self.reader.mark();
+        let mut lines = self.route.worker.pool().take(length);
+        self.reader.rewind(from);
+        let mut read = Ok(());
+        for origin in &batch.origins {
+            read = match self.reader.next(lines.as_mut_vec()) {
+                Ok(Some(Next::Group(group))) if group.position == origin.position => continue,
+                Err(error) => Err(error.to_string()),
+                Ok(_) => Err(format!("the record at {} is damaged", origin.position)),
+            };
+            break;
+        }
+        self.reader.rewind(after);
+        match read {
+            Ok(()) if lines.len() == length => Ok(lines.freeze()),
+            Ok(()) => Err("it is not what it was".to_owned()),
+            Err(why) => Err(why),
+        }
+    }
+}
