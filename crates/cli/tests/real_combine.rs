@@ -3,10 +3,12 @@
 //! Each client writes the same bulks directly into one index and through Tidegate into another; through Tidegate all
 //! clients send at the same moment. Answers must be the same byte for byte, sequence numbers included, and so must the
 //! contents. A second proof does the same with random bulks, valid and broken ones, as `real_differential` does with one client
-//! (`SEED=n` changes its bulks). And the calls by which users of the faster-bulk plug-in switch combining are understood.
+//! (`SEED=n` changes its bulks). A third has neighbours that do one another harm where they can ([`neighbours`]). And the calls by which users of the faster-bulk plug-in switch combining are understood.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
+#[path = "real_combine/neighbours.rs"]
+mod neighbours;
 mod real;
 
 use std::sync::Barrier;

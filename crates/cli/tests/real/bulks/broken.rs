@@ -69,6 +69,8 @@ impl Inventor<'_> {
                 "{{\"update\":{{{meta},\"retry_on_conflict\":2,\"if_seq_no\":1,\"if_primary_term\":1}}}}\n{{\"doc\":{source}}}\n"
             ),
             format!("{{\"update\":{{{meta},\"retry_on_conflict\":\"x\"}}}}\n{{\"doc\":{source}}}\n"),
+            format!("{{\"update\":{{{meta},\"retry_on_conflict\":99999999999}}}}\n{{\"doc\":{source}}}\n"),
+            format!("{{\"index\":{{{meta},\"retry_on_conflict\":2147483648}}}}\n{source}\n"),
             format!("{{\"update\":{{{meta},\"_source\":5}}}}\n{{\"doc\":{source}}}\n"),
             format!("{{\"update\":{{{meta},\"_source\":[\"n\",\"t\"]}}}}\n{{\"doc\":{source}}}\n"),
             format!("{{\"update\":{{{meta},\"_source\":{{\"includes\":[\"n\"]}}}}}}\n{{\"doc\":{source}}}\n"),
