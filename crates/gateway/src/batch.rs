@@ -128,6 +128,8 @@ impl Lane {
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
         }
+        let first = self.batches < FIRST_BATCHES;
+        self.batches += 1;
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
             let work = batch.params.as_ref().and_then(|params| {
@@ -170,7 +172,7 @@ impl Lane {
                         content_type: params.content_type.clone(),
                     }),
                     doubt: (0..operations.len())
-                        .map(|at| Doubt::since_start(at < doubt_ends))
+                        .map(|at| Doubt::since_start(at < doubt_ends, first))
                         .collect(),
                     past: Past::default(),
                     attempts: vec![0; operations.len()],
@@ -382,6 +384,8 @@ fn asked_for(after: Option<Duration>) -> Duration {
     after.unwrap_or_default().min(PAUSE * 10)
 }
 
+/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule.
+const FIRST_BATCHES: u32 = 4;
 /// An operation that a node fails with 500 is tried again so often before it is given up.
 const TIMES_MAX: u32 = 9;
 const BACKOFF_MAX: Duration = Duration::from_secs(30);

@@ -78,6 +78,7 @@ pub(crate) async fn deliver(
                     route: Rc::clone(&route),
                     number,
                     reader,
+                    batches: 0,
                     stop: stop.clone(),
                 };
                 running.spawn_local(lane.run());

@@ -75,6 +75,7 @@ pub(crate) async fn deliver_handed_over(
                                 route: Rc::clone(route),
                                 number,
                                 reader,
+                                batches: 0,
                                 stop: ended.clone(),
                             };
                             lanes.spawn_local(lane.run());

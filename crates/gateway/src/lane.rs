@@ -48,6 +48,8 @@ pub(crate) struct Lane {
     pub(crate) route: Rc<Route>,
     pub(crate) number: u32,
     pub(crate) reader: LaneReader,
+    /// Batches that it has begun.
+    pub(crate) batches: u32,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

@@ -28,6 +28,8 @@ use crate::parcel::content_type;
 pub(crate) struct Doubt {
     /// An earlier run may have sent it.
     restart: bool,
+    /// And it is among the first of its lane, so that this is likely.
+    first: bool,
     /// It was sent, and what became of it is not known.
     lost: bool,
     /// Since then it was looked for where it can have gone, and was not there.
@@ -76,9 +78,10 @@ enum There {
 
 impl Doubt {
     /// Of an operation that an earlier run may have sent, if so.
-    pub(crate) fn since_start(restart: bool) -> Self {
+    pub(crate) fn since_start(restart: bool, first: bool) -> Self {
         Self {
             restart,
+            first: restart && first,
             ..Self::default()
         }
     }
@@ -205,8 +208,9 @@ impl Lane {
         drop(resent);
         waiting.retain(|operation, _| !done.contains(operation));
         left.retain(|operation| !done.contains(operation) && !waiting.contains_key(operation));
-        for operation in doubtful {
-            work.doubt[operation].looked = !waiting.contains_key(&operation);
+        // Where there is nowhere to look now there may be later, when the name has moved.
+        for look in &looks {
+            work.doubt[look.operation].looked = !waiting.contains_key(&look.operation);
         }
         let again = waiting.into_iter();
         again
@@ -217,10 +221,12 @@ impl Lane {
     /// Whether it is worth looking: as a rule nothing has moved since a restart.
     fn may_have_moved(&self, work: &Work<'_>, doubtful: &[usize]) -> bool {
         let lost = doubtful.iter().any(|operation| work.doubt[*operation].lost);
-        lost || match self.route.whereabouts() {
-            Some(whereabouts) => whereabouts.fences().iter().any(|fence| !fence.moved.is_empty()),
-            None => true,
-        }
+        let first = doubtful.iter().any(|operation| work.doubt[*operation].first);
+        lost || first
+            || match self.route.whereabouts() {
+                Some(whereabouts) => whereabouts.fences().iter().any(|fence| !fence.moved.is_empty()),
+                None => true,
+            }
     }
 
     /// What the lines of some operations say, by today's topology; those that it cannot read are left out.
@@ -262,8 +268,12 @@ impl Lane {
     ) -> Result<Vec<(String, bool)>, String> {
         let name = &document.name;
         let mut indices: Vec<String> = Vec::new();
-        let Doubt { restart, lost, .. } = work.doubt[operation];
-        if lost {
+        let Doubt {
+            restart, first, lost, ..
+        } = work.doubt[operation];
+        // It may come to lead elsewhere before anybody here knows: then it must not be sent if it is there already.
+        let uncertain = lost || first;
+        if uncertain {
             let tables = work.past.sent_by.iter().map(|snapshot| &*snapshot.table);
             let targets = tables
                 .chain([&*snapshot.table])
@@ -276,7 +286,7 @@ impl Lane {
             indices.extend(whereabouts.left(name, position));
         }
         // The cluster may have rolled over, and over again, before anybody here knew.
-        if (lost || restart && whereabouts.is_none()) && *name != document.index {
+        if (uncertain || restart && whereabouts.is_none()) && *name != document.index {
             indices.extend(self.members_of(work, name, outbound, snapshot).await?);
         }
         indices.sort();
@@ -288,7 +298,7 @@ impl Lane {
             (index, now)
         });
         // Sent again to where it goes now, it leaves what it leaves.
-        Ok(indices.filter(|(_, now)| lost || !now).collect())
+        Ok(indices.filter(|(_, now)| uncertain || !now).collect())
     }
 
     /// The indices behind an alias or a data stream.

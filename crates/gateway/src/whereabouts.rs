@@ -185,7 +185,7 @@ impl Whereabouts {
             fence.close(status.end);
         }
         fences.retain(|fence| fence.end() > Some(status.start));
-        let kept = Kept::begin(&path, &places, fences.iter())?;
+        let kept = Kept::begin_anyway(&path, &places, fences.iter());
         let fences_made = fences.iter().map(|fence| fence.number).max().unwrap_or_default();
         Ok(Self {
             lanes: journal.lanes(),

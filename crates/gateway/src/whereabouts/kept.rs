@@ -72,6 +72,23 @@ impl Kept {
         Ok(found)
     }
 
+    /// Begins a file, in place of what is there; goes on with that, or without a file, if the disk is full.
+    pub(super) fn begin_anyway<'a>(
+        path: &Path,
+        places: &HashMap<String, Place>,
+        fences: impl Iterator<Item = &'a Fence>,
+    ) -> Self {
+        Self::begin(path, places, fences).unwrap_or_else(|error| {
+            let shown = path.display();
+            tracing::warn!(path = %shown, %error, "where names lead cannot be written down anew");
+            Self {
+                path: path.to_owned(),
+                file: OpenOptions::new().append(true).open(path).ok(),
+                lines: 0,
+            }
+        })
+    }
+
     /// Begins a file, in place of what is there.
     pub(super) fn begin<'a>(
         path: &Path,

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::ledger::{Kind, Request, Told, Write};
+use super::load::{IN_MANY, MADE_AGAIN};
 
 /// What a cluster has, and what it would not take.
 #[derive(Clone, Debug, Default)]
@@ -195,8 +196,8 @@ struct Known {
 struct Places {
     docs: HashMap<Name, u32>,
     letters: HashMap<Name, u32>,
-    /// The token of each id.
-    now: BTreeMap<String, u64>,
+    /// The tokens of each id: several where its name leads to one index after another.
+    now: BTreeMap<String, Vec<u64>>,
 }
 
 impl Known {
@@ -283,12 +284,16 @@ impl<'a> OfCluster<'a> {
                 );
                 continue;
             };
-            if places.now.insert(id.clone(), *token).is_some() {
+            let in_many = id.starts_with(IN_MANY);
+            let tokens = places.now.entry(id.clone()).or_default();
+            tokens.push(*token);
+            if tokens.len() > 1 && !in_many {
                 self.flaw(FlawKind::Twice, format!("the id {id} is there twice"));
             }
             let seen = places.docs.entry(name).or_default();
             *seen += 1;
-            if *seen == 2 {
+            // One of a document that many write to is sent again to where the name leads after an older one.
+            if *seen == 2 && !in_many {
                 let what = format!("{} is in two documents", self.shown(name));
                 self.flaw(FlawKind::Twice, what);
             }
@@ -389,10 +394,18 @@ impl<'a> OfCluster<'a> {
             if !certain {
                 allowed.push(None);
             }
-            let found = places.now.get(id).copied();
-            if allowed.contains(&found) {
+            // What is deleted with an index is gone.
+            if id.starts_with(MADE_AGAIN) {
+                allowed.push(None);
+            }
+            let tokens = places.now.get(id).map_or(&[][..], Vec::as_slice);
+            let is_there = tokens.iter().any(|token| allowed.contains(&Some(*token)));
+            // Where its name led before it may be in the versions of then, whatever it is where the name leads now.
+            let deleted = allowed.contains(&None) && (tokens.is_empty() || id.starts_with(IN_MANY));
+            if is_there || deleted {
                 continue;
             }
+            let found = tokens.first().copied();
             let wanted: Vec<String> = last.iter().map(|one| self.shown(*one)).collect();
             let there = match found.and_then(|token| self.known.by_token.get(&token)) {
                 Some(name) => self.shown(*name),

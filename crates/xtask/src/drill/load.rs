@@ -11,7 +11,7 @@ use testkit::client::{Answer, Client};
 use super::ledger::{Kind, Ledger, Request, Told, Write};
 use super::schedule::Setup;
 use super::ways::Way;
-use super::world::UNFIT;
+use super::world::{UNFIT, alias, made_again};
 
 /// A client: what it needs to write, and for how long.
 pub(crate) struct Load<'l> {
@@ -21,6 +21,8 @@ pub(crate) struct Load<'l> {
     pub(super) url: &'l str,
     index: &'l str,
     pub(super) rng: Rng,
+    /// It writes through names that come to lead elsewhere.
+    moving: bool,
     begun: Instant,
 }
 
@@ -39,8 +41,15 @@ impl<'l> Load<'l> {
             url,
             index,
             rng,
+            moving: setup.moving,
             begun: Instant::now(),
         }
+    }
+
+    /// The same, but for names that come to lead elsewhere: answers that are given once more would tell of that.
+    pub(super) fn without_moving(mut self) -> Self {
+        self.moving = false;
+        self
     }
 
     /// Writes until it is told to stop.
@@ -82,7 +91,11 @@ impl<'l> Load<'l> {
     fn request_by(&mut self, way: Way) -> Result<(Vec<Write>, String)> {
         let age_ms = u64::try_from(self.begun.elapsed().as_millis())?;
         let fresh = format!("{}-new-{}", self.index, age_ms / self.setup.index_ms);
+        let moving = self.moving.then(|| (alias(self.index), made_again(self.index)));
         let mut writes = writes(self.ledger, self.setup, &fresh, &mut self.rng);
+        if let Some((alias, again)) = moving {
+            through_moving_names(&mut writes, &alias, &again, &mut self.rng);
+        }
         way.choose(&mut writes);
         let body = body(&writes, &mut self.rng);
         Ok((writes, body))
@@ -186,6 +199,24 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
     writes
 }
 
+/// Lets some operations go through names that come to lead elsewhere. Their documents are told by their ids from others.
+fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
+    for write in writes.iter_mut().filter(|write| write.index.is_none()) {
+        match (write.only, rng.u32(..3)) {
+            (true, 0) => write.index = Some(alias.to_owned()),
+            (false, 0 | 1) => {
+                let (name, letter) = match rng.bool() {
+                    true => (alias, IN_MANY),
+                    false => (again, MADE_AGAIN),
+                };
+                write.index = Some(name.to_owned());
+                write.id = write.id.take().map(|id| format!("{letter}{id}"));
+            }
+            _ => {}
+        }
+    }
+}
+
 fn body(writes: &[Write], rng: &mut Rng) -> String {
     let mut text = String::new();
     for write in writes {
@@ -216,6 +247,10 @@ fn body(writes: &[Write], rng: &mut Rng) -> String {
     text
 }
 
+/// What ids begin with of documents that may be in several of an alias's indices.
+pub(super) const IN_MANY: char = 'm';
+/// The same of those in an index that is deleted and made again.
+pub(super) const MADE_AGAIN: char = 'r';
 /// A client that waits longer than this has no answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Clients that failed wait a little.

@@ -75,7 +75,7 @@ flow:
       - bulk_reshuffle:
           elasticsearch: c0
           mode: async
-          queue: {{name: q, lanes: {}, fsync: {}, fsync_interval: 50ms, min_free: {min_free}{quota}}}
+          queue: {{name: q, lanes: {}, fsync: {}, fsync_interval: 100ms, min_free: {min_free}{quota}}}
           idempotency: {{enabled: {}}}
       - elasticsearch: {{elasticsearch: c0}}
 pipeline:
@@ -95,9 +95,17 @@ pipeline:
             ));
         }
         text.push_str("elasticsearch:\n");
+        // A run is short.
+        let discovery = if setup.moving {
+            ", discovery: {refresh: {interval: 100ms}}"
+        } else {
+            ""
+        };
         for (number, cluster) in clusters.iter().enumerate() {
             let urls = cluster.urls().join("', '");
-            text.push_str(&format!("  - {{name: c{number}, endpoints: ['{urls}']}}\n"));
+            text.push_str(&format!(
+                "  - {{name: c{number}, endpoints: ['{urls}']{discovery}}}\n"
+            ));
         }
         text
     }

@@ -119,7 +119,11 @@ impl<'a> Run<'a> {
                     let keyed = number < setup.keyed;
                     scope.spawn(move || {
                         let load = Load::new(stop, ledger, setup, (url.as_str(), index), rng);
-                        if keyed { load.write_keyed() } else { load.write() }
+                        if keyed {
+                            load.without_moving().write_keyed()
+                        } else {
+                            load.write()
+                        }
                     })
                 })
                 .collect();
@@ -212,6 +216,10 @@ impl<'a> Run<'a> {
             Act::BusyItems(number) => cluster(number).busy(true)?,
             Act::Calm(number) => cluster(number).calm()?,
             Act::LoseAnswers(number, times) => cluster(number).lose_answers(*times),
+            Act::SwapAlias(number, shards) => cluster(number).move_alias(*shards, false),
+            Act::RollOver(number, shards) => cluster(number).move_alias(*shards, true),
+            Act::Split(number, shards) => cluster(number).split(*shards),
+            Act::MakeAgain(number, shards) => cluster(number).make_again(*shards),
             Act::FillDisk | Act::FreeDisk => {
                 let disk = self.disk.as_ref().context("a small disk")?;
                 match act {

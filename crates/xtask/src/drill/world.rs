@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
     shards: u32,
     /// Nodes that are down at the moment.
     down: Mutex<BTreeSet<usize>>,
+    /// The indices that the alias has led to.
+    behind_alias: Mutex<Vec<String>>,
 }
 
 enum Engine {
@@ -49,8 +51,14 @@ impl Cluster {
                 ..Spec::default()
             };
             let spec = spec.flavour(flavours[number]).index(INDEX, setup.shards[number]);
+            let cluster = FakeCluster::start(spec.storing())?;
+            let first = format!("{}-0", alias(INDEX));
+            cluster.create_index(&first, setup.shards[number]);
+            cluster.alias(&alias(INDEX), &[&first]);
+            cluster.create_index(&made_again(INDEX), setup.shards[number]);
             Ok(Self {
-                engine: Engine::Fake(FakeCluster::start(spec.storing())?),
+                engine: Engine::Fake(cluster),
+                behind_alias: Mutex::new(vec![first]),
                 index: INDEX.to_owned(),
                 shards: setup.shards[number],
                 down: Mutex::default(),
@@ -86,6 +94,7 @@ impl Cluster {
             real.wait_green()?;
             clusters.push(Self {
                 engine: Engine::Real(real),
+                behind_alias: Mutex::default(),
                 index: index.clone(),
                 shards: setup.shards[number],
                 down: Mutex::default(),
@@ -273,6 +282,43 @@ impl Cluster {
         }
     }
 
+    /// The alias leads to a new index of so many shards; with `roll`, it has the others still.
+    pub(crate) fn move_alias(&self, shards: u32, roll: bool) {
+        let Engine::Fake(cluster) = &self.engine else {
+            return;
+        };
+        let mut behind = self.behind_alias();
+        let next = format!("{}-{}", alias(&self.index), behind.len());
+        cluster.create_index(&next, shards);
+        behind.push(next);
+        let newest = behind.iter().rev().map(String::as_str);
+        let leads_to: Vec<&str> = newest.take(if roll { behind.len() } else { 1 }).collect();
+        cluster.alias(&alias(&self.index), &leads_to);
+    }
+
+    /// The index behind the alias is split or shrunk.
+    pub(crate) fn split(&self, shards: u32) {
+        let Engine::Fake(cluster) = &self.engine else {
+            return;
+        };
+        let mut behind = self.behind_alias();
+        let next = format!("{}-{}", alias(&self.index), behind.len());
+        cluster.split_behind(&alias(&self.index), &next, shards);
+        behind.push(next);
+    }
+
+    pub(crate) fn make_again(&self, shards: u32) {
+        if let Engine::Fake(cluster) = &self.engine {
+            cluster.create_index(&made_again(&self.index), shards);
+        }
+    }
+
+    fn behind_alias(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.behind_alias
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     // === what it has
 
     /// Every document of the shared index and of these, with its token. The cluster must be whole.
@@ -281,7 +327,9 @@ impl Cluster {
         if let Engine::Real(cluster) = &self.engine {
             cluster.wait_green()?;
         }
-        for index in others.iter().chain([&self.index]) {
+        let behind_alias = self.behind_alias();
+        let others = others.iter().filter(|index| **index != alias(&self.index));
+        for index in others.chain([&self.index]).chain(&*behind_alias) {
             match &self.engine {
                 Engine::Fake(cluster) => {
                     let token = |source: &str| token_of(&serde_json::from_str(source).unwrap_or_default());
@@ -303,6 +351,16 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// The alias that clients write through.
+pub(crate) fn alias(index: &str) -> String {
+    format!("{index}-alias")
+}
+
+/// The index that is deleted and made again.
+pub(crate) fn made_again(index: &str) -> String {
+    format!("{index}-again")
 }
 
 /// The token of a document; 0, which nobody sends, if it has none.
