@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use bulk::{Ask, Explained, Op};
+use bulk::{Ask, Op};
 use cluster::{PickReason, Snapshot};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -54,10 +54,20 @@ pub(crate) struct Resent {
     documents: HashSet<u64>,
 }
 
+/// What an operation is about.
+struct Document {
+    /// The name that it has for its index.
+    name: String,
+    /// Where it would go now, if today's topology can tell.
+    index: Option<String>,
+    id: Option<String>,
+    routing: Option<String>,
+}
+
 /// An operation to look for in an index.
 struct Look<'a> {
     operation: usize,
-    document: &'a Explained,
+    document: &'a Document,
     id: &'a str,
     index: String,
     /// Where it would go now.
@@ -100,20 +110,44 @@ impl Doubt {
 // === impl Resent ===
 
 impl Resent {
-    fn of(&self, document: &Explained) -> u64 {
+    fn of(&self, document: &Document) -> u64 {
         self.random
             .hash_one((&document.name, &document.id, &document.routing))
     }
 
-    fn insert(&mut self, document: &Explained) {
+    fn insert(&mut self, document: &Document) {
         if self.documents.len() < RESENT_MAX {
             self.documents.insert(self.of(document));
         }
     }
 
     /// Whether it is one of them, or nobody remembers.
-    fn has(&self, document: &Explained) -> bool {
+    fn has(&self, document: &Document) -> bool {
         self.documents.len() >= RESENT_MAX || self.documents.contains(&self.of(document))
+    }
+}
+
+// === impl Document ===
+
+impl Document {
+    /// What the action line says by itself.
+    fn read(lines: &[u8], head: &bulk_request::BulkHead<'_>) -> Option<Self> {
+        let line = lines.split(|byte| *byte == b'\n').next()?;
+        let line: Value = serde_json::from_slice(line).ok()?;
+        let meta = line.as_object()?.values().next()?;
+        let text = |keys: [&str; 2]| {
+            let value = keys
+                .iter()
+                .map(|key| &meta[*key])
+                .find(|value| !value.is_null())?;
+            Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        Some(Self {
+            name: text(["_index", "_index"]).or_else(|| head.index.as_deref().map(str::to_owned))?,
+            index: None,
+            id: text(["_id", "_id"]),
+            routing: text(["routing", "_routing"]).or_else(|| head.routing.as_deref().map(str::to_owned)),
+        })
     }
 }
 
@@ -235,7 +269,7 @@ impl Lane {
         work: &Work<'_>,
         operations: &[usize],
         snapshot: &Snapshot,
-    ) -> Vec<(usize, Explained)> {
+    ) -> Vec<(usize, Document)> {
         let wording = &work.wording;
         let Some(headers) = content_type(&wording.content_type) else {
             return Vec::new();
@@ -251,7 +285,16 @@ impl Lane {
         let explained = operations.iter().filter_map(|operation| {
             let at = work.operations[*operation];
             let lines = &work.body[at.start..at.end];
-            let document = bulk::explain(lines, &ask, &snapshot.table).next()?.ok()?;
+            let document = match bulk::explain(lines, &ask, &snapshot.table).next()? {
+                Ok(explained) => Document {
+                    name: explained.name,
+                    index: Some(explained.index),
+                    id: explained.id,
+                    routing: explained.routing,
+                },
+                // An index that was made a moment ago, say.
+                Err(_) => Document::read(lines, &head)?,
+            };
             Some((*operation, document))
         });
         explained.collect()
@@ -262,7 +305,7 @@ impl Lane {
         &self,
         work: &mut Work<'_>,
         operation: usize,
-        document: &Explained,
+        document: &Document,
         outbound: &Outbound,
         snapshot: &Snapshot,
     ) -> Result<Vec<(String, bool)>, String> {
@@ -286,7 +329,8 @@ impl Lane {
             indices.extend(whereabouts.left(name, position));
         }
         // The cluster may have rolled over, and over again, before anybody here knew.
-        if (uncertain || restart && whereabouts.is_none()) && *name != document.index {
+        let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
+        if asks && document.index.as_ref() != Some(name) {
             indices.extend(self.members_of(work, name, outbound, snapshot).await?);
         }
         indices.sort();
@@ -294,7 +338,7 @@ impl Lane {
         // An index of that name has always been where it went.
         indices.retain(|index| index != name);
         let indices = indices.into_iter().map(|index| {
-            let now = index == document.index;
+            let now = document.index.as_ref() == Some(&index);
             (index, now)
         });
         // Sent again to where it goes now, it leaves what it leaves.

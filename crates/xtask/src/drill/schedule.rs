@@ -164,7 +164,7 @@ enum Trouble {
     MakeAgain(usize),
 }
 
-/// So long an alias leads where it does, in ms: what it led to between two looks of the gateway, nobody would know.
+/// So long an alias leads where it does, in ms.
 const ALIAS_STAYS_MS: u64 = 120;
 
 /// What is troubled: two troubles of one of these do not overlap.
@@ -258,6 +258,7 @@ impl Schedule {
             trouble.act(from, to, &setup, &mut rng, &mut acts);
         }
         acts.sort_by_key(|(at, _)| *at);
+        swaps_come_first(&mut acts);
         Self { setup, acts, load_ms }
     }
 
@@ -321,6 +322,25 @@ impl Schedule {
             }
         }
         Self { setup, acts, load_ms }
+    }
+}
+
+/// What an alias led to between two looks of the gateway, and does no more, nobody knows (docs/async.md): so it is swapped
+/// away only from where it leads at the start, and the indices that come after stay behind it, or become others.
+fn swaps_come_first(acts: &mut [(u64, Act)]) {
+    let rank = |act: &Act| match act {
+        Act::SwapAlias(0, _) => Some(0),
+        Act::RollOver(0, _) => Some(1),
+        Act::Split(0, _) => Some(2),
+        _ => None,
+    };
+    let places: Vec<usize> = (0..acts.len())
+        .filter(|at| rank(&acts[*at].1).is_some())
+        .collect();
+    let mut moves: Vec<Act> = places.iter().map(|at| acts[*at].1.clone()).collect();
+    moves.sort_by_key(rank);
+    for (at, act) in places.into_iter().zip(moves) {
+        acts[at].1 = act;
     }
 }
 
