@@ -270,7 +270,8 @@ fn whoever_trickles_heads_does_not_keep_others_out_of_an_entry() {
     }
     let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
     let entry = &stats["entries"]["e"];
-    assert!(entry["made_room"].as_u64() > Some(300), "{entry}");
+    // How many come while the room is taken depends on how fast the machine is.
+    assert!(entry["made_room"].as_u64() > Some(100), "{entry}");
 }
 
 #[test]
