@@ -88,6 +88,7 @@ mod untyped;
 mod update;
 mod walk;
 mod why;
+mod writes;
 
 pub use acknowledge::{Minted, plan_acknowledged};
 pub use action::Op;
@@ -112,3 +113,4 @@ pub use succeeded::all_succeeded;
 pub use table::{RouteTable, RouteTableBuilder, Target};
 pub use untyped::untyped;
 pub use why::{Pass, Why};
+pub use writes::{Ops, Writes};

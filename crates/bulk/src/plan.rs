@@ -6,6 +6,7 @@ use crate::action::Form;
 use crate::direct::RoutingValues;
 use crate::runs::{Runs, Turn};
 use crate::walk::{Aim, Doc, Walk};
+use crate::writes::{Writes, WritesSoFar, Written};
 use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur, together};
 
 /// What is to be done with a body.
@@ -31,6 +32,7 @@ pub struct Plan {
     pub(crate) typed: bool,
     minted: Option<Minted>,
     names: Vec<u32>,
+    writes: Vec<Writes>,
 }
 
 /// What goes to one destination in one request.
@@ -118,7 +120,7 @@ pub(crate) fn plan_aside(
     scratch: &mut Scratch,
     aside: &mut impl Aside,
 ) -> Verdict {
-    let mut draft = Draft::new(body, ask.level, table, scratch);
+    let mut draft = Draft::new(body, ask, table, scratch);
     match draft.fill(ask, ids, aside) {
         Ok(()) => Verdict::Plan(draft.finish()),
         Err(pass) => {
@@ -133,6 +135,8 @@ pub(crate) fn plan_aside(
 struct Draft<'a, 's> {
     body: &'a [u8],
     level: Level,
+    /// Of the URL, for lines that name none.
+    default_index: Option<&'a str>,
     table: &'a RouteTable,
     scratch: &'s mut Scratch,
     plan: Plan,
@@ -151,8 +155,18 @@ struct Slots {
     any: u16,
     /// At the level lane: the name looked at last.
     name: Option<u32>,
-    /// At the level lane: the index looked at last, by ordinal, and the hash of its name.
-    last: Option<(u32, u32)>,
+    /// At the level lane: what was looked at last.
+    last: Option<Last>,
+    /// At the level lane: what is written to, as far as it has been seen.
+    writes: WritesSoFar,
+}
+
+/// The name and operation looked at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    of: Written,
+    /// The hash of the concrete index's name.
+    hash: u32,
 }
 
 const NO_PART: u16 = u16::MAX;
@@ -239,6 +253,11 @@ impl Plan {
         &self.names
     }
 
+    /// What is done to which index, by the name that is written; at the level [`Level::Lane`] only.
+    pub fn writes(&self) -> &[Writes] {
+        &self.writes
+    }
+
     /// The part that the `doc`th operation is in.
     pub fn part_of(&self, doc: u32) -> usize {
         self.order.get(doc as usize).map_or(0, |part| usize::from(*part))
@@ -248,7 +267,8 @@ impl Plan {
 // === impl Draft ===
 
 impl<'a, 's> Draft<'a, 's> {
-    fn new(body: &'a [u8], level: Level, table: &'a RouteTable, scratch: &'s mut Scratch) -> Self {
+    fn new(body: &'a [u8], ask: &'a Ask<'_>, table: &'a RouteTable, scratch: &'s mut Scratch) -> Self {
+        let level = ask.level;
         let plan = Plan {
             parts: std::mem::take(&mut scratch.parts),
             order: std::mem::take(&mut scratch.order),
@@ -258,11 +278,13 @@ impl<'a, 's> Draft<'a, 's> {
             typed: false,
             minted: None,
             names: std::mem::take(&mut scratch.names),
+            writes: Vec::new(),
         };
         scratch.slots.clear(level, table);
         Self {
             body,
             level,
+            default_index: ask.default_index,
             table,
             scratch,
             plan,
@@ -321,6 +343,7 @@ impl<'a, 's> Draft<'a, 's> {
         for name in &plan.names {
             self.scratch.named[*name as usize / 64] = 0;
         }
+        plan.writes = self.scratch.slots.writes.take();
         if plan.parts.len() == 1 {
             plan.order.clear();
         }
@@ -356,7 +379,7 @@ impl<'a, 's> Draft<'a, 's> {
                         self.plan.names.push(doc.name);
                     }
                 }
-                slots.lane(doc, shard, lanes)
+                slots.lane(doc, shard, lanes, self.default_index)
             }
             _ => 0,
         };
@@ -536,6 +559,7 @@ impl Slots {
             Level::Lane(lanes) => {
                 self.last = None;
                 self.name = None;
+                self.writes.clear();
                 self.parts.resize(lanes.max(1) as usize, NO_PART);
             }
             Level::Index | Level::Shard => {
@@ -549,16 +573,18 @@ impl Slots {
 
     /// The lane of a shard. Documents that wait in a log were put there by this: it must not change.
     #[inline]
-    fn lane(&mut self, doc: &Doc<'_, '_>, shard: u32, lanes: u32) -> u32 {
-        let name = match self.last {
-            Some((ordinal, name)) if ordinal == doc.ordinal => name,
+    fn lane(&mut self, doc: &Doc<'_, '_>, shard: u32, lanes: u32, default_index: Option<&str>) -> u32 {
+        let of = Written::of(doc);
+        let hash = match self.last {
+            Some(last) if last.of == of => last.hash,
             _ => {
-                let name = lane_seed(&doc.route.name);
-                self.last = Some((doc.ordinal, name));
-                name
+                self.writes.note(of, doc, default_index);
+                let hash = lane_seed(&doc.route.name);
+                self.last = Some(Last { of, hash });
+                hash
             }
         };
-        lane_of(name, shard, lanes)
+        lane_of(hash, shard, lanes)
     }
 
     /// The slot at `column` of an index's row, which has `width` columns.

@@ -3,27 +3,26 @@
 mod keyed;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt::Display;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bulk::{Ask, Flavour, Minted, Plan};
-use cluster::{PickReason, Snapshot};
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use bulk::{Ask, Minted, Plan};
+use cluster::Snapshot;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response};
 use serde::{Deserialize, Serialize};
 use wire::{Buffer, Chunk, Outgoing};
 
-use crate::answer::{json_response, with_head};
+use crate::answer::json_response;
 use crate::error::Fault;
 use crate::idempotency::Keyed;
 use crate::journal::Receipt;
-use crate::outbound::{Message, Outbound};
+use crate::outbound::Outbound;
 use crate::queue::Queue;
 use crate::request_id::RequestId;
+use crate::rights::{Caller, Denied, Door};
 use crate::whereabouts::{Known, Noted};
 
 pub(crate) use keyed::{Asked, Turn};
@@ -31,9 +30,8 @@ pub(crate) use keyed::{Asked, Turn};
 /// Puts bulks into a queue, one instance a core.
 pub(crate) struct Accept {
     pub(crate) queue: Arc<Queue>,
-    /// When the cluster last let in whom, by a keyed hash of what they showed.
-    admitted: RefCell<HashMap<u64, Instant>>,
-    hasher: RandomState,
+    /// Who may write to it.
+    door: Arc<Door>,
     /// Names of the queue's documents that this core need not ask about.
     known: RefCell<Known>,
 }
@@ -79,17 +77,23 @@ pub(crate) struct Queued<'a> {
 }
 
 impl Accept {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, door: Arc<Door>) -> Self {
         Self {
             queue,
-            admitted: RefCell::default(),
-            hasher: RandomState::new(),
+            door,
             known: RefCell::default(),
         }
     }
 
-    /// Appends a request and answers it; the answer says 200 only if it is durable. `turn` is for one that has a key: it
-    /// was let in when that was claimed.
+    /// Finds out whether the cluster would let its client write all of this, which will be delivered with the gateway's
+    /// account.
+    pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
+        let guest = self.door.let_in(caller).await.map_err(Denied::Answer)?;
+        self.door.permit(guest, plan.writes(), caller).await
+    }
+
+    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable. `turn` is for one
+    /// that has a key.
     pub(crate) async fn take(
         &self,
         outbound: &Outbound,
@@ -100,14 +104,7 @@ impl Accept {
         let claim = match turn {
             Some(Turn::Again(accepted)) => return self.again(queued, &accepted),
             Some(Turn::First(claim)) => Some(claim),
-            None => {
-                let headers = &queued.head.headers;
-                let refusal = self.turn_away(outbound, headers, &request_id, queued.snapshot);
-                if let Some(refusal) = refusal.await {
-                    return refusal;
-                }
-                None
-            }
+            None => None,
         };
         let content_type = queued.head.headers.get(CONTENT_TYPE);
         let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -168,80 +165,6 @@ impl Accept {
         let known = &mut self.known.borrow_mut();
         Some(whereabouts.note(table, newest, names, known, &self.queue.log))
     }
-
-    /// Asks the cluster whether it knows the client, unless it was asked a moment ago. `None`: it does.
-    async fn turn_away(
-        &self,
-        outbound: &Outbound,
-        headers: &HeaderMap,
-        request_id: &RequestId,
-        snapshot: &Snapshot,
-    ) -> Option<Response<Outgoing>> {
-        let shown: HeaderMap = IDENTITY
-            .iter()
-            .filter_map(|name| Some((name.clone(), headers.get(name)?.clone())))
-            .collect();
-        let values: Vec<_> = IDENTITY.iter().map(|name| shown.get(name)).collect();
-        let key = self.hasher.hash_one(&values);
-        let last = self.admitted.borrow().get(&key).map(Instant::elapsed);
-        if last.is_some_and(|last| last < ADMITTED_FOR) {
-            return None;
-        }
-        let path = match snapshot.table.dialect().flavour {
-            Flavour::Elasticsearch => "/_security/_authenticate",
-            Flavour::OpenSearch => "/_plugins/_security/authinfo",
-        };
-        let message = Message {
-            request_id,
-            method: &Method::GET,
-            target: path,
-            headers: &shown,
-        };
-        let deadline = tokio::time::Instant::now() + CHECK_TIMEOUT;
-        let mut tried = Vec::new();
-        loop {
-            let node = outbound.pick(snapshot, PickReason::Request, &tried);
-            let sent = outbound.exchange(&node, message, Outgoing::Empty, deadline).await;
-            let failure = match sent {
-                Ok(reply) => {
-                    let (head, body) = reply.into_parts();
-                    match body.collect(CHECK_BYTES_MAX).await {
-                        // 401 and 403 are the cluster's own answer to who this is.
-                        Ok(body)
-                            if matches!(head.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
-                        {
-                            self.admitted.borrow_mut().remove(&key);
-                            return Some(with_head(head, &[], Outgoing::from(body.to_vec())));
-                        }
-                        // Without security there is no such API, and nobody is kept out.
-                        Ok(_)
-                            if head.status.is_success()
-                                || matches!(head.status.as_u16(), 400 | 404 | 405) =>
-                        {
-                            let mut admitted = self.admitted.borrow_mut();
-                            if admitted.len() >= ADMITTED_MAX {
-                                admitted.clear();
-                            }
-                            admitted.insert(key, Instant::now());
-                            return None;
-                        }
-                        Ok(_) => format!("{} answered {}", node.name, head.status),
-                        Err(error) => error.to_string(),
-                    }
-                }
-                Err(error) => error.to_string(),
-            };
-            tried.push(node);
-            if tried.len() < snapshot.nodes.len().min(CHECK_NODES_MAX) {
-                continue;
-            }
-            // A cluster that is away is what queues are for: whom it let in not long ago may go on.
-            return match last {
-                Some(last) if last < ADMITTED_WHILE_AWAY => None,
-                _ => Some(Fault::unchecked(&failure).response()),
-            };
-        }
-    }
 }
 
 /// What a client is told whose request is durable, and where.
@@ -265,20 +188,7 @@ pub(crate) fn written(minted: Minted) -> (String, String) {
 /// Kind of a record that a client's request became.
 const ACCEPTED: u8 = 0;
 
-/// What the cluster knows a client by.
-pub(crate) static IDENTITY: [HeaderName; 2] =
-    [AUTHORIZATION, HeaderName::from_static("es-security-runas-user")];
-
 /// Says of a 200 what it means: durable, and not yet executed.
 static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");
 
 const NDJSON: &str = "application/x-ndjson";
-/// So long nobody is asked about the same client again.
-const ADMITTED_FOR: Duration = Duration::from_secs(30);
-/// And so long while no node answers.
-const ADMITTED_WHILE_AWAY: Duration = Duration::from_secs(3600);
-/// Clients remembered on a core; a client too many, and all are asked about anew.
-const ADMITTED_MAX: usize = 10_000;
-const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-const CHECK_BYTES_MAX: usize = 1 << 20;
-const CHECK_NODES_MAX: usize = 3;

@@ -19,6 +19,11 @@ impl Fallback {
         }
     }
 
+    /// Whether there is something to add.
+    pub(crate) fn would_fill(&self, headers: &HeaderMap) -> bool {
+        self.0.is_some() && !headers.contains_key(AUTHORIZATION)
+    }
+
     /// Adds the account to a request that carries none; whether it did.
     pub(crate) fn fill(&self, headers: &mut HeaderMap) -> bool {
         match &self.0 {

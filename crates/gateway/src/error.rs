@@ -225,6 +225,18 @@ impl Fault {
         }
     }
 
+    /// The same of one client, so that others have room.
+    pub(crate) fn too_many_keys_of_one() -> Self {
+        Self {
+            retry_after_s: Some(10),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "es_rejected_execution_exception",
+                "nothing was accepted: this client has more Idempotency-Keys than are left for all others; send it again later, or raise idempotency.max_keys",
+            )
+        }
+    }
+
     /// A repeated request whose answer cannot be made once more.
     pub(crate) fn not_repeatable(position: u64, why: &str) -> Self {
         Self::new(
@@ -315,6 +327,17 @@ impl Fault {
     /// A setting of ours that cannot be: nothing has changed, here or at the cluster.
     pub(crate) fn bad_switch(why: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "illegal_argument_exception", why)
+    }
+
+    /// A setting of ours for indices that its client may not set anything of.
+    pub(crate) fn not_covered(patterns: &str) -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "security_exception",
+            format!(
+                "nothing was changed: [{patterns}] covers indices whose settings this user may not update; name those that it may, or a pattern that covers no others"
+            ),
+        )
     }
 
     /// Switches that the cluster admits and the disk does not take.

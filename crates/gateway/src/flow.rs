@@ -23,6 +23,7 @@ use crate::metrics::Counters;
 use crate::outbound::Outbound;
 use crate::proxy::{Body, Proxy};
 use crate::request_id::{self, RequestId, RequestIds};
+use crate::rights::Rights;
 use crate::router::Router;
 use crate::switches::calls::Call;
 use crate::switches::{Panel, Switches};
@@ -262,6 +263,7 @@ impl Compiled {
             live: &live,
             switches: &shared.switches,
             directory: &shared.directory,
+            rights: &shared.rights,
             body_bytes_max,
             worker,
             cores,
@@ -340,6 +342,7 @@ struct Core<'a> {
     live: &'a Live,
     switches: &'a Arc<Switches>,
     directory: &'a Directory,
+    rights: &'a Arc<Rights>,
     /// Of the entry that the requests come in at.
     body_bytes_max: u64,
     worker: &'a Worker,
@@ -387,10 +390,12 @@ impl Core<'_> {
             settings: settings.clone(),
             book: self.directory.of(&settings.cluster),
             panel: self.switches.of(&settings.cluster),
-            accept: settings
-                .queue
-                .as_ref()
-                .map(|name| Accept::new(Arc::clone(&self.live.queues[name]))),
+            accept: settings.queue.as_ref().map(|name| {
+                Accept::new(
+                    Arc::clone(&self.live.queues[name]),
+                    self.rights.of(&settings.cluster),
+                )
+            }),
             body_bytes_max: self.body_bytes_max,
             pool: self.worker.pool().clone(),
             ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),

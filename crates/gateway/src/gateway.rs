@@ -20,6 +20,7 @@ use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
 use crate::requeue::Requeue;
+use crate::rights::Rights;
 use crate::start_error::StartError;
 use crate::switches::Switches;
 
@@ -74,6 +75,7 @@ impl Gateway {
                 usize::try_from(config.worker.delivery_memory_bytes_max).unwrap_or(usize::MAX),
             ),
             draining: AtomicBool::new(false),
+            rights: Arc::new(Rights::new(&config.paths.data)),
         });
         let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
         let mut listeners = Listeners::default();
@@ -214,6 +216,7 @@ impl Gateway {
             move || {
                 deliveries.stop(left.max(DELIVERY_STOP_MIN));
                 shared.queues.load().close();
+                shared.rights.close();
             }
         };
         if beside(close.clone()).await.is_err() {

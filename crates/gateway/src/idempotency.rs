@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::config;
-pub(crate) use fingerprint::{HEADER, Print, digest_of, key_of};
+pub(crate) use fingerprint::{HEADER, Named, Print, digest_of, key_of, print_of};
 use kept::Kept;
 
 /// What a record says of the key that its request had.
@@ -29,6 +29,9 @@ use kept::Kept;
 pub(crate) struct Keyed {
     /// Of the key and of who sent it.
     pub(crate) key: Print,
+    /// Of who sent it; not in records of earlier versions.
+    #[serde(default)]
+    pub(crate) client: Print,
     /// Of path, parameters and body.
     pub(crate) digest: Print,
     /// Names the mint that made its ids.
@@ -70,6 +73,8 @@ struct Unkept {
 #[derive(Default)]
 struct Known {
     by_key: HashMap<Print, State>,
+    /// How many of them each client has.
+    by_client: HashMap<Print, usize>,
     /// When each was accepted, and the place of its record; in that order, more or less: the oldest are forgotten first.
     order: VecDeque<(u64, Print, u64)>,
     /// How many claims began at an end of the queue's log and are not kept durably yet: what they write lies behind.
@@ -94,6 +99,8 @@ pub(crate) enum Claimed {
     UnderWay,
     /// No more keys can be remembered until some are old enough to be forgotten.
     Full,
+    /// The same of keys of this client, which has as many as are left for all others.
+    Share,
 }
 
 /// The right to write what a key is for. Dropping it gives the key back.
@@ -162,10 +169,10 @@ impl Keys {
 
     /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier one. Waits for a while if the
     /// same request is under way.
-    pub(crate) async fn claim(self: &Arc<Self>, key: Print, digest: Print, end: u64) -> Claimed {
+    pub(crate) async fn claim(self: &Arc<Self>, named: Named, digest: Print, end: u64) -> Claimed {
         let give_up = tokio::time::Instant::now() + WAIT_MAX;
         loop {
-            let mut decided = match self.look(key, digest, end) {
+            let mut decided = match self.look(named, digest, end) {
                 Ok(claimed) => return claimed,
                 Err(under_way) => under_way,
             };
@@ -176,7 +183,12 @@ impl Keys {
         }
     }
 
-    fn look(self: &Arc<Self>, key: Print, digest: Print, end: u64) -> Result<Claimed, watch::Receiver<()>> {
+    fn look(
+        self: &Arc<Self>,
+        Named { key, client }: Named,
+        digest: Print,
+        end: u64,
+    ) -> Result<Claimed, watch::Receiver<()>> {
         let now = now_ms();
         let mut known = self.known();
         known.forget(now.saturating_sub(millis(self.window)));
@@ -186,16 +198,22 @@ impl Keys {
             }
             Some(State::UnderWay(theirs, decided)) if *theirs == digest => return Err(decided.clone()),
             Some(_) => return Ok(Claimed::Other),
-            None if known.by_key.len() >= self.keys_max => return Ok(Claimed::Full),
-            None => {}
+            None => match self.keys_max.saturating_sub(known.by_key.len()) {
+                0 => return Ok(Claimed::Full),
+                // So there is always room for one who comes later, however many keys others have.
+                free if known.of_client(client) > free => return Ok(Claimed::Share),
+                _ => {}
+            },
         }
         let (told, decided) = watch::channel(());
         known.by_key.insert(key, State::UnderWay(digest, decided));
+        *known.by_client.entry(client).or_default() += 1;
         *known.begun.entry(end).or_default() += 1;
         Ok(Claimed::First(Claim {
             keys: Arc::clone(self),
             keyed: Keyed {
                 key,
+                client,
                 digest,
                 seed: fastrand::u64(..),
                 ms: now,
@@ -293,7 +311,9 @@ impl Known {
         {
             return false;
         }
-        self.by_key.insert(key, State::Done(accepted));
+        if self.by_key.insert(key, State::Done(accepted)).is_none() {
+            *self.by_client.entry(accepted.keyed.client).or_default() += 1;
+        }
         self.order.push_back((ms, key, accepted.position));
         true
     }
@@ -305,8 +325,28 @@ impl Known {
         {
             self.order.pop_front();
             // The key may have been used anew since.
-            if matches!(self.by_key.get(&key), Some(State::Done(accepted)) if accepted.position == position) {
-                self.by_key.remove(&key);
+            if let Some(State::Done(accepted)) = self.by_key.get(&key)
+                && accepted.position == position
+            {
+                let client = accepted.keyed.client;
+                self.remove(key, client);
+            }
+        }
+    }
+
+    /// How many keys a client has.
+    fn of_client(&self, client: Print) -> usize {
+        self.by_client.get(&client).copied().unwrap_or_default()
+    }
+
+    fn remove(&mut self, key: Print, client: Print) {
+        if self.by_key.remove(&key).is_none() {
+            return;
+        }
+        if let Some(count) = self.by_client.get_mut(&client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_client.remove(&client);
             }
         }
     }
@@ -359,7 +399,7 @@ impl Drop for Claim {
             return;
         }
         let mut known = self.keys.known();
-        known.by_key.remove(&self.keyed.key);
+        known.remove(self.keyed.key, self.keyed.client);
         known.leave(self.begun);
     }
 }

@@ -12,9 +12,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use wire::{Chunk, Outgoing};
 
-use crate::accept::IDENTITY;
 use crate::outbound::Message;
 use crate::request_id::RequestId;
+use crate::rights::IDENTITY;
 use crate::sync::Reshuffle;
 
 /// The index that the operation on this line is for, if writing to it may make it.

@@ -14,6 +14,7 @@ use crate::delivery::Memory;
 use crate::directed::Directory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};
+use crate::rights::Rights;
 use crate::start_error::StartError;
 use crate::switches::Switches;
 
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) delivery_memory: Arc<Memory>,
     /// Whether the gateway was told to stop.
     pub(crate) draining: AtomicBool,
+    /// Who may write in asynchronous mode.
+    pub(crate) rights: Arc<Rights>,
 }
 
 /// A configuration in force. Requests keep theirs to their end.

@@ -62,11 +62,13 @@ pub(crate) enum HeadWhy {
     Level,
     /// The topology isn't known yet.
     NoTopology,
+    /// Its client may not do all that it asks for: asynchronous mode leaves it to the cluster to say so.
+    Rights,
 }
 
 impl HeadWhy {
     /// All, in the order of their declaration.
-    pub(crate) const ALL: [HeadWhy; 8] = [
+    pub(crate) const ALL: [HeadWhy; 9] = [
         HeadWhy::TypedPath,
         HeadWhy::UrlIndex,
         HeadWhy::Parameter,
@@ -75,6 +77,7 @@ impl HeadWhy {
         HeadWhy::Accept,
         HeadWhy::Level,
         HeadWhy::NoTopology,
+        HeadWhy::Rights,
     ];
 
     /// The label of this reason's counter; distinct from all of [`Why`]'s.
@@ -88,6 +91,7 @@ impl HeadWhy {
             HeadWhy::Accept => "accept",
             HeadWhy::Level => "level_cluster",
             HeadWhy::NoTopology => "topology_unknown",
+            HeadWhy::Rights => "rights",
         }
     }
 }

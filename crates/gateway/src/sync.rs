@@ -33,6 +33,7 @@ use crate::passing::Passing;
 use crate::proxy::Body;
 use crate::queued_answer::AnswerShape;
 use crate::request_id::RequestId;
+use crate::rights::{Caller, Denied};
 use crate::switches::Panel;
 
 /// Splits bulk requests, one instance a core.
@@ -289,6 +290,20 @@ impl Reshuffle {
                 Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing))
             }
             Verdict::Plan(plan) if let (Some(accept), Some(items)) = (&self.accept, items) => {
+                // A repeat writes nothing.
+                if !matches!(turn, Some(Turn::Again(_)))
+                    && let Err(denied) = self.admit(accept, &head, &snapshot, &plan).await
+                {
+                    course.give_back_all();
+                    self.scratch.borrow_mut().recycle(plan);
+                    return Ok(match denied {
+                        Denied::Answer(answer) => Step::Done(answer),
+                        Denied::Pass => {
+                            self.counters.pass_by_head(HeadWhy::Rights);
+                            Step::Next(head, Body::Held(original.unwrap_or(body)))
+                        }
+                    });
+                }
                 self.fallback.fill(&mut head.headers);
                 let queued = Queued {
                     head: &head,
@@ -342,6 +357,27 @@ impl Reshuffle {
                 Ok(Step::Done(answer))
             }
         }
+    }
+
+    /// Whether the client of a request may do all that is planned for it.
+    async fn admit(
+        &self,
+        accept: &Accept,
+        head: &Parts,
+        snapshot: &Snapshot,
+        plan: &Plan,
+    ) -> Result<(), Denied> {
+        let mut headers = Cow::Borrowed(&head.headers);
+        if self.fallback.would_fill(&headers) {
+            self.fallback.fill(headers.to_mut());
+        }
+        let caller = Caller {
+            outbound: &self.outbound,
+            snapshot,
+            headers: &headers,
+            request_id: &RequestId::of(&head.extensions),
+        };
+        accept.admit(caller, plan).await
     }
 
     /// What a request has to do that has a key; none: it has none. An error is the answer.

@@ -7,19 +7,16 @@ use super::http::{Head, Reply, decode};
 use super::index::Index;
 use super::route::Formula;
 use super::state::{Shared, State};
-use super::{document, search, settings};
+use super::{document, search, settings, users};
 
-/// Whether the request carries the user that the cluster asks for, if it asks for one.
+/// Whether the request carries a user that the cluster knows, if it asks for one.
 pub(super) fn authorized(shared: &Shared, head: &Head) -> bool {
-    use base64::Engine as _;
-    let Some((user, password)) = &shared.spec.basic_auth else {
+    if !users::secured(shared) {
         return true;
-    };
-    let wanted = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-    head.authorization
-        .as_deref()
-        .and_then(|value| value.strip_prefix("Basic "))
-        == Some(&wanted)
+    }
+    let admin = shared.spec.basic_auth.as_ref();
+    let admin = admin.map(|(user, password)| users::basic(user, password));
+    (admin.is_some() && head.authorization == admin) || users::of(shared, head).is_some()
 }
 
 pub(super) fn refuse_stranger(reply: &mut Reply) {
@@ -40,7 +37,9 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         .map(|part| decode(part, false))
         .collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let told = users::refusal(shared, head, &parts).or_else(|| users::answer(shared, head, &parts, body));
     let (status, value) = match (head.method.as_str(), parts.as_slice()) {
+        _ if let Some(told) = told => told,
         ("GET" | "HEAD", []) => (200, root(shared, &state, node)),
         ("GET", ["_nodes", "stats", ..]) => (200, node_stats(&state)),
         ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, &state, node, which)),
@@ -58,8 +57,8 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
             let own = |index: &str| of_index(&state, &state.indices[index]);
             settings::show_indices(&state, index, name.first().copied(), head, own)
         }
-        ("PUT", ["_settings"]) => settings::set_indices(shared, &state, "*", body),
-        ("PUT", [index, "_settings"]) => settings::set_indices(shared, &state, index, body),
+        ("PUT", ["_settings"]) => settings::set_indices(shared, &state, "*", head, body),
+        ("PUT", [index, "_settings"]) => settings::set_indices(shared, &state, index, head, body),
         ("GET", ["_alias"]) => (200, aliases(&state)),
         ("GET", ["_resolve", "index", name]) if !name.contains('*') => (200, resolved(&state, name)),
         ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),

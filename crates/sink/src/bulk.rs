@@ -1,6 +1,7 @@
 //! `_bulk`: every action is parsed, every document's shard computed, every item answered.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ use super::index::{Index, Outcome, Write};
 use super::manners::Manners;
 use super::refusal;
 use super::state::{Shared, State};
+use super::users;
 
 /// What a connection reuses from bulk to bulk.
 #[derive(Default)]
@@ -98,9 +100,15 @@ pub(super) fn answer(
         seen: None,
         counted: 0,
         tallied: Tallied::default(),
+        refused: None,
         scratch,
     };
     bulk.scratch.items.clear();
+    if let Some(user) = users::of(shared, head) {
+        let operations = operations_of(body, &defaults);
+        let refused = users::refused(&user, &bulk.state, &operations);
+        bulk.refused = Some((refused, users::denial(&user).to_string()));
+    }
     if let Err(reason) = bulk.run(body, &defaults) {
         return reject(reply, &reason);
     }
@@ -145,6 +153,8 @@ struct Bulk<'a> {
     /// Documents for it that are only counted, not yet added to its own count.
     counted: u64,
     tallied: Tallied,
+    /// The places of operations that the user has no right to do, and what they are told.
+    refused: Option<(HashSet<usize>, String)>,
     scratch: &'a mut Scratch,
 }
 
@@ -211,11 +221,18 @@ impl Bulk<'_> {
             .as_deref()
             .or(defaults.index.as_deref())
             .ok_or("index is missing")?;
+        self.tallied.docs += 1;
+        if let Some((refused, error)) = &self.refused
+            && refused.contains(&(self.tallied.docs as usize - 1))
+        {
+            let (name, error) = (name.to_owned(), error.clone());
+            self.fail(action, &name, action.id.as_deref(), 403, &error);
+            return Ok(());
+        }
         if self.seen.as_ref().is_none_or(|index| index.name != name) {
             self.add_counted();
             self.seen = self.find(name);
         }
-        self.tallied.docs += 1;
         // Taken out and put back: a copy of the pointer for each document would cost two atomic additions.
         match self.seen.take() {
             Some(index) if index.closed => {
@@ -428,6 +445,28 @@ pub(super) fn minted_id(seq_no: u64) -> String {
 const VEC: &str = "a Vec takes every write";
 
 // === Action lines ===
+
+/// Operation, index and routing key of each, for who has to know all before the first is executed.
+fn operations_of(body: &[u8], defaults: &Defaults) -> Vec<(&'static str, String, Option<String>)> {
+    let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let mut all = Vec::new();
+    while let Some(action) = lines.next().and_then(any_action) {
+        if action.operation != "delete" {
+            lines.next();
+        }
+        let index = action
+            .index
+            .map(Cow::into_owned)
+            .or_else(|| defaults.index.clone());
+        let key = action
+            .routing
+            .map(Cow::into_owned)
+            .or_else(|| defaults.routing.clone());
+        let key = key.or_else(|| action.id.map(Cow::into_owned));
+        all.push((action.operation, index.unwrap_or_default(), key));
+    }
+    all
+}
 
 /// The lines that clients write: an operation with `_index`, `_id` and `routing` as plain strings, without spaces.
 fn simple_action(line: &[u8]) -> Option<Action<'_>> {

@@ -31,12 +31,14 @@ mod search;
 mod settings;
 mod state;
 mod tls;
+mod users;
 
 pub use fault::{Cue, Fault, On};
 pub use flavour::Flavour;
 pub use index::Stored;
 pub use manners::{Manners, Refusal, Unfit, Workers};
 pub use route::{Formula, routing_num_shards, shard_of};
+pub use users::User;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -68,6 +70,8 @@ pub struct Spec {
     pub tls: bool,
     /// User and password that every request has to carry.
     pub basic_auth: Option<(String, String)>,
+    /// Users with few rights.
+    pub users: Vec<User>,
     /// Bodies above this many bytes are answered with 413.
     pub content_length_max: usize,
     /// `http.compression`: whether clients that accept gzip get it; without, as by the servers' default: only in clear text.
@@ -124,6 +128,7 @@ impl Default for Spec {
             auto_create: true,
             tls: false,
             basic_auth: None,
+            users: Vec::new(),
             content_length_max: 100 << 20,
             compression: None,
             manners: Manners::default(),
@@ -165,7 +170,14 @@ impl Spec {
         self
     }
 
-    /// Asks every request for this user.
+    /// Knows this user, who may do what is said of it and no more.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Spec {
+        self.users.push(user);
+        self
+    }
+
+    /// Asks every request for this user, who may do everything.
     #[must_use]
     pub fn basic_auth(mut self, user: &str, password: &str) -> Spec {
         self.basic_auth = Some((user.to_owned(), password.to_owned()));
@@ -346,6 +358,16 @@ impl FakeCluster {
             state.split(&source, name, shards);
             state.aliases.insert(alias.to_owned(), indices);
         });
+    }
+
+    /// Adds a user, in the place of one of the same name.
+    pub fn set_user(&self, user: User) {
+        self.shared.change_users(|users| users::add(users, user));
+    }
+
+    /// Forgets a user.
+    pub fn remove_user(&self, name: &str) {
+        self.shared.change_users(|users| users::remove(users, name));
     }
 
     /// Another cluster behind the same addresses: new uuids, the same indices, without documents.

@@ -6,6 +6,7 @@ use super::api::no_such_index;
 use super::filter_path::matches;
 use super::http::Head;
 use super::state::{Shared, State};
+use super::users;
 
 /// Settings by their whole names.
 pub(super) type Flat = Map<String, Value>;
@@ -94,13 +95,24 @@ pub(super) fn show_indices(
 }
 
 /// `PUT {index}/_settings`.
-pub(super) fn set_indices(shared: &Shared, state: &State, indices: &str, body: &[u8]) -> (u16, Value) {
-    let meant: Vec<String> = state
-        .indices
-        .keys()
-        .filter(|index| is_meant(state, indices, index))
-        .cloned()
-        .collect();
+pub(super) fn set_indices(
+    shared: &Shared,
+    state: &State,
+    indices: &str,
+    head: &Head,
+    body: &[u8],
+) -> (u16, Value) {
+    let meant: Vec<String> = match users::may_manage(shared, head, state, indices) {
+        Err(refused) => return refused,
+        Ok(Some(managed)) => managed,
+        Ok(None) => {
+            let indices = state
+                .indices
+                .keys()
+                .filter(|index| is_meant(state, indices, index));
+            indices.cloned().collect()
+        }
+    };
     if meant.is_empty() && !indices.contains('*') {
         return no_such_index(indices);
     }

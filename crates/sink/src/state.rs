@@ -11,6 +11,7 @@ use super::index::Index;
 use super::manners::{Capacity, Manners, Pool};
 use super::route::{Formula, routing_num_shards};
 use super::settings::Flat;
+use super::users::{self, Users};
 use super::{Counts, Spec};
 
 /// Shared by the threads of all nodes.
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     /// Sequence numbers of documents that are only counted.
     pub(super) seq_no: AtomicU64,
     state: RwLock<Arc<State>>,
+    has_users: AtomicBool,
+    users: RwLock<Arc<Users>>,
     tallies: Vec<Tally>,
 }
 
@@ -96,6 +99,10 @@ impl Shared {
         let pools = (0..spec.nodes).map(|_| Pool::default()).collect();
         let paused = (0..spec.nodes).map(|_| AtomicBool::new(false)).collect();
         let manners = RwLock::new(Arc::new(spec.manners.clone()));
+        let mut known = Users::new();
+        spec.users
+            .iter()
+            .for_each(|user| users::add(&mut known, user.clone()));
         Shared {
             spec,
             addresses,
@@ -107,6 +114,8 @@ impl Shared {
             version: AtomicU64::new(10),
             seq_no: AtomicU64::new(0),
             state: RwLock::new(Arc::new(state)),
+            has_users: AtomicBool::new(!known.is_empty()),
+            users: RwLock::new(Arc::new(known)),
             tallies,
         }
     }
@@ -125,6 +134,26 @@ impl Shared {
         change(&mut state);
         *slot = Arc::new(state);
         self.version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether there is somebody who may not do everything, or has been.
+    pub(super) fn has_users(&self) -> bool {
+        self.has_users.load(Ordering::Acquire)
+    }
+
+    pub(super) fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read().expect("no holder panics"))
+    }
+
+    pub(super) fn change_users(&self, change: impl FnOnce(&mut Users)) {
+        let mut slot = self
+            .users
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut users = Users::clone(&slot);
+        change(&mut users);
+        *slot = Arc::new(users);
+        self.has_users.store(true, Ordering::Release);
     }
 
     /// How slow and how faulty the nodes are now.

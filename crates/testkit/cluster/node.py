@@ -17,6 +17,13 @@ from server import Failure, say, version_tuple
 UNPRIVILEGED_ID = 65534  # "nobody"; both servers refuse to run as root
 USER, PASSWORD = "admin", "admin"
 PASSWORD_HASH = "$2a$12$VcCDgh2NDk07JGN0rjGbM.Ad41qVR/YFJcgHp0UGns5JDymv..TOG"
+# Users of a secure Elasticsearch with the same password: the indices, and what each may do there.
+LIMITED = {
+    "reader": ("*", "read"),
+    "writer": ("rights-*", "write, create_index, manage"),
+    "indexer": ("rights-*", "index"),
+    "creator": ("rights-*", "create_doc"),
+}
 
 
 # --------------------------------------------------------------------------
@@ -138,8 +145,15 @@ def write_node(state, number):
         for name in ("ca.pem", "node.pem", "node.key"):
             shutil.copy(Path(state["dir"]) / "certs" / name, config / "certs" / name)
         if state["engine"] == "elasticsearch":
-            (config / "users").write_text(f"{USER}:{PASSWORD_HASH}\n")
-            (config / "users_roles").write_text(f"superuser:{USER}\n")
+            # Beside the superuser some who may do little, by their names: the file realm is read again as it changes,
+            # and the published build cannot keep users of its own.
+            names = [USER, *LIMITED]
+            (config / "users").write_text("".join(f"{name}:{PASSWORD_HASH}\n" for name in names))
+            roles = [("superuser", USER), *((name, name) for name in LIMITED)]
+            (config / "users_roles").write_text("".join(f"{role}:{name}\n" for role, name in roles))
+            (config / "roles.yml").write_text("".join(
+                f"{name}: {{indices: [{{names: ['{names}'], privileges: [{privileges}]}}]}}\n"
+                for name, (names, privileges) in LIMITED.items()))
         else:
             users = config / "opensearch-security" / "internal_users.yml"
             users.write_text(

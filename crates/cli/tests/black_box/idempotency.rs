@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+use testkit::fake::{Cue, FakeCluster, Fault, On, Spec, User};
 
 use crate::gateway::{Gateway, cluster, ids};
 use crate::place::{Place, drained, queue};
@@ -269,5 +269,48 @@ fn what_cannot_be_repeated_is_not_written_a_second_time() {
         (503, Some("1")),
         "{}",
         answer.text()
+    );
+}
+
+#[test]
+fn a_user_is_one_client_whatever_token_it_shows_and_keys_are_shared_out_among_users() {
+    let spec = Spec::default().index("logs", 6).storing().basic_auth("u", "p");
+    let everything = ["index", "create", "update", "delete"];
+    let user = |name: &str| User::new(name, "p").may("logs", &everything);
+    let spec = spec.user(user("w").token("old").token("new")).user(user("x"));
+    let cluster = FakeCluster::start(spec).unwrap();
+    let url = cluster.urls()[0].replace("http://", "http://u:p@");
+    let place = Place::at(&[url], "}, idempotency: {enabled: true, max_keys: 10");
+    let gateway = place.start();
+    let by_token = |token: &str, key: &str| {
+        let authorization = format!("Bearer {token}");
+        let headers = [
+            ("content-type", "application/x-ndjson"),
+            ("idempotency-key", key),
+            ("authorization", &authorization),
+        ];
+        gateway
+            .client()
+            .send("POST", "/_bulk", &headers, BODY.as_bytes())
+            .unwrap()
+    };
+    assert_eq!(said(&by_token("old", "k")).1, "kept");
+    assert_eq!(said(&by_token("new", "k")).1, "repeated", "the token was renewed");
+    let other = gateway.client().basic_auth("x", "p");
+    assert_eq!(
+        said(&send(&other, "/_bulk", "k", BODY)).1,
+        "kept",
+        "another user's key"
+    );
+    let took = (0..20)
+        .map(|n| by_token("new", &n.to_string()).status)
+        .collect::<Vec<_>>();
+    let (taken, refused): (Vec<u16>, Vec<u16>) = took.iter().partition(|status| **status == 200);
+    assert!((3..=6).contains(&taken.len()), "about half: {took:?}");
+    assert!(refused.iter().all(|status| *status == 429), "{took:?}");
+    assert_eq!(
+        said(&send(&other, "/_bulk", "l", BODY)).1,
+        "kept",
+        "there is room for others"
     );
 }

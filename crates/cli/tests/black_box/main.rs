@@ -38,6 +38,7 @@ mod raw_node;
 mod reload;
 mod replies;
 mod requeue;
+mod rights;
 mod single;
 mod sink;
 mod splitting;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
-use testkit::fake::{Cue, FakeCluster, Fault, Manners, On, Spec};
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, On, Spec, User};
 
 use crate::gateway::{Gateway, cluster};
 
@@ -627,4 +627,54 @@ fn the_command_line_lists_sets_and_resets() {
     let (code, _, said) = run(&["list"]);
     assert_eq!(code, Some(3));
     assert!(said.contains("no gateway answers at"), "{said}");
+}
+
+#[test]
+fn a_pattern_is_switched_by_whoever_has_the_right_for_all_that_it_covers() {
+    let spec = Spec::default().index("logs-1", 3).index("metrics-1", 3).storing();
+    let spec = spec
+        .flavour(Flavour::Elasticsearch9)
+        .basic_auth("u", "p")
+        .user(User::new("of-logs", "p").may("logs-*", &["manage"]));
+    let cluster = FakeCluster::start(spec).unwrap();
+    let filters = "      - bulk_reshuffle: {elasticsearch: c, mode: sync}
+      - elasticsearch: {elasticsearch: c}";
+    let gateway = Gateway::with_file(&cluster, filters, ", basic_auth: {username: u, password: p}");
+    let on = json!({"index.direct_routing.enable": true});
+    let put = |user: &str, path: &str, body: &Value| {
+        gateway.client().basic_auth(user, "p").put(path, body).unwrap()
+    };
+    // Elasticsearch itself narrows the pattern, and says 200.
+    let theirs = json!({"index.refresh_interval": "7s"});
+    assert_eq!(put("of-logs", "/*/_settings", &theirs).status, 200);
+    for pattern in [
+        "/*/_settings",
+        "/_settings",
+        "/_all/_settings",
+        "/logs-*,*-1/_settings",
+        "/lo*/_settings",
+    ] {
+        let refused = put("of-logs", pattern, &on);
+        assert_eq!(refused.status, 403, "{pattern}: {}", refused.text());
+        assert_eq!(refused.json().unwrap()["error"]["type"], "security_exception");
+    }
+    let mixed = json!({"index.direct_routing.enable": true, "index.refresh_interval": "9s"});
+    assert_eq!(put("of-logs", "/*/_settings", &mixed).status, 403);
+    let shown = || {
+        gateway
+            .client()
+            .basic_auth("u", "p")
+            .get("/_settings")
+            .unwrap()
+            .text()
+    };
+    assert!(
+        !shown().contains("direct_routing") && !shown().contains("9s"),
+        "{}",
+        shown()
+    );
+    assert_eq!(put("of-logs", "/logs-*/_settings", &on).status, 200);
+    assert_eq!(put("of-logs", "/metrics-1/_settings", &on).status, 403);
+    assert_eq!(put("u", "/*/_settings", &on).status, 200);
+    assert_eq!(put("stranger", "/*/_settings", &on).status, 401);
 }

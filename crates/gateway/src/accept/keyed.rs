@@ -13,6 +13,7 @@ use crate::error::Fault;
 use crate::idempotency::{Accepted, Claim, Claimed, HEADER, Keyed, Keys, digest_of, key_of};
 use crate::outbound::Outbound;
 use crate::request_id::RequestId;
+use crate::rights::Caller;
 
 /// What a request with a key has to do.
 pub(crate) enum Turn {
@@ -64,15 +65,18 @@ impl Accept {
         keys: &Arc<Keys>,
         asked: Asked<'_>,
     ) -> Result<Turn, Response<Outgoing>> {
-        let key = match key_of(&asked.head.headers) {
+        let request_id = RequestId::of(&asked.head.extensions);
+        let caller = Caller {
+            outbound,
+            snapshot: asked.snapshot,
+            headers: asked.headers,
+            request_id: &request_id,
+        };
+        let guest = self.door.let_in(caller).await?;
+        let key = match key_of(&asked.head.headers, guest.user()) {
             Ok(Some(key)) => key,
             Ok(None) | Err(_) => return Err(Fault::bad_key().response()),
         };
-        let request_id = RequestId::of(&asked.head.extensions);
-        let refusal = self.turn_away(outbound, asked.headers, &request_id, asked.snapshot);
-        if let Some(refusal) = refusal.await {
-            return Err(refusal);
-        }
         let end = self.queue.log.status().end;
         match keys.claim(key, digest_of(asked.target, asked.body), end).await {
             Claimed::First(claim) => Ok(Turn::First(claim)),
@@ -80,6 +84,7 @@ impl Accept {
             Claimed::Other => Err(Fault::key_of_another().response()),
             Claimed::UnderWay => Err(Fault::key_under_way().response()),
             Claimed::Full => Err(Fault::too_many_keys().response()),
+            Claimed::Share => Err(Fault::too_many_keys_of_one().response()),
         }
     }
 

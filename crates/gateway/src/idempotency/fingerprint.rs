@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The first 128 bits of a SHA-256.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Print(u128);
 
 /// A key that cannot be one.
@@ -17,22 +17,37 @@ pub(crate) struct BadKey;
 /// The header that a client names its request with.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The key that a request has, if it has one, together with whom it is from: keys of different clients have nothing to do
-/// with one another.
+/// A key that a request has, and whom it is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Of the key and of who sent it: keys of different clients have nothing to do with one another.
+    pub(crate) key: Print,
+    /// Of who sent it.
+    pub(crate) client: Print,
+}
+
+/// The key that a request has, if it has one. `user` is who its client is, where the cluster says so: the same whatever
+/// it shows, since passwords change and tokens are renewed.
 ///
 /// # Errors
 /// If there is more than one, or it is empty or too long.
-pub(crate) fn key_of(headers: &HeaderMap) -> Result<Option<Print>, BadKey> {
+pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<Named>, BadKey> {
     let mut keys = headers.get_all(&HEADER).iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let key = key.as_bytes();
     if keys.next().is_some() || !(1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Err(BadKey);
     }
-    let runs_as = headers
-        .get("es-security-runas-user")
-        .map_or(&b""[..], HeaderValue::as_bytes);
-    Ok(Some(print_of(&[&who(headers), runs_as, key])))
+    let client = user.unwrap_or_else(|| {
+        let runs_as = headers
+            .get("es-security-runas-user")
+            .map_or(&b""[..], HeaderValue::as_bytes);
+        print_of(&[&who(headers), runs_as])
+    });
+    Ok(Some(Named {
+        key: print_of(&[&client.0.to_be_bytes(), key]),
+        client,
+    }))
 }
 
 /// What a request is: its path and parameters, and its body, unpacked.
@@ -111,7 +126,10 @@ mod tests {
 
     #[test]
     fn a_key_is_of_a_client_whatever_its_password() {
-        let key = |key: &str, authorization: &str| key_of(&headers(key, authorization)).unwrap().unwrap();
+        let named = |key: &str, authorization: &str, user| {
+            key_of(&headers(key, authorization), user).unwrap().unwrap()
+        };
+        let key = |key: &str, authorization: &str| named(key, authorization, None).key;
         let (one, other) = (basic("u:one"), basic("v:one"));
         assert_eq!(
             key("k", &one),
@@ -129,17 +147,21 @@ mod tests {
         prints.sort_by_key(|print| print.0);
         prints.dedup();
         assert_eq!(prints.len(), 7);
+        let user = Some(print_of(&[b"user"]));
+        let renewed = [named("k", "Bearer a", user), named("k", "Bearer b", user)];
+        assert_eq!(renewed[0], renewed[1], "whatever the user shows");
+        assert_eq!(named("l", "Bearer a", user).client, renewed[0].client);
     }
 
     #[test]
     fn a_request_without_a_key_has_none_and_a_bad_one_is_told() {
-        assert_eq!(key_of(&HeaderMap::new()), Ok(None));
-        assert_eq!(key_of(&headers("", "")), Err(BadKey));
-        assert_eq!(key_of(&headers(&"k".repeat(256), "")), Err(BadKey));
-        assert!(key_of(&headers(&"k".repeat(255), "")).unwrap().is_some());
+        assert_eq!(key_of(&HeaderMap::new(), None), Ok(None));
+        assert_eq!(key_of(&headers("", ""), None), Err(BadKey));
+        assert_eq!(key_of(&headers(&"k".repeat(256), ""), None), Err(BadKey));
+        assert!(key_of(&headers(&"k".repeat(255), ""), None).unwrap().is_some());
         let mut two = headers("k", "");
         two.append(&HEADER, HeaderValue::from_static("l"));
-        assert_eq!(key_of(&two), Err(BadKey));
+        assert_eq!(key_of(&two, None), Err(BadKey));
     }
 
     #[test]

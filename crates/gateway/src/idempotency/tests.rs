@@ -56,7 +56,16 @@ fn block<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn claim(keys: &Arc<Keys>, queue: &Log, key: &str, digest: &str) -> Claimed {
-    block(keys.claim(print(key), print(digest), queue.status().end))
+    // Of a client each.
+    claim_of(keys, queue, key, key, digest)
+}
+
+fn claim_of(keys: &Arc<Keys>, queue: &Log, client: &str, key: &str, digest: &str) -> Claimed {
+    let named = Named {
+        key: print(key),
+        client: print(client),
+    };
+    block(keys.claim(named, print(digest), queue.status().end))
 }
 
 /// Appends the record of a keyed request.
@@ -196,6 +205,7 @@ fn keys_are_forgotten_after_their_time_and_used_anew() {
     let mut known = Known::default();
     let accepted = |key: &str, ms, position| Accepted {
         keyed: Keyed {
+            client: Print::default(),
             key: print(key),
             digest: print(key),
             seed: 1,
@@ -232,4 +242,28 @@ fn what_the_queue_has_lost_was_not_accepted() {
     let queue = place.queue();
     let keys = place.keys(&queue);
     drop(first(claim(&keys, &queue, "k", "k")));
+}
+
+#[test]
+fn a_client_gets_no_more_keys_than_are_left_for_others() {
+    let place = Place::new();
+    let queue = place.queue();
+    // Three keys in all.
+    let keys = place.keys(&queue);
+    let greedy: Vec<_> = ["1", "2"]
+        .iter()
+        .map(|key| first(claim_of(&keys, &queue, "greedy", key, "d")))
+        .collect();
+    assert!(matches!(
+        claim_of(&keys, &queue, "greedy", "3", "d"),
+        Claimed::Share
+    ));
+    let modest = first(claim_of(&keys, &queue, "modest", "1 too", "d"));
+    assert!(matches!(
+        claim_of(&keys, &queue, "third", "k", "d"),
+        Claimed::Full
+    ));
+    drop((greedy, modest));
+    assert!(keys.known().by_client.is_empty(), "all are given back");
+    first(claim_of(&keys, &queue, "greedy", "3", "d"));
 }

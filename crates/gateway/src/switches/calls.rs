@@ -23,6 +23,7 @@ use crate::bulk_request::{decode, takes_json};
 use crate::error::Fault;
 use crate::proxy::{Body, Proxy};
 use crate::request_id::RequestId;
+use crate::rights::{self, Caller};
 
 /// What a request is, if it may be one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +166,10 @@ async fn set(
         Ok(change) => change,
         Err(error) => return Fault::bad_switch(&error.0).response(),
     };
+    // The cluster's 200 is for what it narrowed a pattern to.
+    if let Err(answer) = may_all(proxy, &head, &change).await {
+        return answer;
+    }
     let target = target_of(&head);
     let theirs = Bytes::from(parted.theirs.to_string());
     let (answer, body) = match proxy.fetch(&mut head, &target, theirs).await {
@@ -186,6 +191,29 @@ async fn set(
             shown::add_set(settings, &change.settings, &parameters.shape);
         }),
         _ => with_head(answer, &[], Outgoing::from(body)),
+    }
+}
+
+/// Whether a client has the right for all that its patterns cover, now and later. Elasticsearch narrows a pattern to what the
+/// client may see and says 200 to that; a switch for the pattern would be one for what others see, too.
+async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Response<Outgoing>> {
+    let names = change.indices.iter().map(|(name, _)| name);
+    let patterns: Vec<Box<str>> = names.filter(|name| name.contains('*')).cloned().collect();
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    let mut headers = head.headers.clone();
+    proxy.fallback.fill(&mut headers);
+    let caller = Caller {
+        outbound: &proxy.outbound,
+        snapshot: &proxy.cluster().snapshot(),
+        headers: &headers,
+        request_id: &RequestId::of(&head.extensions),
+    };
+    match rights::covers(caller, &patterns, SETTINGS_UPDATE).await {
+        Ok(None | Some(true)) => Ok(()),
+        Ok(Some(false)) => Err(Fault::not_covered(&patterns.join(",")).response()),
+        Err(why) => Err(Fault::unchecked(&why).response()),
     }
 }
 
@@ -330,6 +358,9 @@ impl Panel {
 
 /// A setting that every index has.
 const OF_EVERY_INDEX: &str = "index.uuid";
+
+/// What the right is called that changing an index's settings needs.
+const SETTINGS_UPDATE: &str = "indices:admin/settings/update";
 
 /// Settings are small.
 const BODY_BYTES_MAX: u64 = 4 << 20;

@@ -1,15 +1,15 @@
 //! The file that switches are kept in: `switches.json` below `path.data`, replaced as a whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::replace::replace;
 
 use super::{Change, Section, Setting, Switched};
 
@@ -86,27 +86,8 @@ pub(super) fn write<'a>(
             .map(|(cluster, switched)| (cluster.to_owned(), KeptCluster::of(&switched)))
             .collect(),
     };
-    let directory = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let new = file.with_extension("json.new");
-    // An earlier one may be there, of a process that ended in between, and with other permissions.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut out = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
     let text = serde_json::to_string_pretty(&kept)? + "\n";
-    out.write_all(text.as_bytes())?;
-    out.sync_all()?;
-    fs::rename(&new, file)?;
-    File::open(directory)?.sync_all()
+    replace(file, text.as_bytes())
 }
 
 // === impl KeptCluster ===

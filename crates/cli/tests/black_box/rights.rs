@@ -1,0 +1,261 @@
+//! Who may write in asynchronous mode: what is queued is what the cluster would have let its client write.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::client::{Answer, Client};
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, User};
+
+use crate::gateway::{Gateway, body, statuses};
+use crate::place::{Place, drained, queue};
+
+const EVERYTHING: [&str; 5] = ["index", "create", "update", "delete", "manage"];
+
+/// A cluster with an administrator, whose account the gateway has, and people who may do less.
+fn secure(flavour: Flavour) -> FakeCluster {
+    let spec = Spec::default().index("logs", 6).index("metrics", 2).storing();
+    let spec = spec
+        .flavour(flavour)
+        .basic_auth("u", "p")
+        .user(User::new("reader", "p"))
+        .user(User::new("writer", "p").may("logs*", &EVERYTHING).token("one"))
+        .user(User::new("indexer", "p").may("logs*", &["index"]))
+        .user(User::new("creator", "p").may("logs*", &["create"]));
+    FakeCluster::start(spec).unwrap()
+}
+
+fn before(cluster: &FakeCluster) -> Place {
+    let url = cluster.urls()[0].replace("http://", "http://u:p@");
+    Place::at(&[url], "")
+}
+
+fn as_user(gateway: &Gateway, name: &str) -> Client {
+    gateway.client().basic_auth(name, "p")
+}
+
+fn bulk(client: &Client, body: &str) -> Answer {
+    client.post_ndjson("/_bulk", body.as_bytes()).unwrap()
+}
+
+fn is_queued(answer: &Answer) -> bool {
+    answer.status == 200 && answer.header("x-tidegate-ack").is_some()
+}
+
+fn line(operation: &str, index: &str, id: &str) -> String {
+    let source = match operation {
+        "delete" => "",
+        "update" => "{\"doc\":{}}\n",
+        _ => "{\"n\":1}\n",
+    };
+    format!("{{\"{operation}\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{source}")
+}
+
+#[test]
+fn a_user_who_may_only_read_is_refused_by_the_cluster_and_nothing_is_written_for_it() {
+    for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {
+        let cluster = secure(flavour);
+        let place = before(&cluster);
+        let gateway = place.start();
+        let answer = bulk(&as_user(&gateway, "reader"), &body(20));
+        assert!(answer.header("x-tidegate-ack").is_none(), "{}", answer.text());
+        let answer = answer.json().unwrap();
+        assert_eq!(answer["items"][0]["index"]["error"]["type"], "security_exception");
+        assert_eq!(statuses(&answer), [403; 20]);
+        assert_eq!(queue(&gateway)["accepted"], json!(0));
+        assert_eq!(gateway.passed("rights"), 1);
+        assert!(is_queued(&bulk(&as_user(&gateway, "writer"), &body(20))));
+        assert_eq!(drained(&gateway, "c0")["indexed"], json!(20));
+        assert_eq!(cluster.docs("logs").len(), 20, "{flavour:?}");
+    }
+}
+
+#[test]
+fn rights_are_those_for_each_index_and_each_kind_of_operation() {
+    for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {
+        let cluster = secure(flavour);
+        cluster.alias("also-logs", &["logs"]);
+        let place = before(&cluster);
+        let gateway = place.start();
+        gateway.wait_until("the alias is known", |_| {
+            is_queued(&bulk(
+                &gateway.client().basic_auth("u", "p"),
+                &line("index", "also-logs", "a"),
+            ))
+        });
+        let by_name = flavour == Flavour::Elasticsearch9;
+        // Whether what a user sends to an index is queued.
+        for (user, operation, index, queued) in [
+            ("indexer", "index", "logs", true),
+            ("indexer", "create", "logs", !by_name),
+            ("indexer", "delete", "logs", false),
+            ("indexer", "update", "logs", false),
+            ("creator", "create", "logs", by_name),
+            ("creator", "index", "logs", false),
+            ("writer", "update", "logs", true),
+            ("writer", "delete", "logs", true),
+            ("writer", "index", "metrics", false),
+            // OpenSearch looks at what an alias stands for, Elasticsearch at its name.
+            ("writer", "index", "also-logs", !by_name),
+        ] {
+            let answer = bulk(&as_user(&gateway, user), &line(operation, index, "1"));
+            assert_eq!(
+                is_queued(&answer),
+                queued,
+                "{flavour:?} {user} {operation} {index}: {}",
+                answer.text()
+            );
+        }
+        // One line too many is enough.
+        let mixed = line("index", "logs", "2") + &line("index", "metrics", "2");
+        assert!(!is_queued(&bulk(&as_user(&gateway, "writer"), &mixed)));
+        let both = line("index", "logs", "3") + &line("delete", "logs", "4");
+        assert!(!is_queued(&bulk(&as_user(&gateway, "indexer"), &both)));
+        drained(&gateway, "c0");
+        assert_eq!(cluster.docs("metrics").len(), 0);
+        let made = cluster
+            .docs("logs")
+            .keys()
+            .filter(|id| id.starts_with("tidegate"))
+            .count();
+        assert_eq!(made, 0, "asking changes nothing");
+    }
+}
+
+#[test]
+fn what_was_asked_is_not_asked_again_for_a_while() {
+    let cluster = secure(Flavour::OpenSearch3);
+    let place = before(&cluster);
+    let gateway = place.start();
+    let writer = as_user(&gateway, "writer");
+    assert!(is_queued(&bulk(&writer, &body(1))));
+    drained(&gateway, "c0");
+    cluster.reset_counts();
+    for n in 0..20 {
+        assert!(is_queued(&bulk(
+            &as_user(&gateway, "writer"),
+            &line("index", "logs", &n.to_string())
+        )));
+    }
+    drained(&gateway, "c0");
+    let counts = cluster.counts();
+    assert_eq!(counts.docs, 20, "no document but those of the client: {counts:?}");
+}
+
+#[test]
+fn a_cluster_without_security_is_asked_once_for_all_clients() {
+    let cluster = crate::gateway::cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    for user in 0..20 {
+        let client = gateway.client().basic_auth(&user.to_string(), "p");
+        assert!(is_queued(&bulk(
+            &client,
+            &line("index", "logs", &user.to_string())
+        )));
+    }
+    drained(&gateway, "c0");
+    assert_eq!(cluster.counts().docs, 20);
+}
+
+/// No node answers anything but this.
+fn overload(cluster: &FakeCluster, status: u16) {
+    let busy = Fault::Status {
+        status,
+        body: r#"{"error":{"type":"es_rejected_execution_exception","reason":"too busy"}}"#.to_owned(),
+    };
+    cluster.cue(Cue::new(On::Any, busy).always());
+}
+
+#[test]
+fn a_user_whose_rights_are_gone_is_out_within_half_a_minute_however_busy_the_nodes_are() {
+    let cluster = secure(Flavour::OpenSearch3);
+    let place = before(&cluster);
+    let gateway = place.start();
+    let writer = as_user(&gateway, "writer");
+    assert!(is_queued(&bulk(&writer, &body(5))));
+    drained(&gateway, "c0");
+    let began = Instant::now();
+    cluster.remove_user("writer");
+    overload(&cluster, 429);
+    let refused = loop {
+        let answer = bulk(&writer, &body(1));
+        if !is_queued(&answer) {
+            break answer;
+        }
+        assert!(began.elapsed() < Duration::from_secs(35), "still in");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert!(
+        began.elapsed() > Duration::from_secs(20),
+        "remembered for a while"
+    );
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(
+        bulk(&writer, &body(1)).status,
+        503,
+        "nodes that have no time are not away"
+    );
+    cluster.behave();
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(bulk(&writer, &body(1)).status, 401);
+}
+
+#[test]
+fn whoever_was_let_in_on_one_core_is_known_to_all_when_the_cluster_is_away() {
+    let cluster = secure(Flavour::OpenSearch3);
+    let place = before(&cluster);
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text + "worker: {count: 2}\n").unwrap();
+    let gateway = place.start();
+    assert!(is_queued(&bulk(&as_user(&gateway, "writer"), &body(5))));
+    drained(&gateway, "c0");
+    (0..3).for_each(|node| cluster.kill(node));
+    // A connection each: they are dealt to the cores by turns.
+    let clients: Vec<Client> = (0..8).map(|_| as_user(&gateway, "writer")).collect();
+    for client in &clients {
+        let answer = bulk(client, &body(1));
+        assert!(is_queued(&answer), "{}", answer.text());
+    }
+    // What was never asked cannot be known.
+    let others = bulk(&clients[0], &line("delete", "logs", "1"));
+    assert_eq!(others.status, 503, "{}", others.text());
+    assert_eq!(bulk(&as_user(&gateway, "indexer"), &body(1)).status, 503);
+}
+
+#[test]
+fn whoever_was_let_in_is_known_after_a_restart_and_nothing_that_is_kept_is_a_secret() {
+    let cluster = secure(Flavour::OpenSearch3);
+    let place = before(&cluster);
+    let mut gateway = place.start();
+    assert!(is_queued(&bulk(&as_user(&gateway, "writer"), &body(5))));
+    drained(&gateway, "c0");
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    let folder = place.data().join("rights");
+    let known: Value = serde_json::from_slice(&std::fs::read(folder.join("known.json")).unwrap()).unwrap();
+    assert_eq!(
+        known["clusters"]["c0"]["clients"].as_array().map(Vec::len),
+        Some(1),
+        "{known}"
+    );
+    let shown = base64_of("writer:p");
+    assert!(
+        !known.to_string().contains(&shown) && !known.to_string().contains("writer"),
+        "{known}"
+    );
+    for file in ["key", "known.json"] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(folder.join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let gateway = place.start();
+    (0..3).for_each(|node| cluster.kill(node));
+    let answer = bulk(&as_user(&gateway, "writer"), &body(1));
+    assert!(is_queued(&answer), "{}", answer.text());
+    assert_eq!(bulk(&as_user(&gateway, "indexer"), &body(1)).status, 503);
+}
+
+fn base64_of(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}

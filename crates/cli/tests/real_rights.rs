@@ -1,0 +1,252 @@
+//! Who may write in asynchronous mode, before real clusters with users who may do little: what is queued is what the
+//! cluster itself would have taken from them.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers that meet something unexpected end the test"
+)]
+
+#[allow(dead_code, reason = "shared with tests that use more of it")]
+#[path = "black_box/gateway.rs"]
+mod gateway;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use gateway::Gateway;
+use serde_json::{Value, json};
+use testkit::client::{Answer, Client};
+use testkit::real::{Kind, RealCluster};
+
+#[test]
+fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
+    let cluster = RealCluster::shared(Kind::OpenSearchSecure)?;
+    let nodes = cluster.client()?;
+    for (name, pattern, actions) in [
+        ("reader", "*", json!(["read"])),
+        ("writer", "rights-*", json!(["crud", "create_index"])),
+        (
+            "indexer",
+            "rights-*",
+            json!(["indices:data/write/index", "indices:data/write/bulk*"]),
+        ),
+    ] {
+        let security = "/_plugins/_security/api";
+        let role = json!({"cluster_permissions": ["cluster_composite_ops"],
+            "index_permissions": [{"index_patterns": [pattern], "allowed_actions": actions}]});
+        nodes
+            .put(
+                &format!("{security}/internalusers/{name}"),
+                &json!({"password": OPENSEARCH}),
+            )?
+            .ok()?;
+        nodes
+            .put(&format!("{security}/roles/rights-{name}"), &role)?
+            .ok()?;
+        nodes
+            .put(
+                &format!("{security}/rolesmapping/rights-{name}"),
+                &json!({"users": [name]}),
+            )?
+            .ok()?;
+    }
+    prove(&cluster, OPENSEARCH, &[])?;
+    stream(&cluster)
+}
+
+#[test]
+fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
+    let cluster = RealCluster::shared(Kind::ElasticsearchSecure)?;
+    prove(
+        &cluster,
+        "admin",
+        &[("creator", "create", true), ("creator", "index", false)],
+    )
+}
+
+/// No password that OpenSearch finds weak.
+const OPENSEARCH: &str = "Tidegate-On-Looker-7";
+
+/// User, operation, and whether it may.
+const EVERYWHERE: [(&str, &str, bool); 10] = [
+    ("reader", "index", false),
+    ("reader", "update", false),
+    ("reader", "delete", false),
+    ("writer", "index", true),
+    ("writer", "create", true),
+    ("writer", "update", true),
+    ("writer", "delete", true),
+    ("indexer", "index", true),
+    ("indexer", "create", true),
+    ("indexer", "delete", false),
+];
+
+fn prove(cluster: &RealCluster, password: &str, more: &[(&str, &str, bool)]) -> Result<()> {
+    let nodes = cluster.client()?;
+    let name = cluster.fresh_name("rights");
+    let (index, other) = (format!("rights-{name}"), format!("others-{name}"));
+    let one_shard = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
+    for index in [&index, &other] {
+        nodes.put(&format!("/{index}"), &one_shard)?.ok()?;
+    }
+    let place = Place::before(cluster)?;
+    let gateway = &place.gateway;
+    for (user, operation, may) in EVERYWHERE.iter().chain(more) {
+        let client = gateway.client().basic_auth(user, password);
+        let told = told(&client, &line(operation, &index, &format!("{user}-{operation}")))?;
+        let expected = if *may { Told::Queued } else { Told::Refused };
+        ensure!(
+            told == expected,
+            "{user} {operation}: {told:?}\n{}",
+            gateway.log()
+        );
+    }
+    let writer = gateway.client().basic_auth("writer", password);
+    ensure!(told(&writer, &line("index", &other, "1"))? == Told::Refused);
+    // An index that is not there yet is made by its writer's own rights.
+    ensure!(told(&writer, &line("index", &format!("{index}-new"), "1"))? == Told::Queued);
+    ensure!(told(&writer, &line("index", &format!("{other}-new"), "1"))? == Told::Refused);
+    delivered(gateway)?;
+    nodes
+        .post(&format!("/{index},{other}/_refresh"), &Value::Null)?
+        .ok()?;
+    let found = nodes
+        .get(&format!("/{index},{other}/_search?size=100"))?
+        .ok()?
+        .json()?;
+    let hits = found["hits"]["hits"].as_array().context("hits")?;
+    let mut ids: Vec<&str> = hits.iter().filter_map(|hit| hit["_id"].as_str()).collect();
+    ids.sort_unstable();
+    let mut expected = vec![
+        "indexer-create",
+        "indexer-index",
+        "writer-create",
+        "writer-index",
+        "writer-update",
+    ];
+    expected.retain(|id| *id != "writer-update"); // of a document that is nowhere: a dead letter
+    if more.iter().any(|(.., may)| *may) {
+        expected.insert(0, "creator-create");
+    }
+    ensure!(
+        ids == expected,
+        "what was asked left nothing, and what was refused neither: {ids:?}"
+    );
+    nodes.delete(&format!("/{index},{other},{index}-new"))?.ok()?;
+    Ok(())
+}
+
+/// Streams take `create` only, and rights for what a stream is made of are asked about instead.
+fn stream(cluster: &RealCluster) -> Result<()> {
+    let nodes = cluster.client()?;
+    let name = cluster.fresh_name("stream");
+    let stream = format!("rights-{name}");
+    let template = json!({"index_patterns": [stream], "data_stream": {}, "priority": 500});
+    nodes.put(&format!("/_index_template/{name}"), &template)?.ok()?;
+    nodes.put(&format!("/_data_stream/{stream}"), &json!({}))?.ok()?;
+    let place = Place::before(cluster)?;
+    let document =
+        format!("{{\"create\":{{\"_index\":\"{stream}\"}}}}\n{{\"@timestamp\":\"2020-01-01T00:00:00Z\"}}\n");
+    for (user, expected) in [("reader", Told::Refused), ("writer", Told::Queued)] {
+        let client = place.gateway.client().basic_auth(user, OPENSEARCH);
+        let told = told(&client, &document)?;
+        ensure!(told == expected, "{user}: {told:?}\n{}", place.gateway.log());
+    }
+    delivered(&place.gateway)?;
+    nodes.delete(&format!("/_data_stream/{stream}"))?.ok()?;
+    nodes.delete(&format!("/_index_template/{name}"))?.ok()?;
+    Ok(())
+}
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Queued,
+    /// By the cluster, for want of a right.
+    Refused,
+    Other(u16, String),
+}
+
+/// What becomes of a bulk; a new index's documents pass for a moment.
+fn told(client: &Client, body: &str) -> Result<Told> {
+    let began = Instant::now();
+    loop {
+        let answer = client.post_ndjson("/_bulk", body.as_bytes())?;
+        let told = of(&answer)?;
+        if !matches!(told, Told::Other(..)) || began.elapsed() > Duration::from_secs(10) {
+            return Ok(told);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn of(answer: &Answer) -> Result<Told> {
+    if answer.header("x-tidegate-ack").is_some() {
+        return Ok(Told::Queued);
+    }
+    let json = answer.json()?;
+    let item = json["items"][0].as_object().and_then(|item| item.values().next());
+    let kind = item.map_or(&json["error"]["type"], |item| &item["error"]["type"]);
+    Ok(match kind.as_str() {
+        Some("security_exception") => Told::Refused,
+        _ => Told::Other(answer.status, answer.text()),
+    })
+}
+
+fn line(operation: &str, index: &str, id: &str) -> String {
+    let source = match operation {
+        "delete" => "",
+        "update" => "{\"doc\":{\"n\":1}}\n",
+        _ => "{\"n\":1}\n",
+    };
+    format!("{{\"{operation}\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{source}")
+}
+
+fn delivered(gateway: &Gateway) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let queues = gateway.admin().get("/queue/stats")?.ok()?.json()?;
+        if queues["q"]["groups"]["c"]["pending"] == 0 {
+            return Ok(());
+        }
+        ensure!(
+            began.elapsed() < Duration::from_secs(30),
+            "{queues:#}\n{}",
+            gateway.log()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+struct Place {
+    gateway: Gateway,
+    _folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn before(cluster: &RealCluster) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("tidegate.yml");
+        let (user, password) = cluster.credentials().context("a secure cluster")?;
+        let ca = cluster.ca_path().context("a secure cluster")?;
+        let text = format!(
+            "path.data: '{}'
+admin: {{binding: '127.0.0.1:0'}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q, lanes: 4, min_free: 1mb}}}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+pipeline: [{{name: p, retry_delay_in_ms: 50, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}', basic_auth: {{username: {user}, password: '{password}'}}, tls: {{ca_file: '{}'}}}}]
+",
+            folder.path().join("data").display(),
+            cluster.urls()[0],
+            ca.display(),
+        );
+        std::fs::write(&file, text)?;
+        let gateway = Gateway::start(&["--config", file.to_str().context("a plain path")?]);
+        gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+        Ok(Self {
+            gateway,
+            _folder: folder,
+        })
+    }
+}

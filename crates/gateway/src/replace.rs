@@ -1,0 +1,32 @@
+//! Small files that are replaced as a whole.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the new one
+/// outlives a loss of power. Only the gateway's user can read it.
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    // An earlier one may be there, of a process that ended in between, and with other permissions.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    out.write_all(bytes)?;
+    out.sync_all()?;
+    fs::rename(&new, file)?;
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,116 @@
+//! Who may write, in asynchronous mode. What is queued is delivered with the gateway's own account, so the cluster is asked
+//! beforehand, with the client's credentials, who the client is ([`ask`]) and whether it may do what its request does
+//! ([`probe`]): per client, name of an index as it is written, and kind of operation. What was said is remembered for
+//! [`memory::FRESH`] by all cores together ([`memory`]), and, in case the cluster is away, over restarts ([`kept`]).
+//!
+//! What a client may not do is not refused here. Its request passes to the cluster as it came, and the cluster refuses it.
+
+mod ask;
+mod door;
+mod identity;
+mod kept;
+mod memory;
+mod probe;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+pub(crate) use ask::{Caller, covers};
+pub(crate) use door::{Denied, Door};
+pub(crate) use identity::IDENTITY;
+
+use identity::Key;
+use kept::Keeper;
+
+/// What is known of the clients of all clusters.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    folder: PathBuf,
+    doors: Mutex<BTreeMap<Arc<str>, Arc<Door>>>,
+    kept: OnceLock<Kept>,
+}
+
+/// What outlives the process, read when the first filter needs it.
+#[derive(Debug)]
+struct Kept {
+    key: Key,
+    clock: Clock,
+    keeper: Option<Keeper>,
+}
+
+/// Milliseconds since the process began to count; what earlier processes learnt is before that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    fn now(self) -> i64 {
+        i64::try_from(self.0.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+// === impl Rights ===
+
+impl Rights {
+    /// Those that are kept below `data`, the folder of all data.
+    pub(crate) fn new(data: &Path) -> Self {
+        Self {
+            folder: data.join("rights"),
+            doors: Mutex::default(),
+            kept: OnceLock::new(),
+        }
+    }
+
+    /// The door to a cluster, by its name in the configuration.
+    pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> Arc<Door> {
+        let kept = self.kept.get_or_init(|| self.read());
+        let mut doors = self.doors();
+        let door = doors.entry(Arc::clone(cluster)).or_insert_with(|| {
+            let note = kept.keeper.as_ref().map(Keeper::bell);
+            Arc::new(Door::new(Arc::clone(cluster), kept.key.clone(), kept.clock, note))
+        });
+        Arc::clone(door)
+    }
+
+    /// Writes what changed since it was last written.
+    pub(crate) fn close(&self) {
+        if let Some(keeper) = self.kept.get().and_then(|kept| kept.keeper.as_ref()) {
+            keeper.close();
+        }
+    }
+
+    fn read(self: &Arc<Self>) -> Kept {
+        let clock = Clock(Instant::now());
+        let found = kept::open(&self.folder);
+        let (key, doors) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let folder = self.folder.display();
+                tracing::warn!(%folder, %error, "who may write cannot be kept: it is asked again after a restart");
+                return Kept {
+                    key: Key::new(),
+                    clock,
+                    keeper: None,
+                };
+            }
+        };
+        let keeper = Keeper::start(&self.folder, Arc::downgrade(self), clock)
+            .inspect_err(
+                |error| tracing::warn!(%error, "who may write is not kept over a restart: no thread for it"),
+            )
+            .ok();
+        let bell = keeper.as_ref().map(Keeper::bell);
+        let mut known = self.doors();
+        for (cluster, memory) in doors {
+            let door = Door::with(Arc::clone(&cluster), key.clone(), clock, bell.clone(), memory);
+            known.insert(cluster, Arc::new(door));
+        }
+        drop(known);
+        Kept { key, clock, keeper }
+    }
+
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Door>>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

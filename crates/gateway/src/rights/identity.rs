@@ -1,0 +1,132 @@
+//! What a client is known by here: a keyed hash of what it shows to the cluster. The key lies on the disk, readable by the
+//! gateway's user only; without it nobody can try passwords against a hash.
+
+use std::fmt;
+
+use aws_lc_rs::{hmac, rand};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
+
+/// What clusters know a client by. Who shows himself by anything else is asked about without it, and is nobody then.
+pub(crate) static IDENTITY: [HeaderName; 5] = [
+    AUTHORIZATION,
+    HeaderName::from_static("es-security-runas-user"),
+    HeaderName::from_static("opendistro_security_impersonate_as"),
+    HeaderName::from_static("x-proxy-user"),
+    HeaderName::from_static("x-proxy-roles"),
+];
+
+/// A client of one cluster, by what it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Identity(pub(super) u128);
+
+/// What hashes are made with.
+#[derive(Clone)]
+pub(super) struct Key {
+    bytes: [u8; Key::BYTES],
+    hmac: hmac::Key,
+}
+
+// === impl Key ===
+
+impl Key {
+    pub(super) const BYTES: usize = 32;
+
+    /// Another one than any before.
+    pub(super) fn new() -> Self {
+        let mut bytes = [0; Self::BYTES];
+        if rand::fill(&mut bytes).is_err() {
+            // Never where the system has random bytes at all, which TLS needs, too.
+            bytes.fill_with(|| fastrand::u8(..));
+        }
+        Self::of(bytes)
+    }
+
+    pub(super) fn of(bytes: [u8; Self::BYTES]) -> Self {
+        Self {
+            bytes,
+            hmac: hmac::Key::new(hmac::HMAC_SHA256, &bytes),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; Self::BYTES] {
+        &self.bytes
+    }
+
+    /// Who sends these headers to this cluster. A cluster that is built anew has other clients.
+    pub(super) fn identity(&self, cluster_uuid: &str, headers: &HeaderMap) -> Identity {
+        let mut context = hmac::Context::with_key(&self.hmac);
+        let mut update = |part: &[u8]| {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        };
+        update(cluster_uuid.as_bytes());
+        for name in &IDENTITY {
+            for value in headers.get_all(name) {
+                update(name.as_str().as_bytes());
+                update(value.as_bytes());
+            }
+        }
+        let tag = context.sign();
+        let first = tag.as_ref().iter().take(16);
+        Identity(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// What of a request's headers says who sends it.
+pub(super) fn shown(headers: &HeaderMap) -> HeaderMap {
+    let mut shown = HeaderMap::new();
+    for name in &IDENTITY {
+        for value in headers.get_all(name) {
+            shown.append(name.clone(), value.clone());
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_apart_by_all_that_they_show_and_only_with_the_key() {
+        let key = Key::new();
+        let of = |lines: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(*name, value.parse().unwrap());
+            }
+            headers
+        };
+        let one = of(&[("authorization", "Basic a"), ("x-opaque-id", "1")]);
+        assert_eq!(
+            key.identity("c", &one),
+            key.identity("c", &of(&[("authorization", "Basic a"), ("x-opaque-id", "2")]))
+        );
+        let mut prints = vec![
+            key.identity("c", &one),
+            key.identity("d", &one),
+            Key::new().identity("c", &one),
+            key.identity("c", &of(&[])),
+            key.identity("c", &of(&[("authorization", "Basic b")])),
+            key.identity("c", &of(&[("x-proxy-user", "Basic a")])),
+            key.identity(
+                "c",
+                &of(&[("authorization", "Basic a"), ("authorization", "Basic b")]),
+            ),
+            key.identity(
+                "c",
+                &of(&[("authorization", "Basic a"), ("es-security-runas-user", "b")]),
+            ),
+        ];
+        prints.sort();
+        prints.dedup();
+        assert_eq!(prints.len(), 8);
+    }
+}
