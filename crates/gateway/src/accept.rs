@@ -88,7 +88,8 @@ impl Accept {
     /// Finds out whether the cluster would let its client write all of this, which will be delivered with the gateway's
     /// account.
     pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
-        let guest = self.door.let_in(caller).await.map_err(Denied::Answer)?;
+        let guest = self.door.let_in(caller).await;
+        let guest = guest.map_err(|answer| Denied::Answer(Box::new(answer)))?;
         self.door.permit(guest, plan.writes(), caller).await
     }
 

@@ -9,6 +9,7 @@ use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
 use crate::journal::NotQueued;
 use crate::relay::ReplyTooLarge;
+use crate::router::Undecided;
 use crate::switches::NotSwitched;
 
 /// An answer that the gateway itself gives because something went wrong.
@@ -360,6 +361,26 @@ impl Fault {
             StatusCode::NOT_FOUND,
             "illegal_argument_exception",
             "no filter of this request's flow answers it; add an elasticsearch filter at the flow's end",
+        )
+    }
+
+    /// A request of which rules for certain indices cannot say where it belongs.
+    pub(crate) fn undecided(why: Undecided) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "illegal_argument_exception",
+            format!("nothing was executed: no rule of this router can say where this request belongs: {why}"),
+        )
+    }
+
+    /// A bulk with operations for an index that a rule sends elsewhere.
+    pub(crate) fn belongs_elsewhere(index: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "illegal_argument_exception",
+            format!(
+                "nothing was executed: a line of this bulk is for [{index}], which belongs to another flow than the request's path; send it as a bulk of its own with the index in the path"
+            ),
         )
     }
 

@@ -12,6 +12,7 @@ use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::accept::Accept;
 use crate::access_log::{self, AccessLog, Noted};
+use crate::belongs::Belongs;
 use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use crate::credentials::Fallback;
@@ -116,8 +117,14 @@ impl Front {
         let Some(router) = &compiled.router else {
             return Fault::no_flow().response();
         };
-        let stages: Vec<&Stage> = router
-            .route(&head.method, head.uri.path())
+        let flows = match router.decide(&head.method, head.uri.path(), head.uri.query()) {
+            Ok(flows) => flows,
+            Err(why) => return Fault::undecided(why).response(),
+        };
+        if router.binds_indices() {
+            head.extensions.insert(Belongs::to(router, flows));
+        }
+        let stages: Vec<&Stage> = flows
             .iter()
             .filter_map(|name| compiled.flows.get(name))
             .flat_map(|stages| stages.iter())

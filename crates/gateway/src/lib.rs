@@ -36,6 +36,7 @@ mod admin;
 mod answer;
 mod attempt;
 mod batch;
+mod belongs;
 mod beside;
 mod bulk_request;
 mod certificate;

@@ -1,8 +1,10 @@
 //! Which flows a request takes: a router's rules, compiled. [`Pattern`] says what a path may look like.
 
+mod names;
 mod pattern;
 mod segment;
 
+pub use names::Undecided;
 pub use pattern::Pattern;
 pub(crate) use segment::compile_regex;
 
@@ -17,6 +19,8 @@ pub struct Router {
     pub name: Arc<str>,
     default_flow: [Arc<str>; 1],
     rules: Vec<Rule>,
+    /// Whether some rule is for certain indices.
+    binds_indices: bool,
 }
 
 /// One rule: its methods, patterns and flows.
@@ -32,10 +36,15 @@ pub struct Rule {
 impl Router {
     /// A router of `rules`, tried in order.
     pub fn new(name: Arc<str>, default_flow: Arc<str>, rules: Vec<Rule>) -> Self {
+        let binds_indices = rules
+            .iter()
+            .flat_map(|rule| &rule.patterns)
+            .any(Pattern::binds_index);
         Self {
             name,
             default_flow: [default_flow],
             rules,
+            binds_indices,
         }
     }
 
@@ -46,7 +55,43 @@ impl Router {
             .chain(self.rules.iter().flat_map(|rule| &rule.flows))
     }
 
-    /// The names of the flows that a request for `path` (as sent, without the query) takes, in order; all are
+    /// The names of the flows that a request for `path` and `query`, as sent, takes: the path is read as servers read it.
+    ///
+    /// # Errors
+    /// Where a rule is for certain indices, and it cannot be said whether the request is for these.
+    pub fn decide(&self, method: &Method, path: &str, query: Option<&str>) -> Result<&[Arc<str>], Undecided> {
+        match (names::canonical(path), self.binds_indices) {
+            (Some(path), true) => names::decide(self, method, &path, query),
+            (Some(path), false) => Ok(self.route(method, &path)),
+            (None, true) => Err(Undecided::Unreadable),
+            (None, false) => Ok(self.route(method, path)),
+        }
+    }
+
+    /// Whether some rule is for certain indices.
+    pub(crate) fn binds_indices(&self) -> bool {
+        self.binds_indices
+    }
+
+    /// The flows of rules that some indices of a pattern, the first segment of `path`, may be for, and of no rule.
+    fn rules_that_may_cover(
+        &self,
+        method: &Method,
+        path: &str,
+        wildcard: &str,
+    ) -> impl Iterator<Item = &[Arc<str>]> {
+        self.rules
+            .iter()
+            .filter(move |rule| rule.takes(method))
+            .filter(move |rule| {
+                rule.patterns
+                    .iter()
+                    .any(|pattern| pattern.may_cover(path, wildcard))
+            })
+            .map(|rule| &*rule.flows)
+    }
+
+    /// The names of the flows that a request for `path` (decoded, without the query) takes, in order; all are
     /// keys of [`crate::config::Config::flows`]. The first rule that matches wins.
     pub fn route(&self, method: &Method, path: &str) -> &[Arc<str>] {
         self.rules
@@ -68,11 +113,14 @@ impl Rule {
         }
     }
 
-    fn matches(&self, method: &Method, path: &str) -> bool {
+    fn takes(&self, method: &Method) -> bool {
         self.methods
             .as_ref()
             .is_none_or(|methods| methods.contains(method))
-            && self.patterns.iter().any(|pattern| pattern.matches(path))
+    }
+
+    fn matches(&self, method: &Method, path: &str) -> bool {
+        self.takes(method) && self.patterns.iter().any(|pattern| pattern.matches(path))
     }
 }
 

@@ -17,6 +17,7 @@ use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, S
 
 use crate::accept::{Accept, Asked, Queued, Turn};
 use crate::answer::{json_response, with_head};
+use crate::belongs;
 use crate::bulk_request::{self, BulkHead, Kind};
 use crate::combine::Combiner;
 use crate::config::{BulkReshuffle, Level};
@@ -163,6 +164,9 @@ impl Reshuffle {
             Err(Unread::Answered(answer)) => return Step::Done(answer),
         };
         self.counters.bulk_bytes.add(held.body.len() as u64);
+        if let Some(fault) = belongs::elsewhere(&head, &held.body) {
+            return Step::Done(fault.response());
+        }
         let mut target = Cow::Borrowed(target);
         if self.accept.is_some() && dialect.types_are_optional() {
             // Other clusters that get it may know no types.
@@ -292,15 +296,20 @@ impl Reshuffle {
             Verdict::Plan(plan) if let (Some(accept), Some(items)) = (&self.accept, items) => {
                 // A repeat writes nothing.
                 if !matches!(turn, Some(Turn::Again(_)))
-                    && let Err(denied) = self.admit(accept, &head, &snapshot, &plan).await
+                    && let Err(denied) = self.permit(accept, &head, &snapshot, &plan).await
                 {
                     course.give_back_all();
+                    let lanes = plan.parts.iter().map(|part| part.lane).collect();
                     self.scratch.borrow_mut().recycle(plan);
                     return Ok(match denied {
-                        Denied::Answer(answer) => Step::Done(answer),
+                        Denied::Answer(answer) => Step::Done(*answer),
                         Denied::Pass => {
                             self.counters.pass_by_head(HeadWhy::Rights);
-                            Step::Next(head, Body::Held(original.unwrap_or(body)))
+                            let passing = Passing {
+                                why: HeadWhy::Rights.as_str(),
+                                lanes: Some(lanes),
+                            };
+                            Step::Next(head, Body::Held(original.unwrap_or(body)), passing)
                         }
                     });
                 }
@@ -360,7 +369,7 @@ impl Reshuffle {
     }
 
     /// Whether the client of a request may do all that is planned for it.
-    async fn admit(
+    async fn permit(
         &self,
         accept: &Accept,
         head: &Parts,

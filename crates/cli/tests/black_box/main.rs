@@ -39,6 +39,7 @@ mod reload;
 mod replies;
 mod requeue;
 mod rights;
+mod routing;
 mod single;
 mod sink;
 mod splitting;

@@ -1,5 +1,8 @@
 //! Questions to the cluster about a client.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bulk::{Flavour, Op, Writes};
 use bytes::Bytes;
 use cluster::{Node, PickReason, Snapshot};
@@ -7,8 +10,6 @@ use futures_util::future::join_all;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, response};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::Duration;
 use wire::{Chunk, Outgoing, SendError, SendErrorKind};
 
 use super::identity::shown;
@@ -37,6 +38,9 @@ pub(super) enum Failure {
     /// Nodes answer, but not this.
     Unanswered(String),
 }
+
+/// A name as it is written, an operation, and whether the client may do it there.
+pub(super) type Found = (Box<str>, Op, bool);
 
 /// What a node is asked.
 #[derive(Clone, Copy)]
@@ -132,10 +136,7 @@ fn named(body: &[u8]) -> Option<Print> {
 }
 
 /// Whether a client may do each of these.
-pub(super) async fn rights(
-    caller: Caller<'_>,
-    wanted: &[Writes],
-) -> Result<Vec<(Box<str>, Op, bool)>, Failure> {
+pub(super) async fn rights(caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
     let names = |op: Op| -> Vec<Box<str>> {
         let having = wanted.iter().filter(|one| one.ops.contains(op));
         having.map(|one| one.name.clone()).collect()
@@ -174,7 +175,7 @@ const PRIVILEGES: [(Op, &str); 3] = [
 async fn privileges(
     caller: Caller<'_>,
     asked: [(Op, &Vec<Box<str>>); 3],
-) -> Result<Option<Vec<(Box<str>, Op, bool)>>, Failure> {
+) -> Result<Option<Vec<Found>>, Failure> {
     let groups = asked
         .iter()
         .zip(PRIVILEGES)
@@ -238,11 +239,7 @@ pub(crate) async fn covers(
     }
 }
 
-async fn probed(
-    caller: Caller<'_>,
-    op: Op,
-    names: &[Box<str>],
-) -> Result<Vec<(Box<str>, Op, bool)>, Failure> {
+async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Found>, Failure> {
     let mut headers = shown(caller.headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     let mut found = Vec::new();

@@ -10,7 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use wire::Outgoing;
 
 use super::Clock;
-use super::ask::{self, Caller, Failure};
+use super::ask::{self, Caller, Failure, Found};
 use super::identity::{Identity, Key};
 use super::kept::Bell;
 use super::memory::{FRESH, Judged, Memory, is_within};
@@ -58,7 +58,7 @@ pub(crate) struct Known {
 #[derive(Debug)]
 pub(crate) enum Denied {
     /// It is answered with this.
-    Answer(Response<Outgoing>),
+    Answer(Box<Response<Outgoing>>),
     /// It wants what its client may not do: let the cluster say so.
     Pass,
 }
@@ -72,6 +72,19 @@ impl Guest {
             Guest::Known(known) => known.user,
             Guest::Anybody => None,
         }
+    }
+}
+
+// === impl Last ===
+
+impl Last {
+    /// What came of it if that was a moment ago, and when.
+    fn lately(&self, now: i64) -> Option<(i64, Failure)> {
+        let lately = self
+            .0
+            .as_ref()
+            .filter(|(at, _)| is_within(*at, now, ASKED_AGAIN_AFTER));
+        lately.cloned()
     }
 }
 
@@ -117,12 +130,12 @@ impl Door {
         if let Some(guest) = self.remembered(identity) {
             return Ok(guest);
         }
-        let told = match last
-            .0
-            .take_if(|(at, _)| is_within(*at, self.clock.now(), ASKED_AGAIN_AFTER))
-        {
-            Some((_, failure)) => Err(failure),
-            None => self.ask_who(caller).await,
+        let (at, told) = match last.lately(self.clock.now()) {
+            Some((at, failure)) => (at, Err(failure)),
+            None => {
+                let told = Box::pin(self.ask_who(caller)).await;
+                (self.clock.now(), told)
+            }
         };
         let now = self.clock.now();
         let guest = match told {
@@ -136,8 +149,8 @@ impl Door {
             }
             Err(failure) => {
                 let guest = self.without_answer(identity, &failure, now);
-                *last = Last(Some((now, failure)));
-                guest
+                *last = Last(Some((at, failure)));
+                guest.map_err(|answer| *answer)
             }
         };
         drop(last);
@@ -184,13 +197,17 @@ impl Door {
         identity: Identity,
         failure: &Failure,
         now: i64,
-    ) -> Result<Guest, Response<Outgoing>> {
+    ) -> Result<Guest, Box<Response<Outgoing>>> {
         let mut memory = self.memory();
         match failure {
             Failure::TurnedAway(answer) => {
                 memory.turned_away(identity);
                 let (head, body) = &**answer;
-                Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())))
+                Err(Box::new(with_head(
+                    head.clone(),
+                    &[],
+                    Outgoing::from(body.to_vec()),
+                )))
             }
             // A cluster does not begin to ask while it has no time to answer.
             Failure::Away(_) | Failure::Unanswered(_) if memory.open.is_some() => Ok(Guest::Anybody),
@@ -199,7 +216,7 @@ impl Door {
                 let user = known.user;
                 Ok(Guest::Known(Known { identity, user }))
             }
-            Failure::Away(why) | Failure::Unanswered(why) => Err(Fault::unchecked(why).response()),
+            Failure::Away(why) | Failure::Unanswered(why) => Err(Box::new(Fault::unchecked(why).response())),
         }
     }
 
@@ -226,15 +243,15 @@ impl Door {
             Judged::Allowed => Ok(()),
             Judged::Denied => Err(Denied::Pass),
             Judged::Unknown(wanted) => {
-                let failed = last
-                    .0
-                    .take_if(|(at, _)| is_within(*at, self.clock.now(), ASKED_AGAIN_AFTER));
-                let told = match failed {
-                    Some((_, failure)) => Err(failure),
-                    None => self.ask_rights(caller, &wanted).await,
+                let (at, told) = match last.lately(self.clock.now()) {
+                    Some((at, failure)) => (at, Err(failure)),
+                    None => {
+                        let told = Box::pin(self.ask_rights(caller, &wanted)).await;
+                        (self.clock.now(), told)
+                    }
                 };
                 let decided = self.conclude(identity, &wanted, &told);
-                last.0 = told.err().map(|failure| (self.clock.now(), failure));
+                last.0 = told.err().map(|failure| (at, failure));
                 decided
             }
         };
@@ -255,11 +272,7 @@ impl Door {
         }
     }
 
-    async fn ask_rights(
-        &self,
-        caller: Caller<'_>,
-        wanted: &[Writes],
-    ) -> Result<Vec<(Box<str>, bulk::Op, bool)>, Failure> {
+    async fn ask_rights(&self, caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
         self.unless_away()?;
         let told = ask::rights(caller, wanted).await;
         told.inspect_err(|failure| self.note(failure))
@@ -269,7 +282,7 @@ impl Door {
         &self,
         identity: Identity,
         wanted: &[Writes],
-        told: &Result<Vec<(Box<str>, bulk::Op, bool)>, Failure>,
+        told: &Result<Vec<Found>, Failure>,
     ) -> Result<(), Denied> {
         let now = self.clock.now();
         match told {
@@ -296,11 +309,11 @@ impl Door {
                 self.memory().turned_away(identity);
                 let (head, body) = &**answer;
                 let answer = with_head(head.clone(), &[], Outgoing::from(body.to_vec()));
-                Err(Denied::Answer(answer))
+                Err(Denied::Answer(Box::new(answer)))
             }
             Err(Failure::Away(_)) if self.memory().allowed_while_away(identity, wanted, now) => Ok(()),
             Err(Failure::Away(why) | Failure::Unanswered(why)) => {
-                Err(Denied::Answer(Fault::unchecked(why).response()))
+                Err(Denied::Answer(Box::new(Fault::unchecked(why).response())))
             }
         }
     }

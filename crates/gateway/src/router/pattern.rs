@@ -74,8 +74,27 @@ impl Pattern {
         })
     }
 
+    /// Whether the pattern is for certain indices: its first segment is neither any name nor the name of an API.
+    pub(super) fn binds_index(&self) -> bool {
+        self.segments.first().is_some_and(Segment::binds_index)
+    }
+
+    /// Whether it matches `path` with some name in place of its first segment that `wildcard` covers.
+    pub(super) fn may_cover(&self, path: &str, wildcard: &str) -> bool {
+        self.binds_index()
+            && self.walk(path, |at, segment, part| match at {
+                0 => segment.may_cover(wildcard),
+                _ => segment.matches(part),
+            })
+    }
+
     /// Whether the pattern matches the whole of `path`.
     pub fn matches(&self, path: &str) -> bool {
+        self.walk(path, |_, segment, part| segment.matches(part))
+    }
+
+    #[inline]
+    fn walk(&self, path: &str, matches: impl Fn(usize, &Segment, &str) -> bool) -> bool {
         let Some(path) = path.strip_prefix('/') else {
             // `*` of an OPTIONS request.
             return self.rest && self.segments.is_empty();
@@ -88,7 +107,7 @@ impl Pattern {
         if !self.rest && left == Some("") {
             left = None;
         }
-        for segment in &self.segments {
+        for (at, segment) in self.segments.iter().enumerate() {
             let Some(path) = left else { return false };
             let part = match path.split_once('/') {
                 Some((part, after)) => {
@@ -100,7 +119,7 @@ impl Pattern {
                     path
                 }
             };
-            if !segment.matches(part) {
+            if !matches(at, segment, part) {
                 return false;
             }
         }

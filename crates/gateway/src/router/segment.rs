@@ -2,6 +2,8 @@
 
 use regex::Regex;
 
+use super::names::overlap;
+
 /// What one segment of a path may be.
 #[derive(Clone, Debug)]
 pub(super) enum Segment {
@@ -43,6 +45,36 @@ impl Segment {
             Self::One => !part.is_empty(),
             Self::Glob(pieces) => glob(pieces, part),
             Self::Regex(regex) => regex.is_match(part),
+        }
+    }
+}
+
+impl Segment {
+    /// Whether it is for certain indices, if it is where a path has its index.
+    pub(super) fn binds_index(&self) -> bool {
+        match self {
+            Self::One => false,
+            Self::Literal(text) => !text.is_empty() && !text.starts_with('_'),
+            Self::Glob(pieces) => !matches!(pieces.first(), Some(Piece::Text(text)) if text.starts_with('_')),
+            Self::Regex(_) => true,
+        }
+    }
+
+    /// Whether some name that a pattern covers may fit.
+    pub(super) fn may_cover(&self, wildcard: &str) -> bool {
+        match self {
+            Self::One | Self::Regex(_) => true,
+            Self::Literal(text) => overlap(text, wildcard),
+            Self::Glob(pieces) => {
+                let text: String = pieces
+                    .iter()
+                    .map(|piece| match piece {
+                        Piece::Text(text) => text,
+                        Piece::Any(_) | Piece::Regex(_) => "*",
+                    })
+                    .collect();
+                overlap(&text, wildcard)
+            }
         }
     }
 }

@@ -1,0 +1,146 @@
+//! Bulks at a router with rules for certain indices: the path has chosen a flow, and no line may be for an index that a
+//! rule sends to another one.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::Method;
+use http::request::Parts;
+use memchr::memmem;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use crate::error::Fault;
+use crate::router::Router;
+
+/// The flows that a request takes, and who has chosen them. In the extensions of its head.
+#[derive(Clone)]
+pub(crate) struct Belongs {
+    router: Arc<Router>,
+    flows: Arc<[Arc<str>]>,
+}
+
+impl Belongs {
+    pub(crate) fn to(router: &Arc<Router>, flows: &[Arc<str>]) -> Self {
+        Self {
+            router: Arc::clone(router),
+            flows: flows.into(),
+        }
+    }
+
+    fn has(&self, method: &Method, index: &str) -> bool {
+        let path = format!("/{}/_bulk", utf8_percent_encode(index, NON_ALPHANUMERIC));
+        let flows = self.router.decide(method, &path, None);
+        flows.is_ok_and(|flows| *flows == *self.flows)
+    }
+}
+
+/// What a bulk is answered that has a line for an index that belongs elsewhere. A line that cannot be read ends the look:
+/// servers execute nothing of such a bulk.
+pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
+    let belongs = head.extensions.get::<Belongs>()?;
+    memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut last: Option<String> = None;
+    let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    while let Some(line) = lines.next() {
+        let action: Action<'_> = serde_json::from_slice(line).ok()?;
+        if !action.is_delete() {
+            lines.next();
+        }
+        let Some(index) = action.index() else { continue };
+        if last.as_deref() == Some(index) || seen.contains(index) {
+            continue;
+        }
+        if !belongs.has(&head.method, index) {
+            return Some(Fault::belongs_elsewhere(index));
+        }
+        seen.insert(index.to_owned());
+        last = Some(index.to_owned());
+    }
+    None
+}
+
+/// An action line, of which the index matters only.
+#[derive(Deserialize)]
+struct Action<'a> {
+    #[serde(borrow)]
+    index: Option<Meta<'a>>,
+    create: Option<Meta<'a>>,
+    update: Option<Meta<'a>>,
+    delete: Option<Meta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "_index")]
+    index: Option<Cow<'a, str>>,
+}
+
+impl Action<'_> {
+    fn is_delete(&self) -> bool {
+        self.delete.is_some()
+    }
+
+    fn index(&self) -> Option<&str> {
+        let all = [&self.index, &self.create, &self.update, &self.delete];
+        all.into_iter().flatten().find_map(|meta| meta.index.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Pattern, Rule};
+
+    fn refused(path: &str, body: &str) -> bool {
+        let pattern = Pattern::compile("/metrics-*/{any:*}").unwrap();
+        let rule = Rule::new(None, vec![pattern], vec!["metrics".into()]);
+        let router = Arc::new(Router::new("r".into(), "default".into(), vec![rule]));
+        let flows = router.decide(&Method::POST, path, None).unwrap().to_vec();
+        let mut request = http::Request::post(path).body(()).unwrap();
+        request.extensions_mut().insert(Belongs::to(&router, &flows));
+        elsewhere(&request.into_parts().0, body.as_bytes()).is_some()
+    }
+
+    #[test]
+    fn every_line_belongs_to_the_flow_that_the_path_has_chosen() {
+        for (path, body, expected) in [
+            ("/_bulk", "{\"index\":{\"_index\":\"logs\"}}\n{}\n", false),
+            (
+                "/_bulk",
+                "{\"index\":{\"_index\":\"logs\"}}\n{}\n{\"delete\":{\"_index\":\"metrics-a\",\"_id\":\"1\"}}\n",
+                true,
+            ),
+            (
+                "/_bulk",
+                "{\"index\":{\"\\u005findex\":\"metr\\u0069cs-a\"}}\n{}\n",
+                true,
+            ),
+            (
+                "/_bulk",
+                "{\"create\":{\"_index\":\"<metrics-{now/d}>\"}}\n{}\n",
+                true,
+            ),
+            ("/_bulk", "{\"index\":{}}\n{\"_index\":\"metrics-a\"}\n", false),
+            (
+                "/metrics-a/_bulk",
+                "{\"index\":{\"_index\":\"metrics-b\"}}\n{}\n{\"index\":{}}\n{}\n",
+                false,
+            ),
+            (
+                "/metrics-a/_bulk",
+                "{\"index\":{\"_index\":\"logs\"}}\n{}\n",
+                true,
+            ),
+            (
+                "/logs/_bulk",
+                "{\"update\":{\"_index\":\"metrics-a\",\"_id\":\"1\"}}\n{\"doc\":{}}\n",
+                true,
+            ),
+        ] {
+            assert_eq!(refused(path, body), expected, "{path} {body}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Paths as servers read them, and the indices that they name: a rule that is for certain indices holds however a client
+//! spells them, and where it cannot be said whether it holds, nobody guesses.
+//!
+//! Servers decode each segment of a path once, count empty segments for nothing, and take several names, patterns and date
+//! math for one (`RestController`, `PathTrie`, `IndexNameExpressionResolver`).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::Method;
+
+use super::Router;
+use crate::bulk_request::decode;
+
+/// Why it cannot be said which flows a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undecided {
+    /// A segment that no server can read either.
+    #[error("the path is not percent-encoded UTF-8")]
+    Unreadable,
+    /// Names that different rules are for.
+    #[error("it names indices that belong to different flows; send a request for each")]
+    Several,
+    /// A pattern, or date math, that covers indices of different rules.
+    #[error(
+        "a pattern in it covers indices that belong to different flows; name them, or a pattern that covers no others"
+    )]
+    Pattern,
+    /// An index that is not in the path.
+    #[error("an index is named beside the path that belongs to another flow; name it in the path")]
+    Beside,
+    /// Date math in a form that is not understood here.
+    #[error("its date math cannot be read here; name the index")]
+    DateMath,
+}
+
+type Flows<'r> = &'r [Arc<str>];
+
+/// A path with its segments decoded and empty ones left out; a slash within a segment stays encoded. `None` for what is
+/// not encoded UTF-8.
+pub(super) fn canonical(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') && !path.contains("//") {
+        return Some(Cow::Borrowed(path));
+    }
+    let mut whole = String::with_capacity(path.len());
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        whole.push('/');
+        whole.push_str(&decode(segment, false)?.replace('/', "%2F"));
+    }
+    if path.ends_with('/') {
+        whole.push('/');
+    }
+    Some(Cow::Owned(whole))
+}
+
+/// The flows of a request at a router with rules for certain indices.
+pub(super) fn decide<'r>(
+    router: &'r Router,
+    method: &Method,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Flows<'r>, Undecided> {
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let (first, rest) = inner.find('/').map_or((inner, ""), |end| inner.split_at(end));
+    let of_path = || router.route(method, path);
+    if first.is_empty() || (first.starts_with('_') && first != "_all") {
+        return match query.map(index_parameter) {
+            None | Some(Ok(None)) => Ok(of_path()),
+            Some(Ok(Some(names))) => match all(router, method, &names, path) {
+                Ok(flows) if flows == of_path() => Ok(flows),
+                _ => Err(Undecided::Beside),
+            },
+            Some(Err(error)) => Err(error),
+        };
+    }
+    if first != "_all" && !first.contains([',', '*', '<']) {
+        return Ok(of_path());
+    }
+    all(router, method, first, rest)
+}
+
+/// The flows that all names of an expression lead to. `rest` is what follows them in the path.
+fn all<'r>(
+    router: &'r Router,
+    method: &Method,
+    expression: &str,
+    rest: &str,
+) -> Result<Flows<'r>, Undecided> {
+    let mut found: Option<Flows<'r>> = None;
+    for name in expression.split(',').filter(|name| !name.is_empty()) {
+        // What is taken away from a pattern adds no index.
+        if name.starts_with('-') && found.is_some() {
+            continue;
+        }
+        let name = meant(name)?;
+        let path = format!("/{name}{rest}");
+        let flows = router.route(method, &path);
+        if name.contains('*') {
+            let mut covering = router.rules_that_may_cover(method, &path, &name);
+            if covering.any(|others| others != flows) {
+                return Err(Undecided::Pattern);
+            }
+        }
+        match found {
+            Some(others) if others != flows => return Err(Undecided::Several),
+            _ => found = Some(flows),
+        }
+    }
+    Ok(found.unwrap_or_else(|| router.route(method, &format!("/{expression}{rest}"))))
+}
+
+/// A name, with stars for what only the cluster knows: the date of date math.
+fn meant(name: &str) -> Result<Cow<'_, str>, Undecided> {
+    if name == "_all" {
+        return Ok(Cow::Borrowed("*"));
+    }
+    let Some(math) = name.strip_prefix('<') else {
+        return Ok(Cow::Borrowed(name));
+    };
+    let math = math.strip_suffix('>').ok_or(Undecided::DateMath)?;
+    if math.contains(['\\', '<', '>']) {
+        return Err(Undecided::DateMath);
+    }
+    let (mut text, mut depth) = (String::new(), 0_usize);
+    for letter in math.chars() {
+        match letter {
+            '{' => {
+                if depth == 0 {
+                    text.push('*');
+                }
+                depth += 1;
+            }
+            '}' => depth = depth.checked_sub(1).ok_or(Undecided::DateMath)?,
+            _ if depth == 0 => text.push(letter),
+            _ => {}
+        }
+    }
+    match depth {
+        0 => Ok(Cow::Owned(text)),
+        _ => Err(Undecided::DateMath),
+    }
+}
+
+/// What the query says of the index; servers take the path's parameters there, too.
+fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if decode(name, true).ok_or(Undecided::Unreadable)? == "index" {
+            let value = decode(value, true).ok_or(Undecided::Unreadable)?;
+            return Ok(Some(value).filter(|value| !value.is_empty()));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether there may be a name that fits both; each has stars for any characters.
+pub(super) fn overlap(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    if one.len().saturating_mul(other.len()) > OVERLAP_MAX {
+        return true;
+    }
+    // Whether what is left of `one` from here on and of `other` from each place on fit together.
+    let mut below = vec![false; other.len() + 1];
+    for at in (0..=one.len()).rev() {
+        let mut row = vec![false; other.len() + 1];
+        for of in (0..=other.len()).rev() {
+            row[of] = match (one.get(at), other.get(of)) {
+                (None, None) => true,
+                (Some(b'*'), None) => below[of],
+                (None, Some(b'*')) => row[of + 1],
+                (Some(b'*'), Some(_)) => below[of] || row[of + 1],
+                (Some(_), Some(b'*')) => row[of + 1] || below[of],
+                (Some(a), Some(b)) => a == b && below[of + 1],
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+        }
+        below = row;
+    }
+    below[0]
+}
+
+/// Steps of a comparison; what is longer is no name.
+const OVERLAP_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Pattern, Rule};
+
+    fn router(patterns: &[(&str, &str)]) -> Router {
+        let rules = patterns.iter().map(|(pattern, flow)| {
+            Rule::new(
+                None,
+                vec![Pattern::compile(pattern).unwrap()],
+                vec![(*flow).into()],
+            )
+        });
+        Router::new("r".into(), "default".into(), rules.collect())
+    }
+
+    #[test]
+    fn a_rule_for_indices_holds_however_they_are_spelt() {
+        let router = router(&[("/metrics-*/{any:*}", "metrics"), ("/metrics-*", "metrics")]);
+        let flow = |target: &str| {
+            let (path, query) = target
+                .split_once('?')
+                .map_or((target, None), |(path, query)| (path, Some(query)));
+            router
+                .decide(&Method::POST, path, query)
+                .map(|flows| flows[0].to_string())
+        };
+        for (target, expected) in [
+            ("/metrics-a/_doc/1", Ok("metrics")),
+            ("/%6Detrics-a/_doc/1", Ok("metrics")),
+            ("/%6detrics%2da/_doc/1", Ok("metrics")),
+            ("//metrics-a//_doc/1", Ok("metrics")),
+            ("/metrics-a/", Ok("metrics")),
+            ("/metrics-a", Ok("metrics")),
+            ("/%3Cmetrics-a%3E/_doc/1", Ok("metrics")),
+            ("/%3Cmetrics-%7Bnow%2Fd%7D%3E/_doc/1", Ok("metrics")),
+            ("/%3Clogs-%7Bnow%2Fd%7Byyyy.MM%7D%7D%3E/_doc/1", Ok("default")),
+            ("/%3Cm%7Bnow%7D%3E/_doc/1", Err(Undecided::Pattern)),
+            ("/%3Cmetrics-a/_doc/1", Err(Undecided::DateMath)),
+            ("/metrics-a,metrics-b/_count", Ok("metrics")),
+            ("/logs-x,logs-y/_count", Ok("default")),
+            ("/logs-x,metrics-a/_count", Err(Undecided::Several)),
+            ("/logs-x%2Cmetrics-a/_count", Err(Undecided::Several)),
+            ("/metrics-*,-metrics-b/_count", Ok("metrics")),
+            ("/metrics-a*/_count", Ok("metrics")),
+            ("/m*/_count", Err(Undecided::Pattern)),
+            ("/_all/_count", Err(Undecided::Pattern)),
+            ("/*-a/_count", Err(Undecided::Pattern)),
+            ("/logs-*/_count", Ok("default")),
+            ("/_count", Ok("default")),
+            ("/_count?index=metrics-a", Err(Undecided::Beside)),
+            ("/_count?q=a&%69ndex=metrics%2Da", Err(Undecided::Beside)),
+            ("/_count?index=logs-a", Ok("default")),
+            ("/_bulk", Ok("default")),
+            ("/%zz/_doc/1", Err(Undecided::Unreadable)),
+            ("/%ff/_doc/1", Err(Undecided::Unreadable)),
+            ("/metrics+a/_doc/1", Ok("default")),
+            ("/", Ok("default")),
+        ] {
+            assert_eq!(flow(target), expected.map(str::to_owned), "{target}");
+        }
+    }
+
+    #[test]
+    fn without_a_rule_for_certain_indices_nothing_is_refused() {
+        let router = router(&[("/{index}/_bulk", "bulk"), ("/_bulk", "bulk"), ("/_cat/*", "cat")]);
+        let flow = |path: &str| {
+            router
+                .decide(&Method::POST, path, Some("index=%zz"))
+                .map(|flows| flows[0].to_string())
+        };
+        for (path, expected) in [
+            ("/%zz/_bulk", "bulk"),
+            ("/a,b*/_bulk", "bulk"),
+            ("//_bulk", "bulk"),
+            ("/_all/_count", "default"),
+            ("/%3Cbroken/_count", "default"),
+            ("/a%2Fb/_bulk", "bulk"),
+            ("/_cat/", "cat"),
+        ] {
+            assert_eq!(flow(path), Ok(expected.to_owned()), "{path}");
+        }
+    }
+
+    #[test]
+    fn patterns_overlap_if_some_name_fits_both() {
+        for (one, other, expected) in [
+            ("a*", "*b", true),
+            ("a*", "b*", false),
+            ("*", "", true),
+            ("", "", true),
+            ("a", "a", true),
+            ("a", "b", false),
+            ("a*c", "ab*", true),
+            ("a*c", "*d", false),
+            ("logs-*", "metrics-*", false),
+            ("**", "x", true),
+        ] {
+            assert_eq!(
+                (overlap(one, other), overlap(other, one)),
+                (expected, expected),
+                "{one} {other}"
+            );
+        }
+    }
+}
