@@ -151,6 +151,17 @@ impl RouteTable {
         }
     }
 
+    /// The concrete index that a write to `name`, in UTF-8, goes to, whether its routing is proven or not; none if that is
+    /// not known.
+    pub fn write_index(&self, name: &[u8]) -> Option<&str> {
+        let entry = self.names.get(std::str::from_utf8(name).ok()?)?;
+        let target = match &entry.unproven {
+            Some(unproven) => &unproven.target,
+            None => &entry.target,
+        };
+        target.write().ok().map(|route| &*route.name)
+    }
+
     /// What `name`, in UTF-8, stands for.
     pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
         self.names.get(std::str::from_utf8(name).ok()?)

@@ -35,6 +35,7 @@ enum Verb {
     Browse(Browse),
     Offset(Offset),
     RemoveGroup(RemoveGroup),
+    Parked(Parked),
 }
 
 /// Show one queue, lane by lane
@@ -107,6 +108,35 @@ struct RemoveGroup {
     yes: bool,
 }
 
+/// Show what is parked: documents that wait apart from their lane
+///
+/// They wait for an index, a request or themselves, and are tried again; nothing
+/// else waits for them. --release tries them at once, --give-up makes dead letters
+/// of them, for which the pipeline must run.
+///
+/// --give-up asks on a terminal; elsewhere --yes is needed.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Parked {
+    /// The queue
+    queue: String,
+    /// Of this consumer group alone
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// What waits for this alone: a key as the list shows it
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Try it at once
+    #[arg(long, conflicts_with = "give_up")]
+    release: bool,
+    /// Make dead letters of it
+    #[arg(long)]
+    give_up: bool,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     admin::exit_code(dispatch(arguments))
@@ -132,6 +162,7 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
         }
         Verb::Browse(browse) => run_browse(browse, &admin, json, &mut out),
         Verb::Offset(offset) => run_offset(offset, &admin, json, &mut out),
+        Verb::Parked(parked) => run_parked(parked, &admin, json, &mut out),
         Verb::RemoveGroup(remove) => {
             let (queue, group) = (&remove.queue, &remove.group);
             let question = format!("forget the consumer group {group} of the queue {queue}?");
@@ -290,6 +321,64 @@ fn run_offset(offset: &Offset, admin: &Admin, json: bool, out: &mut dyn Write) -
     })
 }
 
+fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -> Result<bool> {
+    let queue = &parked.queue;
+    let path = format!("/queue/{}/parked", segment(queue));
+    let mut query = Terms::new();
+    query.extend(parked.group.clone().map(|group| ("group", group)));
+    let which: Terms = parked.key.clone().map(|key| ("key", key)).into_iter().collect();
+    if parked.release {
+        query.extend(which);
+        let done = admin.post(&format!("{path}/_release"), &query)?;
+        return print(&done, json, out, |done, out| {
+            writeln!(out, "{} keys are tried now", done["keys"])
+        });
+    }
+    if parked.give_up {
+        let what = parked.key.as_deref().unwrap_or("anything");
+        let question = format!("make dead letters of what is parked for {what} in the queue {queue}?");
+        if !parked.yes && !admin::confirm(&question)? {
+            return Ok(true);
+        }
+        query.extend(which);
+        query.push(("confirm", true.to_string()));
+        let done = admin.post(&format!("{path}/_give_up"), &query)?;
+        return print(&done, json, out, |done, out| {
+            writeln!(out, "{} documents become dead letters", done["documents"])
+        });
+    }
+    let answer = admin.get(&path, &query)?;
+    print(&answer, json, out, |answer, out| {
+        let groups = answer["groups"].as_object().into_iter().flatten();
+        let rows = groups.flat_map(|(group, one)| {
+            let keys = one["keys"].as_array().into_iter().flatten();
+            let keys = keys.filter(|key| parked.key.as_deref().is_none_or(|wanted| key["key"] == wanted));
+            keys.map(move |key| {
+                vec![
+                    group.clone(),
+                    text(&key["key"]),
+                    key["documents"].to_string(),
+                    time(key["since_ms"].as_u64().unwrap_or(0)),
+                    key["attempts"].to_string(),
+                    format!("{:.1}", key["next_try_s"].as_f64().unwrap_or(0.0)),
+                    text(&key["why"]),
+                ]
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        let heads = [
+            "group",
+            "key",
+            ">documents",
+            "since",
+            ">tries",
+            ">next in s",
+            "why",
+        ];
+        table(out, &heads, &rows)
+    })
+}
+
 /// Where a group in Kafka is.
 fn write_shared(answer: &Value, out: &mut dyn Write) -> io::Result<()> {
     let lanes = answer["lanes"].as_array().into_iter().flatten().enumerate();
@@ -324,6 +413,7 @@ fn groups(name: &str, queue: &Value) -> Vec<Vec<String>> {
             "pending_bytes",
             "indexed",
             "dead",
+            "parked",
             "replayed",
             "purged",
             "skipped",
@@ -344,7 +434,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
 }
 
-const GROUP_HEADS: [&str; 12] = [
+const GROUP_HEADS: [&str; 13] = [
     "queue",
     "group",
     "state",
@@ -352,6 +442,7 @@ const GROUP_HEADS: [&str; 12] = [
     ">bytes",
     ">indexed",
     ">dead",
+    ">parked",
     ">replayed",
     ">purged",
     ">skipped",

@@ -1,5 +1,6 @@
 //! The accounts of queues: what was accepted, and what became of it for each consumer group.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::config::REPLAYING;
 use crate::journal::Sharing;
+use crate::parked::{Parked, now_ms};
 use crate::queue::{Doing, Group, Queue, Queues};
 
 /// A queue at one instant.
@@ -24,6 +26,8 @@ pub(crate) struct GroupAccount {
     pub(crate) indexed: u64,
     /// Among the dead letters now.
     pub(crate) dead: u64,
+    /// Waiting apart from their lanes.
+    pub(crate) parked: u64,
     /// Dead letters that were put back into the queue, where each was accepted once more.
     pub(crate) replayed: u64,
     /// Dead letters that were thrown away.
@@ -51,10 +55,11 @@ impl Account<'_> {
 
 impl GroupAccount {
     /// What became of the documents, by state.
-    pub(crate) fn states(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn states(&self) -> [(&'static str, u64); 8] {
         [
             ("indexed", self.indexed),
             ("dead", self.dead),
+            ("parked", self.parked),
             ("replayed", self.replayed),
             ("purged", self.purged),
             ("skipped", self.skipped),
@@ -70,16 +75,33 @@ impl Queue {
     /// The account of the queue: for each consumer group accepted + rewound is the sum of its states, at one instant.
     pub(crate) fn account(self: &Arc<Self>) -> Account<'_> {
         let (guard, tallies) = self.dead_letters.tallies();
+        let parked = self
+            .parked
+            .as_ref()
+            .map(|parked| parked.all())
+            .unwrap_or_default();
+        // Held while the cursors are read: what is parked counts from the moment of its lane's commit.
+        let states: Vec<_> = parked
+            .iter()
+            .map(|(name, parked)| (name, parked.state()))
+            .collect();
         let (status, consumers) = self.log.accounts();
+        let parked: BTreeMap<&str, (u64, u64)> = states
+            .iter()
+            .map(|(name, state)| (name.as_str(), (state.counted, state.dead)))
+            .collect();
         drop(guard);
         let groups = consumers
             .into_iter()
             .filter(|one| one.name != REPLAYING)
             .map(|one| {
                 let tally = tallies.get(&one.name).copied().unwrap_or_default();
+                let (parked, died) = parked.get(one.name.as_str()).copied().unwrap_or_default();
                 GroupAccount {
-                    indexed: one.indexed,
-                    dead: one.dead.saturating_sub(tally.replayed + tally.purged),
+                    // The cursors are past what is parked, and past what died there.
+                    indexed: one.indexed.saturating_sub(parked + died),
+                    dead: (one.dead + died).saturating_sub(tally.replayed + tally.purged),
+                    parked,
                     replayed: tally.replayed,
                     purged: tally.purged,
                     skipped: one.skipped,
@@ -223,6 +245,38 @@ impl Queues {
             "Lanes that try again.",
             running(&|group| group.count(Doing::Retrying) as f64),
         );
+        let parked = |of: &dyn Fn(&Parked) -> f64| -> Vec<(String, f64)> {
+            let groups = accounts.iter().flat_map(|account| {
+                let parked = account.queue.parked.as_ref();
+                let all = parked.map(|parked| parked.all()).unwrap_or_default();
+                all.into_iter()
+                    .map(move |(group, parked)| (&account.queue.name, group, parked))
+            });
+            let samples = groups
+                .map(|(queue, group, parked)| (format!("queue=\"{queue}\",group=\"{group}\""), of(&parked)));
+            samples.collect()
+        };
+        family(
+            "queue_parked_keys",
+            "gauge",
+            "Indices, requests and documents that operations of a consumer group wait for, apart from their lanes.",
+            parked(&|parked| parked.state().key_count() as f64),
+        );
+        family(
+            "queue_parked_bytes",
+            "gauge",
+            "Bytes of a consumer group's parked operations on disk.",
+            parked(&|parked| parked.bytes() as f64),
+        );
+        family(
+            "queue_parked_seconds",
+            "gauge",
+            "Age of the operations of a consumer group that have been parked longest.",
+            parked(&|parked| {
+                let since = parked.state().since_ms();
+                since.map_or(0.0, |since| now_ms().saturating_sub(since) as f64 / 1000.0)
+            }),
+        );
         family(
             "queue_pending_messages",
             "gauge",
@@ -295,6 +349,14 @@ impl Queues {
                     .collect();
                 value["rewound"] = json!(one.rewound);
                 value["pending_bytes"] = json!(one.pending_bytes);
+                if let Some(parked) = queue.parked.as_ref().map(|parked| parked.group(&one.name)) {
+                    let state = parked.state();
+                    value["parked_keys"] = json!(state.key_count());
+                    if lanes {
+                        let shown = state.shown(PARKED_SHOWN).into_iter().map(|key| key.0);
+                        value["parked_for"] = shown.collect();
+                    }
+                }
                 let group = self.group(&queue.name, &one.name);
                 if let Some(group) = group {
                     value["cluster"] = json!(group.settings.cluster);
@@ -341,3 +403,6 @@ impl Queues {
         Value::Object(queues.collect())
     }
 }
+
+/// Keys of parked operations that are shown beside the accounts.
+const PARKED_SHOWN: usize = 10;

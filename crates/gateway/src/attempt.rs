@@ -1,6 +1,7 @@
 //! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that hold their
 //! primaries.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bulk::{Ask, Destination, Op, Verdict};
@@ -15,11 +16,11 @@ use wire::{Outgoing, Pool, Shared};
 use crate::batch::Work;
 use crate::bulk_request::{self, Kind};
 use crate::config::Level;
-use crate::lane::Lane;
+use crate::lane::Route;
 use crate::lines::Load;
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Outcome, Outcomes};
-use crate::outlet::Outlet;
+use crate::outlet::{Outlet, Way};
 use crate::parcel::{Parcel, content_type, unreadable};
 
 impl Work<'_> {
@@ -39,16 +40,17 @@ impl Work<'_> {
     }
 }
 
-impl Lane {
+impl Route {
     /// One try of some operations: what each node holds primaries of goes there now. Returns those that are not done.
     pub(crate) async fn attempt(
-        &self,
+        self: &Rc<Self>,
+        way: Way,
         work: &Work<'_>,
         operations: &[usize],
         outbound: &Outbound,
         snapshot: &Snapshot,
     ) -> Vec<(usize, Outcome)> {
-        let (route, pool) = (&self.route, self.route.worker.pool());
+        let (route, pool) = (self, self.worker.pool());
         let docs = operations.len() as u32;
         let left = |outcomes: Outcomes| match outcomes.are_done() {
             true => Vec::new(),
@@ -81,7 +83,7 @@ impl Lane {
                 let sent = parts.map(|(part, one)| {
                     let parcel = Parcel::part(&load, part, wording);
                     let shard = (one.index.as_deref(), one.shard);
-                    self.send(outbound, snapshot, one.destination, shard, parcel)
+                    self.send(way, outbound, snapshot, one.destination, shard, parcel)
                 });
                 let sent = join_all(sent).await;
                 let mut not_done = Vec::new();
@@ -101,7 +103,7 @@ impl Lane {
             Verdict::Pass(_) => {
                 outbound.cluster().hint();
                 let parcel = Parcel::whole(body, docs, wording);
-                let sent = self.send(outbound, snapshot, Destination::Any, (None, None), parcel);
+                let sent = self.send(way, outbound, snapshot, Destination::Any, (None, None), parcel);
                 left(sent.await)
             }
         }
@@ -109,7 +111,8 @@ impl Lane {
 
     /// Sends what one node is to have.
     async fn send(
-        &self,
+        self: &Rc<Self>,
+        way: Way,
         outbound: &Outbound,
         snapshot: &Snapshot,
         destination: Destination,
@@ -124,12 +127,11 @@ impl Lane {
         let node = match home {
             Some(node) => Arc::clone(node),
             None => self
-                .route
                 .outlets
                 .gathering(&outlet)
                 .unwrap_or_else(|| outbound.pick(snapshot, PickReason::Documents, &[])),
         };
-        self.route.dispatch(&node, outlet, parcel).await
+        self.dispatch(way, &node, outlet, parcel).await
     }
 
     /// Whether the document that an operation is in conflict with is the one that it was to write: then an earlier try
@@ -140,7 +142,7 @@ impl Lane {
             return Ok(false);
         }
         let unknown = || "the document that is there cannot be looked at".to_owned();
-        let outbound = self.route.outbound();
+        let outbound = self.outbound();
         let snapshot = outbound.cluster().snapshot();
         let wording = &work.wording;
         let mut headers = content_type(&wording.content_type).ok_or_else(unknown)?;
@@ -167,11 +169,11 @@ impl Lane {
             target.push_str(&format!("?routing={}", encode(routing)));
         }
         headers.remove(CONTENT_TYPE);
-        if let Some(account) = self.route.account(&outbound) {
+        if let Some(account) = self.account(&outbound) {
             headers.insert(AUTHORIZATION, account);
         }
         let message = Message {
-            request_id: &self.route.request_id,
+            request_id: &self.request_id,
             method: &Method::GET,
             target: &target,
             headers: &headers,

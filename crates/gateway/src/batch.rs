@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::{ID_LENGTH, Minted, Operation, Plan, Verdict};
+use bulk::{ID_LENGTH, Minted, Op, Operation, Plan, Verdict};
 use cluster::Snapshot;
 use futures_util::future::join_all;
 use http::Method;
@@ -18,16 +18,19 @@ use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
 use crate::dead_letters::Cause;
 use crate::delivery::Held;
-use crate::lane::Lane;
+use crate::lane::{Lane, Route};
 use crate::lookback::{Doubt, Past};
 use crate::outcome::{Again, Error, Outcome};
+use crate::outlet::Way;
 use crate::parcel::{Wording, content_type};
+use crate::parked::Scope;
 use crate::queue::Doing;
+use crate::sent_as::sent_as;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
 pub(crate) struct Batch {
     /// None: they cannot be read, and nobody knows how to send it.
-    params: Option<Params>,
+    pub(crate) params: Option<Params>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
     pub(crate) documents: usize,
@@ -58,15 +61,17 @@ pub(crate) struct Work<'b> {
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
+    /// The index of operations that name none.
+    pub(crate) default_index: Option<String>,
     /// For each operation: whether it may have been executed already.
     pub(crate) doubt: Vec<Doubt>,
     pub(crate) past: Past,
-    attempts: Vec<u32>,
+    pub(crate) attempts: Vec<u32>,
     /// How often a node has refused it by itself.
-    refusals: Vec<u32>,
+    pub(crate) refusals: Vec<u32>,
     dead: u64,
     /// Operations in one request at most; halved when a request is too large.
-    limit: usize,
+    pub(crate) limit: usize,
 }
 
 // === impl Batch ===
@@ -82,6 +87,19 @@ impl Batch {
             origins: vec![origin],
             mark,
             from: None,
+        }
+    }
+
+    /// One without operations, for parked ones, which come from several batches.
+    pub(crate) fn empty() -> Self {
+        Self {
+            params: None,
+            raw_params: Vec::new(),
+            minted: Vec::new(),
+            documents: 0,
+            origins: Vec::new(),
+            from: None,
+            mark: Mark::default(),
         }
     }
 
@@ -101,19 +119,87 @@ impl Batch {
         self.minted.extend(params.as_ref().and_then(minted));
     }
 
+    /// Path and query of its requests, as their clients sent them.
+    pub(crate) fn target(&self) -> &str {
+        self.params.as_ref().map_or("", |params| &params.target)
+    }
+
     pub(crate) fn origin(&self, operation: usize) -> &Origin {
         let at = self.origins.partition_point(|origin| origin.first <= operation);
         &self.origins[at - 1]
     }
 }
 
-fn minted(params: &Params) -> Option<Minted> {
+pub(crate) fn minted(params: &Params) -> Option<Minted> {
     let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
     let (first, last) = params.minted.as_ref()?;
     Some(Minted {
         first: id(first)?,
         last: id(last)?,
     })
+}
+
+// === impl Work ===
+
+impl<'b> Work<'b> {
+    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was accepted before
+    /// `doubtful_before` may have been executed; `first`: it is one of the first batches of its lane since the start.
+    pub(crate) fn new(
+        route: &Route,
+        batch: &'b Batch,
+        body: &Shared,
+        snapshot: &Arc<Snapshot>,
+        (doubtful_before, first): (u64, bool),
+    ) -> Option<Self> {
+        let params = batch.params.as_ref()?;
+        let headers = content_type(&params.content_type)?;
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
+            return None;
+        };
+        let ask = ask_of(&head, route.group.settings.level);
+        let mut operations = Vec::with_capacity(batch.documents);
+        let verdict = {
+            let (mut ids, mut scratch) = (route.ids.borrow_mut(), route.scratch.borrow_mut());
+            let table = &snapshot.table;
+            bulk::plan_cut(body, &ask, table, &mut ids, &mut scratch, &mut operations)
+        };
+        let planned = match verdict {
+            Verdict::Plan(plan) => Some((Arc::clone(snapshot), plan)),
+            Verdict::Pass(_) => {
+                operations = bulk::operations(body, &ask, &snapshot.table)?;
+                None
+            }
+        };
+        let doubtful = batch
+            .origins
+            .iter()
+            .filter(|origin| origin.position < doubtful_before);
+        let doubtful = doubtful.count();
+        let doubt_ends = batch
+            .origins
+            .get(doubtful)
+            .map_or(operations.len(), |origin| origin.first);
+        (operations.len() == batch.documents).then(|| Work {
+            batch,
+            body: body.clone(),
+            held: None,
+            planned: RefCell::new(planned),
+            wording: Rc::new(Wording {
+                target: sent_as(&params.target),
+                content_type: params.content_type.clone(),
+            }),
+            default_index: head.index.as_deref().map(str::to_owned),
+            doubt: (0..operations.len())
+                .map(|at| Doubt::since_start(at < doubt_ends, first))
+                .collect(),
+            past: Past::default(),
+            attempts: vec![0; operations.len()],
+            refusals: vec![0; operations.len()],
+            operations,
+            dead: 0,
+            limit: usize::MAX,
+        })
+    }
 }
 
 // === impl Lane ===
@@ -132,56 +218,8 @@ impl Lane {
         self.batches += 1;
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
-            let work = batch.params.as_ref().and_then(|params| {
-                let headers = content_type(&params.content_type)?;
-                let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
-                    return None;
-                };
-                let ask = ask_of(&head, group.settings.level);
-                let mut operations = Vec::with_capacity(batch.documents);
-                let verdict = {
-                    let (mut ids, mut scratch) =
-                        (self.route.ids.borrow_mut(), self.route.scratch.borrow_mut());
-                    let table = &snapshot.table;
-                    bulk::plan_cut(&body, &ask, table, &mut ids, &mut scratch, &mut operations)
-                };
-                let planned = match verdict {
-                    Verdict::Plan(plan) => Some((Arc::clone(&snapshot), plan)),
-                    Verdict::Pass(_) => {
-                        operations = bulk::operations(&body, &ask, &snapshot.table)?;
-                        None
-                    }
-                };
-                let doubtful_before = group.doubtful_before(self.number);
-                let doubtful = batch
-                    .origins
-                    .iter()
-                    .filter(|origin| origin.position < doubtful_before);
-                let doubtful = doubtful.count();
-                let doubt_ends = batch
-                    .origins
-                    .get(doubtful)
-                    .map_or(operations.len(), |origin| origin.first);
-                (operations.len() == batch.documents).then(|| Work {
-                    batch,
-                    body: body.clone(),
-                    held: None,
-                    planned: RefCell::new(planned),
-                    wording: Rc::new(Wording {
-                        target: params.target.clone(),
-                        content_type: params.content_type.clone(),
-                    }),
-                    doubt: (0..operations.len())
-                        .map(|at| Doubt::since_start(at < doubt_ends, first))
-                        .collect(),
-                    past: Past::default(),
-                    attempts: vec![0; operations.len()],
-                    refusals: vec![0; operations.len()],
-                    operations,
-                    dead: 0,
-                    limit: usize::MAX,
-                })
-            });
+            let doubtful_before = group.doubtful_before(self.number);
+            let work = Work::new(&self.route, batch, &body, &snapshot, (doubtful_before, first));
             match work {
                 Some(work) => break work,
                 None => {
@@ -210,25 +248,42 @@ impl Lane {
             if self.is_stopped() {
                 return None;
             }
+            self.hold_back(work, &mut left).await?;
+            if left.is_empty() {
+                break;
+            }
             let chunk = left.len().min(work.limit);
             let rest = left.split_off(chunk);
             let (outbound, snapshot) = self.topology().await?;
-            let mut not_done = self.look_back(work, &mut left, &outbound, &snapshot).await;
+            let route = Rc::clone(&self.route);
+            let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
             if !left.is_empty() {
                 work.past.send_by(&snapshot);
-                not_done.extend(self.attempt(work, &left, &outbound, &snapshot).await);
+                let attempt = route.attempt(Way::Together, work, &left, &outbound, &snapshot);
+                not_done.extend(attempt.await);
             }
+            let mut parked = Vec::new();
             let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
             let mut split = false;
             for (operation, outcome) in not_done {
                 work.attempts[operation] += 1;
-                let outcome = self.judge(work, operation, outcome).await;
-                match self.by_rules(work, operation, outcome) {
+                let outcome = route.judge(work, operation, outcome).await;
+                match route.by_rules(work, operation, outcome) {
                     Outcome::Done => {}
                     Outcome::Refused(error) => dead.push((operation, error)),
-                    Outcome::Split(_) => {
+                    Outcome::Split(error) => {
                         split = true;
+                        if error.status >= 500 {
+                            work.doubt[operation].add();
+                        }
                         again.push(operation);
+                    }
+                    Outcome::AtOnce(_) => again.push(operation),
+                    Outcome::Park(scope, why) => {
+                        if why.doubt {
+                            work.doubt[operation].add();
+                        }
+                        parked.push((operation, scope, why));
                     }
                     Outcome::Again(why) => {
                         if why.doubt {
@@ -242,6 +297,7 @@ impl Lane {
                 }
             }
             let settled = chunk - again.len();
+            dead.extend(self.park(work, parked, &snapshot).await?);
             self.bury(work, dead).await?;
             group.retried.add(again.len() as u64);
             work.limit = match split {
@@ -269,61 +325,8 @@ impl Lane {
         Some(())
     }
 
-    /// Looks closer at what a node said of an operation, where its word alone does not settle it.
-    async fn judge(&self, work: &Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
-        match outcome {
-            // Too large even alone: nothing that sending less would mend.
-            Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
-                413 => Outcome::Again(Again::paused(format!(
-                    "one operation alone is too large for the cluster: {}",
-                    error.reason
-                ))),
-                _ => Outcome::Refused(error),
-            },
-            Outcome::Refused(error) if error.status == 409 && work.doubt[operation].is_any() => {
-                match self.is_ours(work, operation).await {
-                    Ok(true) => Outcome::Done,
-                    Ok(false) => Outcome::Refused(error),
-                    Err(why) => Outcome::Again(Again::in_doubt(why)),
-                }
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Whether what a node refused by itself is tried again: as the pipeline says, or as the status does.
-    fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
-        let (error, again) = match &outcome {
-            Outcome::Refused(error) => (error, false),
-            Outcome::Again(Again {
-                error: Some(error), ..
-            }) => (&**error, true),
-            _ => return outcome,
-        };
-        let retry = &self.route.group.settings.retry;
-        let ruled = retry.rules.of(error.status, &error.kind, &error.reason);
-        // What somebody has to put right is no document's fault.
-        if ruled.is_none() && matches!(&outcome, Outcome::Again(again) if again.paused) {
-            return outcome;
-        }
-        work.refusals[operation] += 1;
-        let times_max = match (ruled, again) {
-            (Some(false), _) => 0,
-            (None, false) if error.status < 500 => 0,
-            // By itself this passes.
-            (_, true) => retry.times_max.unwrap_or(u32::MAX),
-            // Nobody knows whether this does.
-            (_, false) => retry.times_max.unwrap_or(TIMES_MAX),
-        };
-        match (again, work.refusals[operation] <= times_max) {
-            (true, true) | (false, false) => outcome,
-            (true, false) => Outcome::Refused(error.clone()),
-            (false, true) => Outcome::Again(Again::refused(error.clone())),
-        }
-    }
-
     /// Puts operations among the dead letters; waits, for as long as it takes, if there is no room.
-    async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
+    pub(crate) async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
         while !dead.is_empty() {
             let puts = dead.iter().map(|(operation, error)| {
@@ -340,7 +343,7 @@ impl Lane {
                     position: origin.position,
                     lane: self.number,
                     place: (operation - origin.first) as u32,
-                    target: work.wording.target.clone(),
+                    target: batch.target().to_owned(),
                     content_type: work.wording.content_type.clone(),
                     ..Cause::default()
                 };
@@ -370,9 +373,92 @@ impl Lane {
     }
 }
 
+// === impl Route ===
+
+impl Route {
+    /// Looks closer at what a node said of an operation, where its word alone does not settle it.
+    pub(crate) async fn judge(&self, work: &Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
+        let outcome = match outcome {
+            // Even alone: nothing that sending less would mend.
+            Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
+                400 => Outcome::Refused(error),
+                _ => Outcome::Park(Scope::Document, Again::refused(error)),
+            },
+            Outcome::Refused(error) if error.status == 409 && is_between(&work.operations[operation]) => {
+                match work.attempts[operation] <= AT_ONCE_MAX {
+                    true => Outcome::AtOnce(error),
+                    false => Outcome::Park(Scope::Document, Again::refused(error)),
+                }
+            }
+            Outcome::Refused(error) if error.status == 409 && work.doubt[operation].is_any() => {
+                match self.is_ours(work, operation).await {
+                    Ok(true) => Outcome::Done,
+                    Ok(false) => Outcome::Refused(error),
+                    Err(why) => Outcome::Again(Again::in_doubt(why)),
+                }
+            }
+            outcome => outcome,
+        };
+        match self.group.parked {
+            Some(_) => outcome,
+            None => outcome.without_parking(),
+        }
+    }
+
+    /// Whether what a node refused by itself is tried again: as the pipeline says, or as the status does.
+    pub(crate) fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
+        let (error, again) = match &outcome {
+            Outcome::Refused(error) => (error, false),
+            Outcome::Again(Again {
+                error: Some(error), ..
+            })
+            | Outcome::Park(
+                _,
+                Again {
+                    error: Some(error), ..
+                },
+            ) => (&**error, true),
+            _ => return outcome,
+        };
+        let retry = &self.group.settings.retry;
+        let ruled = retry.rules.of(error.status, &error.kind, &error.reason);
+        // What somebody has to put right is no document's fault.
+        let paused = matches!(&outcome, Outcome::Again(again) | Outcome::Park(_, again) if again.paused);
+        if ruled.is_none() && paused {
+            return outcome;
+        }
+        work.refusals[operation] += 1;
+        let times_max = match (ruled, again) {
+            (Some(false), _) => 0,
+            (None, false) if error.status < 500 => 0,
+            // By itself this passes.
+            (_, true) => retry.times_max.unwrap_or(u32::MAX),
+            // Nobody knows whether this does.
+            (_, false) => retry.times_max.unwrap_or(TIMES_MAX),
+        };
+        match (again, work.refusals[operation] <= times_max) {
+            (true, true) | (false, false) => outcome,
+            (true, false) => Outcome::Refused(error.clone()),
+            (false, true) => {
+                let parked = Outcome::Park(Scope::Document, Again::refused(error.clone()));
+                match self.group.parked {
+                    Some(_) => parked,
+                    None => Outcome::Again(Again::refused(error.clone())),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a conflict of an operation means that another writer came between its reading and its writing of the document: an
+/// `update` that names no version.
+fn is_between(operation: &Operation) -> bool {
+    operation.op == Op::Update && !operation.versioned
+}
+
 /// The wait after so many failures in a row: doubled each time, up to [`BACKOFF_MAX`], of which `random` (0 to 1) takes
 /// up to a half.
-fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
+pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
     let delay = first
         .saturating_mul(1 << failures.min(10))
         .min(BACKOFF_MAX.max(first));
@@ -380,12 +466,14 @@ fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
 }
 
 /// What `Retry-After` asks for, as far as it is listened to.
-fn asked_for(after: Option<Duration>) -> Duration {
+pub(crate) fn asked_for(after: Option<Duration>) -> Duration {
     after.unwrap_or_default().min(PAUSE * 10)
 }
 
 /// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule.
 const FIRST_BATCHES: u32 = 4;
+/// An `update` that another writer came between is tried again so often before it waits apart.
+const AT_ONCE_MAX: u32 = 4;
 /// An operation that a node fails with 500 is tried again so often before it is given up.
 const TIMES_MAX: u32 = 9;
 const BACKOFF_MAX: Duration = Duration::from_secs(30);

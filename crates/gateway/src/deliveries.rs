@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::delivery::deliver;
 use crate::live::Shared;
-use crate::queue::{Doing, Group, Phase};
+use crate::queue::{Doing, Group, Phase, Queue};
 
 /// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
 #[derive(Debug)]
@@ -142,9 +142,8 @@ impl Deliveries {
 /// Drops the letters of batches that are delivered again, as soon as the disk has room for the books that say so; `false`
 /// if delivery is to stop before.
 fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
-    let dead_letters = &group.queue.dead_letters;
-    while let Err(error) = dead_letters.drop_unsettled(&group.settings.group, &group.queue.committed()) {
-        let why = format!("delivery waits: {error}");
+    while let Err(why) = drop_unsettled(&group.queue, &group.settings.group) {
+        let why = format!("delivery waits: {why}");
         for lane in 0..group.queue.log.lanes() {
             group.set(lane, Doing::Paused, Some(&why));
         }
@@ -157,6 +156,20 @@ fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool
         }
     }
     true
+}
+
+/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group is under way.
+pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), String> {
+    let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
+    if let Some(parked) = parked {
+        parked.drop_unsettled().map_err(|error| error.to_string())?;
+        let is_parked = |(at, op)| parked.holds(at, op);
+        letters
+            .drop_parked(group, is_parked)
+            .map_err(|error| error.to_string())?;
+    }
+    let dropped = letters.drop_unsettled(group, &queue.committed());
+    dropped.map_err(|error| error.to_string())
 }
 
 fn key(group: &Group) -> Key {

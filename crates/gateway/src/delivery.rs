@@ -30,6 +30,7 @@ use crate::lane::{Lane, Route, stopped};
 use crate::live::Shared;
 use crate::outlet::Outlets;
 use crate::parcel::own_id;
+use crate::parked;
 use crate::queue::{Doing, Group};
 use crate::whereabouts::Whereabouts;
 
@@ -70,6 +71,9 @@ pub(crate) async fn deliver(
     if let Consumer::Kafka(group) = &route.group.consumer {
         return deliver_handed_over(&route, group, stop).await;
     }
+    let ended = Rc::new(Cell::new(false));
+    let over = Rc::clone(&ended);
+    let tending = tokio::task::spawn_local(parked::tend(Rc::clone(&route), stop.clone(), move || over.get()));
     let mut running = JoinSet::new();
     for number in 0..lanes {
         match route.group.consumer.reader(number) {
@@ -90,6 +94,10 @@ pub(crate) async fn deliver(
         if let Err(error) = ended {
             tracing::error!(%error, "a lane failed; it goes on after a restart, with what it has not committed");
         }
+    }
+    ended.set(true);
+    if let Err(error) = tending.await {
+        tracing::error!(%error, "parked operations are tried again after a restart");
     }
 }
 
@@ -336,7 +344,11 @@ impl Lane {
     /// Says that a batch is done. If that fails, somebody has moved the group: the lane goes on from where it is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
         let consumer = &self.route.group.consumer;
-        if let Err(error) = consumer.commit(&[commit]) {
+        let committed = match &self.route.group.parked {
+            Some(parked) => parked.commit(self.number, || consumer.commit(&[commit])),
+            None => consumer.commit(&[commit]),
+        };
+        if let Err(error) = committed {
             self.route
                 .group
                 .set(self.number, Doing::Paused, Some(&error.to_string()));

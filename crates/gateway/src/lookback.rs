@@ -18,7 +18,7 @@ use crate::attempt::ask_of;
 use crate::batch::Work;
 use crate::bulk_request::{self, Kind};
 use crate::config::Level;
-use crate::lane::Lane;
+use crate::lane::Route;
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Again, Outcome};
 use crate::parcel::content_type;
@@ -169,9 +169,9 @@ impl Past {
     }
 }
 
-// === impl Lane ===
+// === impl Route ===
 
-impl Lane {
+impl Route {
     /// Looks for those of `left` that are in doubt; takes out those that are done, and those that must wait, which it
     /// returns.
     pub(crate) async fn look_back(
@@ -221,7 +221,7 @@ impl Lane {
                         match there {
                             There::Ours => drop(done.insert(look.operation)),
                             There::Other if !look.now => {
-                                self.route.resent.borrow_mut().insert(look.document);
+                                self.resent.borrow_mut().insert(look.document);
                             }
                             // Sent there again it leaves what it leaves.
                             There::Unknown(_) if look.now => {}
@@ -233,7 +233,7 @@ impl Lane {
                 Err(why) => waiting.extend(some.iter().map(|look| (look.operation, why.clone()))),
             }
         }
-        let resent = self.route.resent.borrow();
+        let resent = self.resent.borrow();
         for (operation, document) in &documents {
             if work.doubt[*operation].restart && resent.has(document) {
                 done.remove(operation);
@@ -257,7 +257,7 @@ impl Lane {
         let lost = doubtful.iter().any(|operation| work.doubt[*operation].lost);
         let first = doubtful.iter().any(|operation| work.doubt[*operation].first);
         lost || first
-            || match self.route.whereabouts() {
+            || match self.whereabouts() {
                 Some(whereabouts) => whereabouts.fences().iter().any(|fence| !fence.moved.is_empty()),
                 None => true,
             }
@@ -324,7 +324,7 @@ impl Lane {
             indices.extend(targets.filter_map(|target| Some(target.write().ok()?.name.to_string())));
         }
         let position = work.batch.origin(operation).position;
-        let whereabouts = self.route.whereabouts();
+        let whereabouts = self.whereabouts();
         if let Some(whereabouts) = whereabouts {
             indices.extend(whereabouts.left(name, position));
         }
@@ -429,11 +429,11 @@ impl Lane {
     ) -> Result<(StatusCode, Value), String> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(account) = self.route.account(outbound) {
+        if let Some(account) = self.account(outbound) {
             headers.insert(AUTHORIZATION, account);
         }
         let message = Message {
-            request_id: &self.route.request_id,
+            request_id: &self.request_id,
             method,
             target,
             headers: &headers,

@@ -9,6 +9,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
+use crate::parked::Scope;
+
 /// What became of an operation in one try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -18,6 +20,10 @@ pub(crate) enum Outcome {
     Again(Again),
     /// To be tried again at once, with fewer others.
     Split(Error),
+    /// To be tried again at once: another writer was in between.
+    AtOnce(Error),
+    /// Not now, for a reason that concerns no others than these: it waits apart from its lane.
+    Park(Scope, Again),
     /// The cluster would not take it.
     Refused(Error),
 }
@@ -85,6 +91,11 @@ impl Again {
         }
     }
 
+    /// What a node failed by itself, in its own words.
+    pub(crate) fn error(&self) -> Option<&Error> {
+        self.error.as_deref()
+    }
+
     /// What a node refused by itself, and may take later.
     pub(crate) fn refused(error: Error) -> Self {
         Self {
@@ -106,6 +117,22 @@ impl std::fmt::Display for Error {
 // === impl Outcome ===
 
 impl Outcome {
+    /// What comes of it where nothing is parked.
+    pub(crate) fn without_parking(self) -> Self {
+        match self {
+            Outcome::Park(_, again) => match again.error {
+                Some(error) if matches!(error.status, 400 | 404 | 409) => Outcome::Refused(*error),
+                Some(error) if error.status == 413 => Outcome::Again(Again::paused(format!(
+                    "one operation alone is too large for the cluster: {}",
+                    error.reason
+                ))),
+                error => Outcome::Again(Again { error, ..again }),
+            },
+            Outcome::AtOnce(error) => Outcome::Refused(error),
+            outcome => outcome,
+        }
+    }
+
     /// Whether the node had too much to do.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Outcome::Again(again) if again.busy)
@@ -229,6 +256,8 @@ pub(crate) fn outcomes(
         408 | 502 | 503 | 504 => again(false, true),
         // The cluster's own rejection of the whole; what is in somebody else's words is no reason to give up documents.
         400 => of_error().map_or_else(|| again(true, false), Outcome::Split),
+        // Some servers fail the whole for one operation.
+        500 => of_error().map_or_else(|| again(true, true), Outcome::Split),
         413 => Outcome::Split(Error {
             status: 413,
             kind: "content_too_long_exception".to_owned(),
@@ -254,6 +283,27 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         kind: "exception".to_owned(),
         reason: String::from_utf8_lossy(reply.item(item)).into_owned(),
     });
+    // A cluster with much to do; 500 would count, and kill in the end.
+    if status >= 500
+        && error
+            .reason
+            .contains("timed out while waiting for a dynamic mapping update")
+    {
+        return Outcome::Again(Again::unsent(error.to_string()));
+    }
+    if let Some(scope) = concerned(&error) {
+        // Missing rights are for somebody to put right, which the lanes' numbers say where nothing is parked.
+        let paused = error.status == 403;
+        let busy = false;
+        return Outcome::Park(
+            scope,
+            Again {
+                paused,
+                busy,
+                ..Again::refused(error)
+            },
+        );
+    }
     let paused = match status {
         408 | 429 | 502 | 503 | 504 => false,
         // Rights that are missing, an index that is blocked: nothing that is wrong with the document.
@@ -267,6 +317,23 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         paused,
         ..Again::refused(error)
     })
+}
+
+/// What the error of an item concerns, if it says nothing of the operation itself and nothing of the whole cluster.
+fn concerned(error: &Error) -> Option<Scope> {
+    let says = |text: &str| error.reason.contains(text);
+    let is_of_index = match (error.status, error.kind.as_str()) {
+        // A block on the whole cluster names no index.
+        (403 | 429, "cluster_block_exception") => error.reason.starts_with("index ["),
+        (403, _) | (400, "index_closed_exception") | (404, "index_not_found_exception") => true,
+        (400, "illegal_argument_exception") => {
+            says("no write index is defined for alias") || says("has more than one index associated with it")
+        }
+        (400, "validation_exception") => says("shards open"),
+        (503, "unavailable_shards_exception") => return Some(Scope::Shard),
+        _ => false,
+    };
+    is_of_index.then_some(Scope::Index)
 }
 
 /// An error as the servers write it, with what caused it.
@@ -325,7 +392,7 @@ mod tests {
         let kinds: Vec<_> = outcomes[2..5]
             .iter()
             .map(|outcome| match outcome {
-                Outcome::Again(again) => (again.paused, again.doubt),
+                Outcome::Again(again) | Outcome::Park(_, again) => (again.paused, again.doubt),
                 other => panic!("{other:?}"),
             })
             .collect();

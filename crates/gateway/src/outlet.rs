@@ -50,6 +50,18 @@ pub(crate) struct Outlet {
     wording: Rc<Wording>,
 }
 
+/// How a parcel travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// With those of other lanes, where there are any.
+    Together,
+    /// By itself: it may take long, and nobody is to wait for it.
+    Apart,
+    /// The same, beside the bounds of what is at a node at once: whether it goes through is not known, and a request that
+    /// waits there for its timeout would keep others from being sent.
+    Probe,
+}
+
 /// A parcel that waits for others.
 struct Waiting {
     parcel: Parcel,
@@ -65,10 +77,22 @@ impl Route {
     /// Has a parcel delivered to a node, alone or with those of other lanes; the outcomes of its operations.
     pub(crate) async fn dispatch(
         self: &Rc<Self>,
+        way: Way,
         node: &Arc<Node>,
         outlet: Outlet,
         parcel: Parcel,
     ) -> Outcomes {
+        if way == Way::Probe {
+            return match self.transmit(node, vec![parcel], None).await.pop() {
+                Some(Told::Outcomes(outcomes)) => outcomes,
+                Some(Told::Alone { .. }) | None => {
+                    unreachable!("a parcel by itself is told its own outcomes")
+                }
+            };
+        }
+        if way == Way::Apart {
+            return self.alone(node, parcel).await.0;
+        }
         if self.outlets.is_large(&parcel) {
             return self.alone(node, parcel).await.0;
         }

@@ -26,7 +26,7 @@ pub(crate) struct Parcel {
     pub(crate) wording: Rc<Wording>,
 }
 
-/// What a request says beside its operations. Only parcels with the same wording can share one.
+/// What a request says beside its operations, as it is sent. Only parcels with the same wording can share one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wording {
     /// Path and query.

@@ -14,6 +14,7 @@ use crate::dead_letters::{self, Committed, DeadLetters};
 use crate::idempotency::{Keys, SEGMENTS_STAY};
 use crate::journal::{Consumer, Journal};
 use crate::metrics::Count;
+use crate::parked::{self, Parked, ParkedOfQueue};
 use crate::start_error::StartError;
 use crate::whereabouts::Whereabouts;
 
@@ -31,6 +32,10 @@ pub(crate) struct Queue {
     pub(crate) cluster: Arc<str>,
     pub(crate) log: Journal,
     pub(crate) dead_letters: DeadLetters,
+    /// What waits apart from its lane; none: the queue is in Kafka, where another gateway may have the lane next.
+    pub(crate) parked: Option<ParkedOfQueue>,
+    /// How long operations are parked before they are given up.
+    parked_age_max: Mutex<Duration>,
     /// The keys of requests that are written once however often they come; none: keys mean nothing.
     pub(crate) keys: Option<Arc<Keys>>,
     /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
@@ -44,6 +49,8 @@ pub(crate) struct Group {
     pub(crate) settings: config::Delivery,
     pub(crate) queue: Arc<Queue>,
     pub(crate) consumer: Consumer,
+    /// What waits apart from its lane.
+    pub(crate) parked: Option<Arc<Parked>>,
     /// What lies before this was there when delivery started: an earlier one may have delivered it, and ended before
     /// that was written down.
     doubtful_before: AtomicU64,
@@ -170,6 +177,10 @@ impl Queue {
         let whereabouts = whereabouts
             .transpose()
             .map_err(|error| failed(error.to_string()))?;
+        let parked = log.on_disk().is_some().then(|| {
+            let folder = parked::folder_of(data, &settings.name);
+            ParkedOfQueue::open(folder, parked_options(settings), &log.committed())
+        });
         let keyed = settings.idempotency.as_ref().zip(log.on_disk());
         let keys = keyed.map(|(idempotency, log)| {
             let options = Options {
@@ -185,6 +196,8 @@ impl Queue {
             cluster: Arc::clone(&settings.cluster),
             log,
             dead_letters,
+            parked: parked.transpose().map_err(failed)?,
+            parked_age_max: Mutex::new(settings.parked_age_max),
             keys: keys.transpose().map_err(failed)?,
             whereabouts,
             passing: Mutex::new(settings.passing),
@@ -195,6 +208,9 @@ impl Queue {
     pub(crate) fn close(&self) {
         self.log.close();
         self.dead_letters.close();
+        if let Some(parked) = &self.parked {
+            parked.close();
+        }
         if let Some(keys) = &self.keys {
             keys.close();
         }
@@ -210,7 +226,23 @@ impl Queue {
             .on_disk()
             .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
         let of_letters = self.dead_letters.adjust(letters_options(settings));
-        of_log.and(of_letters).map_err(|error| error.to_string())
+        *self.parked_age_max.lock().unwrap_or_else(PoisonError::into_inner) = settings.parked_age_max;
+        let parked = self.parked.as_ref();
+        let of_parked = parked.map_or(Ok(()), |parked| parked.adjust(&parked_options(settings)));
+        of_log
+            .and(of_letters)
+            .and(of_parked)
+            .map_err(|error| error.to_string())
+    }
+
+    /// How long operations are parked before they are given up.
+    pub(crate) fn parked_age_max(&self) -> Duration {
+        *self.parked_age_max.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is parked of one of its consumer groups.
+    pub(crate) fn parked_of(&self, group: &str) -> Option<Arc<Parked>> {
+        Some(self.parked.as_ref()?.group(group))
     }
 
     /// What is done with writes that cannot be queued.
@@ -331,6 +363,17 @@ fn letters_options(settings: &config::Queue) -> Options {
     }
 }
 
+/// How the parked operations of a consumer group are kept.
+fn parked_options(settings: &config::Queue) -> Options {
+    let quota_bytes = settings.parked_bytes_max;
+    Options {
+        on_event: teller(&settings.name, "parked operations"),
+        segment_bytes: (quota_bytes / 8).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
+        quota_bytes,
+        ..letters_options(settings)
+    }
+}
+
 /// Says in the log what an operator must know.
 fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let queue = Arc::clone(queue);
@@ -365,6 +408,7 @@ impl Group {
         Ok(Self {
             settings: settings.clone(),
             consumer,
+            parked: queue.parked_of(&settings.group),
             doubtful_before: AtomicU64::default(),
             lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
             phase: Mutex::default(),

@@ -206,7 +206,7 @@ fn pending(queue: &Arc<Queue>) -> u64 {
     account
         .groups
         .iter()
-        .map(|group| group.pending)
+        .map(|group| group.pending + group.parked)
         .max()
         .unwrap_or(0)
 }
@@ -240,6 +240,8 @@ fn may_change(was: &config::Queue, now: &config::Queue) -> Result<(), StartError
         free_bytes_min: now.free_bytes_min,
         spare_bytes: now.spare_bytes,
         dead_letters_bytes_max: now.dead_letters_bytes_max,
+        parked_bytes_max: now.parked_bytes_max,
+        parked_age_max: now.parked_age_max,
         passing: now.passing,
         ..was.clone()
     };

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use memchr::memchr;
 use serde_json::{Value, json};
@@ -97,12 +98,16 @@ pub(super) fn answer(
         node,
         state: shared.state(),
         fault,
+        too_few_copies: too_few_copies(head),
         seen: None,
         counted: 0,
         tallied: Tallied::default(),
         refused: None,
         scratch,
     };
+    if bulk.too_few_copies.is_some() {
+        std::thread::sleep(timeout(head));
+    }
     bulk.scratch.items.clear();
     if let Some(user) = users::of(shared, head) {
         let operations = operations_of(body, &defaults);
@@ -139,6 +144,29 @@ pub(super) fn answer(
     out.extend_from_slice(b"]}");
 }
 
+/// What a request comes to that waits for more copies of a shard than the one that there is.
+fn too_few_copies(head: &Head) -> Option<String> {
+    let wanted = head.parameter("wait_for_active_shards")?;
+    let copies = wanted.parse::<u32>().ok().filter(|copies| *copies > 1)?;
+    let reason = format!(
+        "Not enough active copies to meet shard count of [{copies}] (have 1, needed {copies}). Timeout: [{}ms]",
+        timeout(head).as_millis()
+    );
+    Some(json!({"type": "unavailable_shards_exception", "reason": reason}).to_string())
+}
+
+/// How long a request waits for copies.
+fn timeout(head: &Head) -> Duration {
+    let text = head.parameter("timeout").unwrap_or_default();
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = text[..text.len() - unit.len()].parse().unwrap_or(1);
+    match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        _ => Duration::from_secs(60 * number),
+    }
+}
+
 struct Bulk<'a> {
     head: &'a Head,
     /// All of it.
@@ -148,6 +176,8 @@ struct Bulk<'a> {
     node: usize,
     state: Arc<State>,
     fault: Option<&'a Fault>,
+    /// Why no shard takes a write: the request waits for more copies than there are.
+    too_few_copies: Option<String>,
     /// The index seen last: bulks mostly name one.
     seen: Option<Arc<Index>>,
     /// Documents for it that are only counted, not yet added to its own count.
@@ -263,6 +293,14 @@ impl Bulk<'_> {
         if let Some(key) = routing.or(action.id.as_deref()) {
             let home = index.primaries[index.shard(key) as usize];
             self.tallied.misrouted += u64::from(home != Some(self.node));
+        }
+        if let Some((status, error)) = &index.refusing {
+            self.fail(action, &index.name, action.id.as_deref(), *status, error);
+            return;
+        }
+        if let Some(error) = self.too_few_copies.clone() {
+            self.fail(action, &index.name, action.id.as_deref(), 503, &error);
+            return;
         }
         if let Some(Fault::Items { every, status, error }) = self.fault
             && (self.tallied.docs - 1).is_multiple_of(*every as u64)

@@ -28,6 +28,8 @@ pub(super) struct Index {
     pub(super) closed: bool,
     /// The mapping's `_routing.required`.
     pub(super) routing_required: bool,
+    /// What every write to it is refused with: a status, and an `error`.
+    pub(super) refusing: Option<(u16, String)>,
     /// The node of each shard's primary; `None` when unassigned.
     pub(super) primaries: Vec<Option<usize>>,
     pub(super) formula: Formula,
@@ -85,6 +87,7 @@ impl Index {
             uuid,
             closed: false,
             routing_required: false,
+            refusing: None,
             primaries,
             formula,
             store,

@@ -341,6 +341,25 @@ impl FakeCluster {
             .change(|state| state.index_mut(index).routing_required = true);
     }
 
+    /// Opens an index again.
+    ///
+    /// # Panics
+    /// When there is no such index.
+    pub fn open_index(&self, name: &str) {
+        self.shared.change(|state| state.index_mut(name).closed = false);
+    }
+
+    /// Refuses every write to an index with this status and `error`, a JSON object, as a block or a missing right does;
+    /// none: takes them again.
+    ///
+    /// # Panics
+    /// When there is no such index.
+    pub fn refuse_writes(&self, name: &str, refusal: Option<(u16, &str)>) {
+        let refusal = refusal.map(|(status, error)| (status, error.to_owned()));
+        self.shared
+            .change(|state| state.index_mut(name).refusing = refusal);
+    }
+
     /// Gives an alias to indices, the first of which takes the writes.
     pub fn alias(&self, alias: &str, indices: &[&str]) {
         self.shared.change(|state| state.alias(alias, indices));

@@ -30,6 +30,7 @@ mod nodes;
 mod operate;
 mod order;
 mod packed;
+mod parked;
 mod passing;
 mod place;
 mod queue;

@@ -88,7 +88,7 @@ pub(crate) fn queue(gateway: &Gateway) -> Value {
 pub(crate) fn account(queue: &Value, group: &str) -> Value {
     let one = &queue["groups"][group];
     let states = [
-        "indexed", "dead", "replayed", "purged", "skipped", "lost", "pending",
+        "indexed", "dead", "parked", "replayed", "purged", "skipped", "lost", "pending",
     ];
     let sum: u64 = states
         .iter()
@@ -99,9 +99,9 @@ pub(crate) fn account(queue: &Value, group: &str) -> Value {
     one.clone()
 }
 
-/// Waits until nothing is pending, with the accounts right all the while.
+/// Waits until nothing is pending or parked, with the accounts right all the while.
 pub(crate) fn drained(gateway: &Gateway, group: &str) -> Value {
-    wait(gateway, group, |one| one["pending"] == 0)
+    wait(gateway, group, |one| one["pending"] == 0 && one["parked"] == 0)
 }
 
 pub(crate) fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {

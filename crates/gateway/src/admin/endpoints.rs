@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::{Desk, dead_letters, health, observe, openapi, pipelines, queues, switches};
+use super::{Desk, dead_letters, health, observe, openapi, parked, pipelines, queues, switches};
 
 /// One method of one path.
 pub(super) struct Endpoint {
@@ -151,6 +151,38 @@ const QUEUES: &[Endpoint] = &[
         route: || post(queues::set_offset),
     },
     Endpoint {
+        method: "GET",
+        path: "/queue/{name}/parked",
+        says: "What is parked of a queue, by what it waits for.",
+        parameters: &[
+            NAME,
+            PARKED_GROUP,
+            parameter(
+                "limit",
+                "integer",
+                "At most so many keys of a group; 100 unless said otherwise.",
+            ),
+        ],
+        body: None,
+        route: || get(parked::list),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/queue/{name}/parked/_release",
+        says: "Tries what is parked at once.",
+        parameters: &[NAME, PARKED_GROUP, PARKED_KEY],
+        body: None,
+        route: || post(parked::release),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/queue/{name}/parked/_give_up",
+        says: "Makes dead letters of what is parked.",
+        parameters: &[NAME, PARKED_GROUP, PARKED_KEY, CONFIRM],
+        body: None,
+        route: || post(parked::give_up),
+    },
+    Endpoint {
         method: "DELETE",
         path: "/queue/{name}/groups/{group}",
         says: "Forgets a consumer group that the configuration does not have any more.",
@@ -159,6 +191,13 @@ const QUEUES: &[Endpoint] = &[
         route: || delete(queues::remove_group),
     },
 ];
+
+const PARKED_GROUP: Parameter = parameter("group", "string", "Of this consumer group alone.");
+const PARKED_KEY: Parameter = parameter(
+    "key",
+    "string",
+    "What waits for this alone: a `key` as the list shows it.",
+);
 
 const SWITCHES: &[Endpoint] = &[
     reads("/switches", "What has been switched at run time.", || {

@@ -10,6 +10,7 @@ mod guard;
 mod health;
 mod observe;
 mod openapi;
+mod parked;
 mod pipelines;
 mod queues;
 mod rates;

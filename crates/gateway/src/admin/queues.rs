@@ -14,6 +14,7 @@ use super::Desk;
 use super::dead_letters::{blocking, time_ms};
 use super::refusal::Refusal;
 use super::topics;
+use crate::deliveries::drop_unsettled;
 use crate::queue::Queue;
 
 /// Which records to show, and how much of them.
@@ -135,9 +136,10 @@ pub(super) async fn set_offset(
     blocking(move || {
         let moved = desk.deliveries.while_stopped(&name, &group, || {
             let letters = &queue.dead_letters;
-            letters
-                .drop_unsettled(&group, &queue.committed())
-                .map_err(Refusal::failed)?;
+            drop_unsettled(&queue, &group).map_err(Refusal::failed)?;
+            if let Some(parked) = queue.parked_of(&group) {
+                parked.settle().map_err(Refusal::failed)?;
+            }
             letters.settle(&group).map_err(Refusal::failed)?;
             if let Some(shared) = &shared {
                 return topics::seek(shared, to, wanted.lane);
@@ -185,13 +187,21 @@ pub(super) async fn remove_group(
             let reason = format!("{} dead letters of {group} are there: purge them first", one.dead);
             return Err(Refusal::conflict(reason));
         }
+        if one.parked > 0 {
+            let reason = format!(
+                "{} documents of {group} are parked: give them up first",
+                one.parked
+            );
+            return Err(Refusal::conflict(reason));
+        }
         let letters = &queue.dead_letters;
-        letters
-            .drop_unsettled(&group, &queue.committed())
-            .map_err(Refusal::failed)?;
+        drop_unsettled(&queue, &group).map_err(Refusal::failed)?;
         let log = on_disk(&queue, "its consumer groups are removed")?;
         log.remove_consumer(&group).map_err(Refusal::failed)?;
         letters.forget(&group).map_err(Refusal::failed)?;
+        if let Some(parked) = &queue.parked {
+            parked.forget(&group);
+        }
         tracing::warn!(
             queue = name,
             group,

@@ -294,6 +294,10 @@ pub struct Queue {
     pub spare_bytes: u64,
     /// Bytes of dead letters at most.
     pub dead_letters_bytes_max: u64,
+    /// Bytes of parked operations at most, of one consumer group.
+    pub parked_bytes_max: u64,
+    /// How long an operation is parked before it becomes a dead letter.
+    pub parked_age_max: Duration,
     /// Whether requests may have an `Idempotency-Key`, and for how long that counts.
     pub idempotency: Option<Idempotency>,
     /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count then.

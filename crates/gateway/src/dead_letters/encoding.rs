@@ -81,6 +81,7 @@ impl Cause {
             position: self.position,
             lane: self.lane,
             place: self.place,
+            parked: self.parked,
             rewritten: self.rewritten.clone(),
             apart: true,
             ..Cause::default()

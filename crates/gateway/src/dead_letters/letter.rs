@@ -36,6 +36,9 @@ pub(crate) struct Cause {
     /// Content type that it was sent with.
     #[serde(default = "ndjson")]
     pub(crate) content_type: String,
+    /// If it was parked: its record there, and its number in it. Until it is gone from there it does not count as dead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parked: Option<(u64, u32)>,
     /// If this record takes the place of the one that the letter was first put in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rewritten: Option<Rewritten>,

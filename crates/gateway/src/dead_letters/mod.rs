@@ -201,6 +201,32 @@ impl DeadLetters {
         Ok(())
     }
 
+    /// Drops a group's letters whose operations are parked still: a crash came between. Only while nothing of the group is
+    /// under way.
+    pub(crate) fn drop_parked(
+        &self,
+        group: &str,
+        is_parked: impl Fn((u64, u32)) -> bool,
+    ) -> Result<(), LettersError> {
+        let _work = lock(&self.work);
+        let tally = self.books().tallies.get(group).copied();
+        let mut dropped = Vec::new();
+        self.visit(tally.map_or(0, |tally| tally.settled_before), |letter| {
+            if letter.cause.group == group && letter.cause.parked.is_some_and(&is_parked) {
+                dropped.push((letter.id, letter.at, letter.bytes));
+            }
+            ControlFlow::Continue(())
+        })?;
+        if !dropped.is_empty() {
+            self.change(|books| {
+                for (id, at, bytes) in dropped {
+                    books.remove(id, at, bytes);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
     /// Says that all of a group's letters count, wherever its cursors are set from now on. Only while nothing of the group
     /// is under way, and after [`DeadLetters::drop_unsettled`].
     pub(crate) fn settle(&self, group: &str) -> Result<(), LettersError> {

@@ -143,6 +143,10 @@ section! {
         spare_size: super::Bytes = super::Bytes(1 << 30),
         /// Bytes of dead letters at most; beyond it delivery waits, and nothing is dropped.
         dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
+        /// Bytes of parked operations at most, of one consumer group; beyond it what would be parked becomes a dead letter.
+        parked_max_size: super::Bytes = super::Bytes(1 << 30),
+        /// How long an operation is parked, and tried again, before it becomes a dead letter.
+        parked_max_age: Time = Time(Duration::from_secs(24 * 3600)),
         /// With `type: kafka`: `host:port` of some brokers; the others are learnt from them.
         brokers: Names = OneOrMany(Vec::new()),
         /// With `type: kafka`: the topic; if empty, the queue's name. It is made if it is missing.

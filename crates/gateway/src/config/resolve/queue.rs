@@ -85,6 +85,11 @@ impl Resolver<'_> {
                 Some(file.dead_letters_max_size.0),
                 4 * SEGMENT_BYTES_MIN,
             ),
+            (
+                "parked_max_size",
+                Some(file.parked_max_size.0),
+                4 * SEGMENT_BYTES_MIN,
+            ),
         ];
         for (key, bytes, least) in bounds {
             if bytes.is_some_and(|bytes| bytes < least) {
@@ -126,6 +131,8 @@ impl Resolver<'_> {
             free_bytes_min: file.min_free.0,
             spare_bytes: file.spare_size.0,
             dead_letters_bytes_max: file.dead_letters_max_size.0,
+            parked_bytes_max: file.parked_max_size.0,
+            parked_age_max: file.parked_max_age.0,
             idempotency: bulk.idempotency.enabled.then_some(Idempotency {
                 window: bulk.idempotency.window.0,
                 keys_max: bulk.idempotency.max_keys as usize,

@@ -1,0 +1,121 @@
+//! What is parked of a queue's consumer groups: shown, tried at once, given up.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::dead_letters::blocking;
+use super::refusal::Refusal;
+use crate::parked::Parked;
+use crate::queue::Queue;
+
+/// Which keys are meant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Keys {
+    group: Option<String>,
+    key: Option<String>,
+    limit: Option<usize>,
+    #[serde(default)]
+    confirm: bool,
+}
+
+pub(super) async fn list(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    query: Result<Query<Keys>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let queue = desk.queue(Some(&name))?;
+    let groups = groups(&queue, wanted.group.as_deref())?;
+    blocking(move || {
+        let limit = wanted.limit.unwrap_or(KEYS).min(KEYS_MAX);
+        let groups = groups.into_iter().map(|(group, parked)| {
+            let bytes = parked.bytes();
+            let state = parked.state();
+            let keys: Vec<Value> = state.shown(limit).into_iter().map(|key| key.0).collect();
+            let shown = json!({
+                "documents": state.counted,
+                "bytes": bytes,
+                "key_count": state.key_count(),
+                "keys": keys,
+            });
+            (group, shown)
+        });
+        let groups: serde_json::Map<String, Value> = groups.collect();
+        Ok(Json(json!({"queue": name, "groups": groups})).into_response())
+    })
+    .await
+}
+
+pub(super) async fn release(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    query: Result<Query<Keys>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let queue = desk.queue(Some(&name))?;
+    let groups = groups(&queue, wanted.group.as_deref())?;
+    let keys: usize = groups
+        .iter()
+        .map(|(_, parked)| parked.release(wanted.key.as_deref()))
+        .sum();
+    known(keys as u64, wanted.key.as_deref())?;
+    Ok(Json(json!({"keys": keys})).into_response())
+}
+
+pub(super) async fn give_up(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    query: Result<Query<Keys>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    if !wanted.confirm {
+        let reason = "parked documents become dead letters by this: say `confirm=true`";
+        return Err(Refusal::invalid(reason));
+    }
+    let queue = desk.queue(Some(&name))?;
+    let groups = groups(&queue, wanted.group.as_deref())?;
+    let documents: u64 = groups
+        .iter()
+        .map(|(_, parked)| parked.give_up(wanted.key.as_deref()))
+        .sum();
+    known(documents, wanted.key.as_deref())?;
+    tracing::warn!(queue = name, documents, "parked documents are given up");
+    Ok(Json(json!({"documents": documents})).into_response())
+}
+
+fn groups(queue: &Queue, group: Option<&str>) -> Result<Vec<(String, Arc<Parked>)>, Refusal> {
+    let Some(parked) = &queue.parked else {
+        return Err(Refusal::conflict(
+            "nothing is parked of a queue in Kafka".to_owned(),
+        ));
+    };
+    let mut groups = parked.all();
+    if let Some(group) = group {
+        groups.retain(|(name, _)| name == group);
+        if groups.is_empty() {
+            return Err(Refusal::not_found(format!(
+                "the queue has no consumer group {group}"
+            )));
+        }
+    }
+    Ok(groups)
+}
+
+/// Refuses a key that holds nothing.
+fn known(found: u64, key: Option<&str>) -> Result<(), Refusal> {
+    match key {
+        Some(key) if found == 0 => Err(Refusal::not_found(format!("nothing is parked for {key}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Keys shown, unless more are asked for.
+const KEYS: usize = 100;
+const KEYS_MAX: usize = 10_000;
