@@ -18,7 +18,9 @@ pub struct Minted {
 
 /// As [`crate::plan`], and appends the items of an answer that is given before anything is executed, with commas between:
 /// for each operation its action, the concrete index, its id (a minted one too), `result` and `status`. An `index` is
-/// reported as created; the version, the sequence number and the shards, which nobody knows yet, are left out.
+/// reported as created. Clients of Elasticsearch 7 fail without a version and without shards, which nobody knows yet: the
+/// version is -1, which no document has and which servers refuse as a condition (`Versions.NOT_FOUND`), and no shard has
+/// executed anything. The sequence number is left out, as servers leave out one that is not assigned.
 ///
 /// Nothing is appended for a body that passes.
 pub fn plan_acknowledged(
@@ -43,6 +45,11 @@ pub fn plan_acknowledged(
     }
     verdict
 }
+
+/// What follows an item's id.
+const CREATED: &[u8] = b",\"_version\":-1,\"result\":\"created\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":201}}";
+const UPDATED: &[u8] = b",\"_version\":-1,\"result\":\"updated\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
+const DELETED: &[u8] = b",\"_version\":-1,\"result\":\"deleted\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":200}}";
 
 /// Items in the making.
 struct Items<'o> {
@@ -79,9 +86,9 @@ impl Aside for Items<'_> {
             None => out.extend_from_slice(b"null"),
         }
         out.extend_from_slice(match op {
-            Op::Index | Op::Create => b",\"result\":\"created\",\"status\":201}}".as_slice(),
-            Op::Update => b",\"result\":\"updated\",\"status\":200}}",
-            Op::Delete => b",\"result\":\"deleted\",\"status\":200}}",
+            Op::Index | Op::Create => CREATED,
+            Op::Update => UPDATED,
+            Op::Delete => DELETED,
         });
     }
 }

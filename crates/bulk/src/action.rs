@@ -28,6 +28,9 @@ pub(crate) struct Action<'a> {
     pub(crate) pipeline: Option<&'a [u8]>,
     /// The line says `"_type":"_doc"`, which servers that know types take for no type at all.
     pub(crate) typed: bool,
+    /// Whether the index must be an alias, or a data stream, if the line says.
+    pub(crate) require_alias: Option<bool>,
+    pub(crate) require_data_stream: Option<bool>,
     pub(crate) place: Place,
     /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
     pub(crate) compare_and_set: bool,

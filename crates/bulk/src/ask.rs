@@ -43,6 +43,14 @@ pub struct Ask<'a> {
     pub url_routing: Option<&'a str>,
     /// The URL parameter `pipeline`, decoded.
     pub url_pipeline: Option<&'a str>,
+    /// The URL parameter `require_alias`: actions that don't say otherwise are for aliases only. It counts at
+    /// [`Level::Lane`], as [`Ask::require_data_stream`] does: elsewhere the cluster's own items say what comes of it.
+    pub require_alias: bool,
+    /// The URL parameter `require_data_stream`.
+    pub require_data_stream: bool,
+    /// Names that the cluster does not have are taken for indices of one shard. For those who ask whether the rest of a
+    /// body is acceptable before they have such an index made.
+    pub suppose_new: bool,
     /// How finely to split.
     pub level: Level,
     /// What to do with documents that have no id.

@@ -35,6 +35,8 @@ pub struct IndexRoute {
     pub routing_required: bool,
     /// Documents of this index go through an ingest pipeline of its own, unless an operation names another.
     pub ingests: bool,
+    /// A pipeline of its own writes who sent a request: such documents are not queued.
+    pub tells_caller: bool,
     /// Set when documents of this index cannot be predicted: requests that touch it pass whole.
     pub opaque: Option<Why>,
     /// All that decides about shard numbers is known, even where the index is not ready and therefore opaque: lanes can
@@ -54,6 +56,7 @@ impl IndexRoute {
             partition_size: 1,
             routing_required: false,
             ingests: false,
+            tells_caller: false,
             opaque: None,
             numbered: true,
         }

@@ -24,6 +24,8 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         routing_null: false,
         pipeline: None,
         typed: false,
+        require_alias: None,
+        require_data_stream: None,
         place,
         compare_and_set: false,
         versioned: false,

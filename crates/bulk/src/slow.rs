@@ -23,6 +23,8 @@ pub(crate) struct SlowAction<'a> {
     routing_null: bool,
     pipeline: Option<Cow<'a, str>>,
     typed: bool,
+    require_alias: Option<bool>,
+    require_data_stream: Option<bool>,
     place: Place,
     compare_and_set: bool,
     versioned: bool,
@@ -58,6 +60,7 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
     };
     let (mut index, mut id, mut routing, mut pipeline) = (None, None, None, None);
     let (mut routing_null, mut typed) = (false, false);
+    let (mut require_alias, mut require_data_stream) = (None, None);
     let (mut op_type, mut retries, mut versioning) = (None, false, Versioning::default());
     for (key, raw) in &pairs {
         let raw = raw.get();
@@ -88,11 +91,12 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
             // An `int` of the servers': one that is larger fails the whole request.
             "retry_on_conflict" if whole_number(raw)? <= i32::MAX as u64 => retries = raw != "0",
             "retry_on_conflict" => return Err(Why::OddValue),
-            "_source" if op == Op::Update => boolean(raw)?,
-            "require_alias" if known(key, dialect) => boolean(raw)?,
-            "require_data_stream" | "list_executed_pipelines" if known(key, dialect) && writes(op) => {
-                boolean(raw)?
+            "_source" if op == Op::Update => drop(boolean(raw)?),
+            "require_alias" if known(key, dialect) => require_alias = Some(boolean(raw)?),
+            "require_data_stream" if known(key, dialect) && writes(op) => {
+                require_data_stream = Some(boolean(raw)?);
             }
+            "list_executed_pipelines" if known(key, dialect) && writes(op) => drop(boolean(raw)?),
             "dynamic_templates" if known(key, dialect) && writes(op) => names_of_templates(raw)?,
             _ => return Err(Why::UnknownParameter),
         }
@@ -122,6 +126,8 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         routing_null,
         pipeline,
         typed,
+        require_alias,
+        require_data_stream,
         place,
         compare_and_set,
         versioned: compare_and_set || versioning.version.is_some(),
@@ -143,6 +149,8 @@ impl SlowAction<'_> {
             routing_null: self.routing_null,
             pipeline: bytes(&self.pipeline),
             typed: self.typed,
+            require_alias: self.require_alias,
+            require_data_stream: self.require_data_stream,
             place: self.place,
             compare_and_set: self.compare_and_set,
             versioned: self.versioned,
@@ -202,11 +210,11 @@ fn whole_number(raw: &str) -> Result<u64, Why> {
     }
 }
 
-fn boolean(raw: &str) -> Result<(), Why> {
-    if matches!(raw, "true" | "false") {
-        Ok(())
-    } else {
-        Err(Why::OddValue)
+fn boolean(raw: &str) -> Result<bool, Why> {
+    match raw {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Why::OddValue),
     }
 }
 

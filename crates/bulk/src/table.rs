@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::{Dialect, IndexRoute, Why};
+use crate::{Dialect, Formula, IndexRoute, Why};
 
 /// What a name that an action line can carry stands for.
 #[derive(Clone, Debug)]
@@ -36,6 +36,10 @@ pub struct RouteTable {
     /// The names by their numbers.
     numbered: Vec<Arc<str>>,
     harmless_pipelines: HashSet<Box<str>>,
+    /// Pipelines that write who sent a request.
+    telling_pipelines: HashSet<Box<str>>,
+    /// What a name that nobody has is taken for, if somebody supposes that it is new.
+    new_index: Entry,
     indices: u32,
 }
 
@@ -95,6 +99,13 @@ impl RouteTable {
                 names: HashMap::new(),
                 numbered: Vec::new(),
                 harmless_pipelines: HashSet::new(),
+                telling_pipelines: HashSet::new(),
+                new_index: Entry {
+                    target: Target::Index(Arc::new(IndexRoute::new("", Formula::Modulo, [None]))),
+                    number: u32::MAX,
+                    ordinal: u32::MAX - 1,
+                    unproven: None,
+                },
                 indices: 0,
             },
             ordinals: HashMap::new(),
@@ -162,6 +173,16 @@ impl RouteTable {
         target.write().ok().map(|route| &*route.name)
     }
 
+    /// Whether a pipeline writes who sent the request.
+    pub fn tells_caller(&self, pipeline: &str) -> bool {
+        self.telling_pipelines.contains(pipeline)
+    }
+
+    /// What a name that nobody has is taken for where it is supposed to be new.
+    pub(crate) fn new_index(&self) -> &Entry {
+        &self.new_index
+    }
+
     /// What `name`, in UTF-8, stands for.
     pub(crate) fn entry(&self, name: &[u8]) -> Option<&Entry> {
         self.names.get(std::str::from_utf8(name).ok()?)
@@ -219,6 +240,12 @@ impl RouteTableBuilder {
     /// A pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any other pass.
     pub fn harmless_pipeline(&mut self, name: &str) -> &mut Self {
         self.table.harmless_pipelines.insert(name.into());
+        self
+    }
+
+    /// A pipeline that writes who sent the request.
+    pub fn telling_pipeline(&mut self, name: &str) -> &mut Self {
+        self.table.telling_pipelines.insert(name.into());
         self
     }
 

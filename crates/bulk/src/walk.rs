@@ -111,6 +111,11 @@ impl<'b, 't> Walk<'b, 't> {
         if ask.url_routing.is_some_and(str::is_empty) {
             return refuse(Why::EmptyRouting, None);
         }
+        if let (Some(name), Level::Lane(_)) = (ask.url_pipeline, ask.level)
+            && table.tells_caller(name)
+        {
+            return refuse(Why::CallersPipeline, None);
+        }
         match ask.url_pipeline.map(|name| (name, table.admit_pipeline(name))) {
             Some(("", _)) => return refuse(Why::EmptyPipeline, None),
             Some((_, Err(why))) => return refuse(why, None),
@@ -342,11 +347,36 @@ impl<'b, 't> Resolver<'b, 't> {
         if action.pipeline.is_some_and(|pipeline| pipeline != self.pipeline) {
             self.check_pipeline(action)?;
         }
+        self.check_required(action)?;
         let (entry, route) = self.index(action)?;
         if action.op != Op::Create && matches!(entry.target, Target::DataStream { .. }) {
             return Err(Why::StreamNotCreate);
         }
         Ok((entry, route))
+    }
+
+    /// What is queued is answered before anybody looks whether its name is an alias or a data stream, as it requires.
+    #[inline]
+    fn check_required(&self, action: &Action<'_>) -> Result<(), Why> {
+        let alias = action.require_alias.unwrap_or(self.ask.require_alias);
+        let stream = action.require_data_stream.unwrap_or(self.ask.require_data_stream);
+        let asked = (alias || stream) && matches!(self.ask.level, Level::Lane(_));
+        match asked && action.op != Op::Delete {
+            true => self.check_kind(action, alias, stream),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn check_kind(&self, action: &Action<'_>, alias: bool, stream: bool) -> Result<(), Why> {
+        let default = self.ask.default_index.map(str::as_bytes);
+        let entry = self.table.entry(action.index.or(default).ok_or(Why::NoIndex)?);
+        let entry = entry.map(|entry| entry.unproven.as_deref().unwrap_or(entry));
+        match entry.map(|entry| &entry.target) {
+            Some(Target::Alias { .. }) if !stream => Ok(()),
+            Some(Target::DataStream { .. }) if !alias => Ok(()),
+            _ => Err(Why::RequiredTarget),
+        }
     }
 
     /// The effective routing.
@@ -441,12 +471,18 @@ impl<'b, 't> Resolver<'b, 't> {
         if name.first() == Some(&b'<') {
             return Err(Why::DateMath);
         }
-        let entry = self.table.entry(name).ok_or(Why::UnknownIndex)?;
+        let entry = match self.table.entry(name) {
+            None if self.ask.suppose_new => self.table.new_index(),
+            entry => entry.ok_or(Why::UnknownIndex)?,
+        };
         let entry = match (&entry.unproven, self.ask.level) {
             (Some(unproven), Level::Lane(_)) => unproven,
             _ => entry,
         };
         let found = (entry, &**entry.target.write()?);
+        if found.1.tells_caller && matches!(self.ask.level, Level::Lane(_)) {
+            return Err(Why::CallersPipeline);
+        }
         self.ingests |= found.1.ingests;
         self.neither = self.neither(found.0, found.1);
         self.last = Some(found);
@@ -470,6 +506,9 @@ impl<'b, 't> Resolver<'b, 't> {
             return Ok(());
         };
         let name = std::str::from_utf8(pipeline).map_err(|_| Why::UnknownPipeline)?;
+        if matches!(self.ask.level, Level::Lane(_)) && self.table.tells_caller(name) {
+            return Err(Why::CallersPipeline);
+        }
         self.table.admit_pipeline(name)?;
         self.ingests = true;
         self.pipeline.clear();

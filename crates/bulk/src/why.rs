@@ -107,6 +107,12 @@ whys! {
     MovingPipeline = "moving_pipeline",
     /// The request names a pipeline that may change `_index`, `_id` or `_routing`, or whose definition is unknown.
     UnknownPipeline = "unknown_pipeline",
+    /// A pipeline writes who sent the request (`set_security_user`), so it can run for the client only, and not from a
+    /// queue.
+    CallersPipeline = "callers_pipeline",
+    /// `require_alias` or `require_data_stream` is set, and the name is not known as one: what the cluster will not write
+    /// to is not queued, and not made.
+    RequiredTarget = "required_target",
     /// A pipeline would run, and this server lets a document that fails in one take others of its request with it, so
     /// the answer follows from what stands together.
     BatchedIngest = "batched_ingest",

@@ -35,6 +35,9 @@ const ASK: Ask<'static> = Ask {
     url_pipeline: None,
     level: bulk::Level::Node,
     null_id: NullId::Keep,
+    require_alias: false,
+    require_data_stream: false,
+    suppose_new: false,
     direct: None,
 };
 

@@ -112,7 +112,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
             true => NullId::Mint,
             false => NullId::Keep,
         },
-        direct: None,
+        ..Ask::default()
     };
     let snapshot = runtime.block_on(verified(&cluster, &body, &ask));
     let mut out = io::BufWriter::new(io::stdout().lock());

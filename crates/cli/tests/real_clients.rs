@@ -5,12 +5,14 @@
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
+#[path = "real_clients/programs.rs"]
+mod programs;
 mod real;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use programs::{answer_of, go, java, javascript, javascript_program, python};
 use real::gateway::Gateway;
 use real::http::{Http, Request};
 use real::server::Server;
@@ -25,6 +27,26 @@ const KEPT: u64 = 1001;
 fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;
+    does_its_work(&server, &mut gateway, helpers, 1002, program)?;
+    gateway.split_at_least(0.9)
+}
+
+/// The same in asynchronous mode: what a helper takes for written is written, but for the document that the cluster refuses,
+/// which is a dead letter.
+fn queues(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
+    let server = Server::shared(kind)?;
+    let mut gateway = Gateway::queueing(&server)?;
+    does_its_work(&server, &mut gateway, helpers, 1003, program)
+}
+
+/// Each helper is to report so many successes, the document that the cluster refuses among them or not.
+fn does_its_work(
+    server: &Server,
+    gateway: &mut Gateway,
+    helpers: &[&str],
+    ok: u64,
+    program: impl FnOnce(&str, &str) -> Result<Command>,
+) -> Result<()> {
     let mut http = server.http();
     let index = server.cluster.fresh_name("clients");
     let mapping = json!({"properties": {"n": {"type": "integer"}, "line": {"type": "keyword"}}});
@@ -48,16 +70,21 @@ fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Resu
     let told: Value = serde_json::from_str(told.lines().last().unwrap_or_default())
         .with_context(|| format!("not a line of JSON: {told}"))?;
     for helper in helpers {
-        let expected = json!({"ok": 1002, "failed": [format!("{helper}-bad")]});
+        let failed: Vec<String> = (ok < 1003).then(|| format!("{helper}-bad")).into_iter().collect();
+        let expected = json!({"ok": ok, "failed": failed});
         ensure!(
             told[helper] == expected,
             "{helper} reported {} and not {expected}",
             told[helper]
         );
+    }
+    if ok == 1003 {
+        gateway.delivered(1002 * helpers.len() as u64, helpers.len() as u64)?;
+    }
+    for helper in helpers {
         holds_the_work_of(&mut http, &index, helper)?;
     }
-    http.must(&Request::new("DELETE", &format!("/{index}")))?;
-    gateway.split_at_least(0.9)
+    http.must(&Request::new("DELETE", &format!("/{index}"))).map(drop)
 }
 
 fn holds_the_work_of(http: &mut Http, index: &str, helper: &str) -> Result<()> {
@@ -92,133 +119,6 @@ fn holds_the_work_of(http: &mut Http, index: &str, helper: &str) -> Result<()> {
     }
     ensure!(kept == KEPT, "{kept} documents of {helper}");
     Ok(())
-}
-
-/// What a command prints; an error tells all that it said.
-fn answer_of(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {:?}; `./dev test` installs it", command.get_program()))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        output.status.success(),
-        "{command:?} failed: {said}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(said)
-}
-
-fn sources(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../clients")
-        .join(folder)
-}
-
-/// A folder of the build's own for what a toolchain prepares.
-fn built(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(name)
-}
-
-fn python(requirements: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
-    let requirements = requirements.to_owned();
-    move |url, index| {
-        let packages = built(&format!("python-{requirements}"));
-        if !packages.exists() {
-            let list = sources("python").join(format!("{requirements}.txt"));
-            let mut pip = Command::new("python3");
-            pip.args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--root-user-action",
-                "ignore",
-            ]);
-            answer_of(pip.arg("--target").arg(&packages).arg("-r").arg(list))
-                .context("python3 with pip is needed (Debian: python3-pip)")?;
-        }
-        let mut command = Command::new("python3");
-        command
-            .env("PYTHONPATH", packages)
-            .arg(sources("python").join("bulk.py"))
-            .args([url, index]);
-        Ok(command)
-    }
-}
-
-fn go(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
-    let package = package.to_owned();
-    move |url, index| {
-        let program = built(&format!("go-{package}"));
-        let mut build = Command::new("go");
-        build
-            .current_dir(sources("go"))
-            .args(["build", "-o"])
-            .arg(&program)
-            .arg(format!("./{package}"));
-        answer_of(&mut build).context("Go 1.26 or later is needed (https://go.dev/dl)")?;
-        let mut command = Command::new(program);
-        command.args([url, index]);
-        Ok(command)
-    }
-}
-
-fn javascript(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
-    let package = package.to_owned();
-    move |url, index| {
-        let folder = sources("javascript");
-        let mut npm = Command::new("npm");
-        npm.current_dir(&folder)
-            .args(["ci", "--silent", "--no-audit", "--no-fund"]);
-        // Several tests want the packages; `npm ci` removes what is there first.
-        let _turn = turn("npm")?;
-        if !folder.join("node_modules/.package-lock.json").exists() {
-            answer_of(&mut npm).context("Node.js 20 or later with npm is needed")?;
-        }
-        let mut command = Command::new("node");
-        command
-            .current_dir(folder)
-            .env("PACKAGE", package)
-            .args(["bulk.js", url, index]);
-        Ok(command)
-    }
-}
-
-fn java(folder: &str, version: Option<&str>) -> impl FnOnce(&str, &str) -> Result<Command> {
-    let (folder, version) = (folder.to_owned(), version.map(str::to_owned));
-    move |url, index| {
-        let target = built(&format!(
-            "java-{folder}-{}",
-            version.as_deref().unwrap_or("default")
-        ));
-        let _turn = turn("maven")?;
-        if !target.join("lib").exists() || !target.join("classes/Bulk.class").exists() {
-            let mut maven = Command::new("mvn");
-            maven
-                .current_dir(sources("java").join(&folder))
-                .args(["-q", "-B", "package"]);
-            maven.arg(format!("-Dbuilt={}", target.display()));
-            if let Some(version) = &version {
-                maven.arg(format!("-Dclient.version={version}"));
-            }
-            answer_of(&mut maven).context("Maven and a JDK 17 or later are needed (Debian: maven)")?;
-        }
-        let mut command = Command::new("java");
-        command
-            .arg("-cp")
-            .arg(format!("{0}/classes:{0}/lib/*", target.display()))
-            .args(["Bulk", url, index]);
-        Ok(command)
-    }
-}
-
-/// Lets one test at a time, of whatever process, use a toolchain's folder.
-fn turn(name: &str) -> Result<std::fs::File> {
-    std::fs::create_dir_all(built(""))?;
-    let file = std::fs::File::create(built(&format!("{name}.lock")))?;
-    file.lock()?;
-    Ok(file)
 }
 
 const PYTHON: [&str; 3] = ["bulk", "streaming", "parallel"];
@@ -284,6 +184,43 @@ fn elasticsearch_java_8() -> Result<()> {
 #[test]
 fn elasticsearch_java_9() -> Result<()> {
     proves(Kind::Elasticsearch, &["ingester"], java("elasticsearch", None))
+}
+
+/// Clients in asynchronous mode, each before a server that it is made for.
+#[test]
+fn clients_of_opensearch_are_queued() -> Result<()> {
+    let kind = Kind::OpenSearch;
+    queues(kind, &PYTHON, python("opensearch"))?;
+    queues(kind, &["indexer"], go("opensearch"))?;
+    queues(kind, &["helper"], javascript("@opensearch-project/opensearch"))?;
+    queues(kind, &["request"], java("opensearch", None))?;
+    queues(kind, &["processor"], java("opensearch-high-level", None))
+}
+
+#[test]
+fn clients_of_elasticsearch_8_are_queued() -> Result<()> {
+    let kind = Kind::Elasticsearch8;
+    queues(kind, &PYTHON, python("elasticsearch-8"))?;
+    queues(kind, &["indexer"], go("elasticsearch8"))?;
+    queues(kind, &["helper"], javascript("elasticsearch-8"))?;
+    queues(kind, &["ingester"], java("elasticsearch", Some("8.19.12")))
+}
+
+#[test]
+fn clients_of_elasticsearch_9_are_queued() -> Result<()> {
+    let kind = Kind::Elasticsearch;
+    queues(kind, &PYTHON, python("elasticsearch-9"))?;
+    queues(kind, &["indexer"], go("elasticsearch"))?;
+    queues(kind, &["helper"], javascript("elasticsearch-9"))?;
+    queues(kind, &["ingester"], java("elasticsearch", None))?;
+    queues(kind, &["pino"], javascript_program("pino.js", "elasticsearch-9"))
+}
+
+#[test]
+fn clients_of_elasticsearch_7_are_queued() -> Result<()> {
+    let kind = Kind::Elasticsearch7;
+    queues(kind, &["processor"], java("elasticsearch-high-level", None))?;
+    queues(kind, &["olivere"], go("olivere"))
 }
 
 /// Bulks in other formats than JSON go on as they are: what the server makes of them, it makes of them through Tidegate.

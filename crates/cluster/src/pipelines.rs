@@ -22,6 +22,42 @@ pub(crate) fn harmless_pipelines(definitions: &Map<String, Value>) -> BTreeSet<S
         .collect()
 }
 
+/// The names of the pipelines that write who sent a request, or run one that does: from a queue, that would be another.
+pub(crate) fn telling_pipelines(definitions: &Map<String, Value>) -> BTreeSet<String> {
+    let mut telling: BTreeSet<String> = definitions
+        .iter()
+        .filter(|(_, definition)| holds(definition, &|key, _| key == "set_security_user"))
+        .map(|(name, _)| name.clone())
+        .collect();
+    loop {
+        // A name that the document decides may be any.
+        let runs_one = |key: &str, told: &Value| {
+            let name = told.get("name").and_then(Value::as_str).unwrap_or_default();
+            key == "pipeline" && (telling.contains(name) || name.contains("{{") && !telling.is_empty())
+        };
+        let more: Vec<String> = definitions
+            .iter()
+            .filter(|(name, definition)| !telling.contains(*name) && holds(definition, &runs_one))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if more.is_empty() {
+            return telling;
+        }
+        telling.extend(more);
+    }
+}
+
+/// Whether some member, however deep (in a `foreach`, in what runs on a failure), is one that is looked for.
+fn holds(value: &Value, wanted: &dyn Fn(&str, &Value) -> bool) -> bool {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .any(|(key, value)| wanted(key, value) || holds(value, wanted)),
+        Value::Array(values) => values.iter().any(|value| holds(value, wanted)),
+        _ => false,
+    }
+}
+
 struct Judged<'a> {
     definitions: &'a Map<String, Value>,
     /// `false` from the moment that a pipeline is looked at, so a cycle is harmful and not endless.
@@ -227,6 +263,28 @@ mod tests {
         ] {
             assert!(!harmless(processor.clone()), "{processor}");
         }
+    }
+
+    #[test]
+    fn a_pipeline_that_writes_the_caller_is_known_however_it_comes_to_it() {
+        let teller = json!({"set_security_user": {"field": "user"}});
+        let runs = |name: &str| json!({"processors": [{"pipeline": {"name": name}}]});
+        let definitions = json!({
+            "plain": {"processors": [{"trim": {"field": "a"}}]},
+            "tells": {"processors": [{"trim": {"field": "a"}}, teller]},
+            "in_turn": {"processors": [{"foreach": {"field": "l", "processor": teller}}]},
+            "on_failure": {"processors": [{"trim": {"field": "a", "on_failure": [teller]}}]},
+            "runs": runs("tells"),
+            "runs_that": runs("runs"),
+            "runs_any": runs("{{which}}"),
+            "runs_plain": runs("plain"),
+            "loop": runs("loop"),
+        });
+        let telling = telling_pipelines(definitions.as_object().unwrap());
+        let expected = ["in_turn", "on_failure", "runs", "runs_any", "runs_that", "tells"];
+        assert_eq!(telling.into_iter().collect::<Vec<_>>(), expected);
+        let calm = json!({"plain": definitions["plain"], "runs_any": runs("{{which}}")});
+        assert!(telling_pipelines(calm.as_object().unwrap()).is_empty());
     }
 
     #[test]

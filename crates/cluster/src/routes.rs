@@ -32,6 +32,8 @@ pub(crate) struct Reading {
     pub(crate) aliases: BTreeMap<String, Vec<AliasMember>>,
     pub(crate) data_streams: BTreeMap<String, String>,
     pub(crate) harmless_pipelines: BTreeSet<String>,
+    /// Those that write who sent a request.
+    pub(crate) telling_pipelines: BTreeSet<String>,
 }
 
 /// Whether an index's predictions have been compared with the cluster's own answers.
@@ -126,6 +128,9 @@ pub(crate) fn make(
     for name in &reading.harmless_pipelines {
         builder.harmless_pipeline(name);
     }
+    for name in &reading.telling_pipelines {
+        builder.telling_pipeline(name);
+    }
     status.aliases = reading.aliases.len();
     status.data_streams = reading.data_streams.len();
     unchecked.sort_by_key(|route: &Arc<IndexRoute>| {
@@ -158,11 +163,14 @@ fn route(
     };
     let pipelines = || settings.default_pipeline.iter().chain(&settings.final_pipeline);
     let moves = |pipeline: &String| !reading.harmless_pipelines.contains(pipeline);
+    let tells_caller = pipelines().any(|pipeline| reading.telling_pipelines.contains(pipeline));
     let unpredictable = match settings.placement {
         Placement::Content => Some(Why::RoutedByContent),
         Placement::Adaptive => Some(Why::AdaptiveShards),
         Placement::Hash if metadata.is_some_and(|m| m.split_in_place) => Some(Why::UnknownFormula),
         Placement::Hash if formula.is_none() => Some(Why::UnknownFormula),
+        // Of what moves documents and tells the caller, the latter counts for more.
+        Placement::Hash if tells_caller && pipelines().any(moves) => Some(Why::CallersPipeline),
         Placement::Hash if pipelines().any(moves) => Some(Why::MovingPipeline),
         Placement::Hash if pipelines().next().is_some() && !dialect.ingests_singly() => {
             Some(Why::BatchedIngest)
@@ -179,6 +187,7 @@ fn route(
         partition_size: settings.partition_size,
         routing_required: metadata.is_some_and(|m| m.routing_required),
         ingests: pipelines().next().is_some(),
+        tells_caller,
         opaque,
         numbered: unpredictable.is_none(),
         ..IndexRoute::new(name, formula.unwrap_or(Formula::Modulo), primaries)
@@ -251,7 +260,7 @@ const SHARDS_MAX: u32 = 65_537;
 mod tests {
     use super::*;
     use crate::discover::Discovered;
-    use crate::pipelines::harmless_pipelines;
+    use crate::pipelines::{harmless_pipelines, telling_pipelines};
     use crate::state;
     use crate::testing::{fixture, node};
 
@@ -264,6 +273,7 @@ mod tests {
             aliases: state::parse_aliases(fixture(name, "aliases").as_bytes()).unwrap(),
             data_streams: state::parse_data_streams(fixture(name, "data_streams").as_bytes()).unwrap(),
             harmless_pipelines: harmless_pipelines(pipelines.as_object().unwrap()),
+            telling_pipelines: telling_pipelines(pipelines.as_object().unwrap()),
         };
         let metadata = state::parse_metadata(fixture(name, "metadata").as_bytes())
             .unwrap()

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use bulk::{Ask, Minted, Plan};
 use cluster::Snapshot;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
 use serde::{Deserialize, Serialize};
@@ -17,9 +16,11 @@ use wire::{Buffer, Chunk, Outgoing};
 
 use crate::answer::json_response;
 use crate::error::Fault;
+use crate::form::AnswerHead;
 use crate::idempotency::Keyed;
 use crate::journal::Receipt;
 use crate::outbound::Outbound;
+use crate::parcel::DELIVERED_TYPE;
 use crate::queue::Queue;
 use crate::request_id::RequestId;
 use crate::rights::{Caller, Denied, Door};
@@ -41,7 +42,7 @@ pub(crate) struct Accept {
 pub(crate) struct Params {
     /// Path and query of the client's request.
     pub(crate) target: String,
-    /// Its content type.
+    /// [`DELIVERED_TYPE`], whatever its client called it: earlier versions want to read it.
     pub(crate) content_type: String,
     /// The first and the last id that were minted for it: its documents with ids between are known to be nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,17 +108,13 @@ impl Accept {
             Some(Turn::First(claim)) => Some(claim),
             None => None,
         };
-        let content_type = queued.head.headers.get(CONTENT_TYPE);
         let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let keyed = claim
             .as_ref()
             .map(|claim| keyed::kept(claim, millis(queued.arrived)));
         let params = Params {
             target: queued.target.to_owned(),
-            content_type: content_type
-                .and_then(|value| value.to_str().ok())
-                .unwrap_or(NDJSON)
-                .to_owned(),
+            content_type: DELIVERED_TYPE.to_owned(),
             minted: queued.plan.minted().map(written),
             replay: None,
             idempotency: keyed,
@@ -146,7 +143,7 @@ impl Accept {
                     whereabouts.durable(noted, receipt.position);
                 }
                 let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
-                let mut response = answer(took, queued.items, &receipt);
+                let mut response = answer(queued.head, took, queued.items, &receipt);
                 if keyed.is_some() {
                     let kept = HeaderValue::from_static("kept");
                     response.headers_mut().insert(&keyed::SAYS, kept);
@@ -169,10 +166,11 @@ impl Accept {
 }
 
 /// What a client is told whose request is durable, and where.
-fn answer(took_ms: u64, items: Buffer, place: &impl Display) -> Response<Outgoing> {
+fn answer(request: &Parts, took_ms: u64, items: Buffer, place: &impl Display) -> Response<Outgoing> {
     let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
     let chunks = [Chunk::from(head), Chunk::from(items), Chunk::from("]}")];
     let mut response = json_response(chunks.into_iter().collect());
+    AnswerHead::put_on(response.headers_mut(), request);
     let ack = format!("queued; {place}");
     if let Ok(ack) = HeaderValue::from_str(&ack) {
         response.headers_mut().insert(&ACK, ack);
@@ -191,5 +189,3 @@ const ACCEPTED: u8 = 0;
 
 /// Says of a 200 what it means: durable, and not yet executed.
 static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");
-
-const NDJSON: &str = "application/x-ndjson";

@@ -21,7 +21,7 @@ use crate::lines::Load;
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Outcome, Outcomes};
 use crate::outlet::{Outlet, Way};
-use crate::parcel::{Parcel, content_type, unreadable};
+use crate::parcel::{Parcel, delivered_headers, unreadable};
 
 impl Work<'_> {
     /// The lines of some operations, one after another; copied only if others stand between them.
@@ -57,9 +57,7 @@ impl Route {
             false => unfinished(operations.iter().copied().zip(outcomes)),
         };
         let wording = &work.wording;
-        let Some(headers) = content_type(&wording.content_type) else {
-            return left(unreadable(docs));
-        };
+        let headers = delivered_headers();
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
             return left(unreadable(docs));
         };
@@ -145,7 +143,7 @@ impl Route {
         let outbound = self.outbound();
         let snapshot = outbound.cluster().snapshot();
         let wording = &work.wording;
-        let mut headers = content_type(&wording.content_type).ok_or_else(unknown)?;
+        let mut headers = delivered_headers();
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
             return Err(unknown());
         };
@@ -217,6 +215,6 @@ pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>, level: Level) -> 
             Level::Shard => bulk::Level::Shard,
         },
         null_id: bulk::NullId::Keep,
-        direct: None,
+        ..Ask::default()
     }
 }

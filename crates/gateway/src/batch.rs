@@ -22,7 +22,7 @@ use crate::lane::{Lane, Route};
 use crate::lookback::{Doubt, Past};
 use crate::outcome::{Again, Error, Outcome};
 use crate::outlet::Way;
-use crate::parcel::{Wording, content_type};
+use crate::parcel::{DELIVERED_TYPE, Wording, delivered_headers};
 use crate::parked::Scope;
 use crate::queue::Doing;
 use crate::sent_as::sent_as;
@@ -107,9 +107,7 @@ impl Batch {
     pub(crate) fn may_take(&self, raw_params: &[u8]) -> bool {
         let theirs: Option<Params> = serde_json::from_slice(raw_params).ok();
         match (&self.params, theirs) {
-            (Some(ours), Some(theirs)) => {
-                (&ours.target, &ours.content_type) == (&theirs.target, &theirs.content_type)
-            }
+            (Some(ours), Some(theirs)) => ours.target == theirs.target,
             _ => false,
         }
     }
@@ -152,7 +150,7 @@ impl<'b> Work<'b> {
         (doubtful_before, first): (u64, bool),
     ) -> Option<Self> {
         let params = batch.params.as_ref()?;
-        let headers = content_type(&params.content_type)?;
+        let headers = delivered_headers();
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
             return None;
         };
@@ -186,7 +184,6 @@ impl<'b> Work<'b> {
             planned: RefCell::new(planned),
             wording: Rc::new(Wording {
                 target: sent_as(&params.target),
-                content_type: params.content_type.clone(),
             }),
             default_index: head.index.as_deref().map(str::to_owned),
             doubt: (0..operations.len())
@@ -344,7 +341,7 @@ impl Lane {
                     lane: self.number,
                     place: (operation - origin.first) as u32,
                     target: batch.target().to_owned(),
-                    content_type: work.wording.content_type.clone(),
+                    content_type: DELIVERED_TYPE.to_owned(),
                     ..Cause::default()
                 };
                 group.queue.dead_letters.put(cause, &work.body[at.start..at.end])

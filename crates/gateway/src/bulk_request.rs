@@ -19,6 +19,10 @@ pub(crate) struct BulkHead<'a> {
     pub(crate) pipeline: Option<Cow<'a, str>>,
     /// The path is `/{index}/_doc/_bulk`, which servers that know types take for `/{index}/_bulk`.
     pub(crate) typed: bool,
+    /// `require_alias`, unless it says `false`.
+    pub(crate) require_alias: bool,
+    /// `require_data_stream`, unless it says `false`.
+    pub(crate) require_data_stream: bool,
 }
 
 /// What kind of request it is, as far as `bulk_reshuffle` is concerned.
@@ -90,6 +94,8 @@ fn read_parameters<'a>(query: &'a str, head: &mut BulkHead<'a>) -> Result<(), He
         match name {
             "routing" => head.routing = Some(decode(value, true).ok_or(HeadWhy::Parameter)?),
             "pipeline" => head.pipeline = Some(decode(value, true).ok_or(HeadWhy::Parameter)?),
+            "require_alias" => head.require_alias = value != "false",
+            "require_data_stream" => head.require_data_stream = value != "false",
             _ => {}
         }
     }

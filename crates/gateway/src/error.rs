@@ -325,6 +325,20 @@ impl Fault {
         }
     }
 
+    /// No node could say whether the cluster takes requests with such parameters and headers.
+    pub(crate) fn form_unknown(why: &str) -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable_shards_exception",
+                format!(
+                    "nothing was accepted: no node of the cluster could say whether it takes a bulk with these parameters and headers: {why}"
+                ),
+            )
+        }
+    }
+
     /// A setting of ours that cannot be: nothing has changed, here or at the cluster.
     pub(crate) fn bad_switch(why: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "illegal_argument_exception", why)

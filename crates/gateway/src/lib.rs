@@ -50,6 +50,7 @@ mod document_write;
 mod error;
 mod fence;
 mod flow;
+mod form;
 mod gate;
 mod gateway;
 mod handed_over;

@@ -21,7 +21,7 @@ use crate::config::Level;
 use crate::lane::Route;
 use crate::outbound::{Message, Outbound};
 use crate::outcome::{Again, Outcome};
-use crate::parcel::content_type;
+use crate::parcel::delivered_headers;
 
 /// Whether an operation may have been executed, and nobody knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -271,9 +271,7 @@ impl Route {
         snapshot: &Snapshot,
     ) -> Vec<(usize, Document)> {
         let wording = &work.wording;
-        let Some(headers) = content_type(&wording.content_type) else {
-            return Vec::new();
-        };
+        let headers = delivered_headers();
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
             return Vec::new();
         };

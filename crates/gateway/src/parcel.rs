@@ -11,7 +11,7 @@ use wire::{Fate, Outgoing, Shared};
 
 use crate::lane::Route;
 use crate::lines::{Body, Lines, Load};
-use crate::outbound::{Message, Outbound};
+use crate::outbound::Message;
 use crate::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::refusal::is_unexecuted;
 use crate::request_id::RequestId;
@@ -31,7 +31,6 @@ pub(crate) struct Parcel {
 pub(crate) struct Wording {
     /// Path and query.
     pub(crate) target: String,
-    pub(crate) content_type: String,
 }
 
 /// What a parcel came to.
@@ -80,12 +79,10 @@ impl Route {
         let bytes = parcels.iter().map(|parcel| parcel.bytes).sum();
         let wording = Rc::clone(&parcels[0].wording);
         let outbound = self.outbound();
-        let Some(mut headers) = self.headers(&outbound, &wording) else {
-            return docs
-                .iter()
-                .map(|docs| Told::Outcomes(unreadable(*docs)))
-                .collect();
-        };
+        let mut headers = delivered_headers();
+        if let Some(account) = self.account(&outbound) {
+            headers.insert(AUTHORIZATION, account);
+        }
         if !self.group.consumer.may_send() {
             let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
             let outcome = Outcome::Again(Again::unsent(why.to_owned()));
@@ -146,15 +143,11 @@ impl Route {
         let told = docs.iter().map(|docs| outcomes.split_off_front(*docs));
         told.map(Told::Outcomes).collect()
     }
-
-    fn headers(&self, outbound: &Outbound, wording: &Wording) -> Option<HeaderMap> {
-        let mut headers = content_type(&wording.content_type)?;
-        if let Some(account) = self.account(outbound) {
-            headers.insert(AUTHORIZATION, account);
-        }
-        Some(headers)
-    }
 }
+
+/// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier versions that read
+/// them.
+pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
 
 /// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or waits too long is not
 /// helped by more requests.
@@ -165,10 +158,13 @@ fn may_blame_one(status: StatusCode) -> bool {
         && status != StatusCode::GATEWAY_TIMEOUT
 }
 
-pub(crate) fn content_type(value: &str) -> Option<HeaderMap> {
+/// The headers of every bulk that is delivered, whatever its client called it: all servers take this type, and with it no
+/// `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are read that are not queued,
+/// and how answers look that nobody passes on.
+pub(crate) fn delivered_headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_str(value).ok()?);
-    Some(headers)
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(DELIVERED_TYPE));
+    headers
 }
 
 pub(crate) fn unreadable(docs: u32) -> Outcomes {

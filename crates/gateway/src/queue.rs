@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::config::{self, Compression, Config, Fsync, SaslMechanism};
 use crate::dead_letters::{self, Committed, DeadLetters};
+use crate::form::Forms;
 use crate::idempotency::{Keys, SEGMENTS_STAY};
 use crate::journal::{Consumer, Journal};
 use crate::metrics::Count;
@@ -40,6 +41,8 @@ pub(crate) struct Queue {
     pub(crate) keys: Option<Arc<Keys>>,
     /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
     pub(crate) whereabouts: Option<Whereabouts>,
+    /// Which requests its cluster takes, by what their heads say.
+    pub(crate) forms: Forms,
     /// What is done with writes that cannot be queued.
     passing: Mutex<config::Passing>,
 }
@@ -200,6 +203,7 @@ impl Queue {
             parked_age_max: Mutex::new(settings.parked_age_max),
             keys: keys.transpose().map_err(failed)?,
             whereabouts,
+            forms: Forms::default(),
             passing: Mutex::new(settings.passing),
         })
     }

@@ -167,6 +167,12 @@ impl Reshuffle {
         if let Some(fault) = belongs::elsewhere(&head, &held.body) {
             return Step::Done(fault.response());
         }
+        // Before anything else changes what it says: the cluster judges what came.
+        if let Some(accept) = &self.accept
+            && let Err(refusal) = self.admit_form(accept, &mut head, target, &snapshot).await
+        {
+            return Step::Done(refusal);
+        }
         let mut target = Cow::Borrowed(target);
         if self.accept.is_some() && dialect.types_are_optional() {
             // Other clusters that get it may know no types.
@@ -259,6 +265,7 @@ impl Reshuffle {
                 if pass.why == bulk::Why::UnknownIndex
                     && self.accept.is_some()
                     && let Some(index) = introduce::named(&body, pass.line, bulk_head.index.as_deref())
+                    && self.is_acceptable_but_new(&body, &ask, &snapshot.table)
                 {
                     // It was there, and is gone again; or there are more than one request should have to wait for.
                     if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {
@@ -456,6 +463,9 @@ impl Reshuffle {
             default_index: head.index.as_deref(),
             url_routing: head.routing.as_deref(),
             url_pipeline: head.pipeline.as_deref(),
+            require_alias: head.require_alias,
+            require_data_stream: head.require_data_stream,
+            suppose_new: false,
             level: match self.settings.level {
                 _ if let Some(accept) = &self.accept => bulk::Level::Lane(accept.queue.log.lanes()),
                 Level::Cluster => bulk::Level::Cluster,
@@ -475,6 +485,23 @@ impl Reshuffle {
     pub(crate) fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.mint(ask);
         bulk::plan(body, ask, table, &mut ids, &mut self.scratch.borrow_mut())
+    }
+
+    /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster would refuse as a
+    /// whole makes no index.
+    fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
+        let supposed = Ask {
+            suppose_new: true,
+            direct: None,
+            ..*ask
+        };
+        match self.plan(body, &supposed, table) {
+            Verdict::Plan(plan) => {
+                self.scratch.borrow_mut().recycle(plan);
+                true
+            }
+            Verdict::Pass(_) => false,
+        }
     }
 
     /// What makes ids, told the time if it may have to.

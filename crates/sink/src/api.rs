@@ -47,7 +47,7 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         ("GET", ["_cluster", "health", ..]) => (200, health(&state)),
         ("GET", ["_cluster", "settings"]) => settings::show_cluster(&state, head),
         ("PUT", ["_cluster", "settings"]) => settings::set_cluster(shared, head, body),
-        ("GET", ["_ingest", "pipeline", ..]) => (200, json!({})),
+        ("GET", ["_ingest", "pipeline", ..]) => (200, Value::Object(shared.spec.pipelines.clone())),
         ("GET", ["_all", "_settings", ..]) => (200, flat_settings(&state)),
         ("GET", ["_settings", name @ ..]) => {
             let own = |index: &str| of_index(&state, &state.indices[index]);

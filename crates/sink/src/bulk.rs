@@ -38,12 +38,14 @@ pub(super) struct Action<'a> {
     if_seq_no: Option<u64>,
     /// The line has a `_type`.
     typed: bool,
+    require_alias: Option<bool>,
 }
 
 /// What the URL says for actions that don't.
 pub(super) struct Defaults {
     pub(super) index: Option<String>,
     pub(super) routing: Option<String>,
+    pub(super) require_alias: bool,
 }
 
 #[derive(Default)]
@@ -82,6 +84,9 @@ pub(super) fn answer(
     let defaults = Defaults {
         index: index.filter(|index| !index.is_empty()),
         routing: head.parameter("routing"),
+        require_alias: head
+            .parameter("require_alias")
+            .is_some_and(|value| value != "false"),
     };
     if let Some((status, error)) = refusal::of_whole(shared, body, &defaults) {
         return reply.json(status, &error);
@@ -259,9 +264,18 @@ impl Bulk<'_> {
             self.fail(action, &name, action.id.as_deref(), 403, &error);
             return Ok(());
         }
+        let require_alias = action.require_alias.unwrap_or(defaults.require_alias);
+        if require_alias && action.operation != "delete" && !self.state.aliases.contains_key(name) {
+            let reason = format!(
+                "no such index [{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+            );
+            let error = json!({"type": "index_not_found_exception", "reason": reason, "index": name});
+            self.fail(action, name, action.id.as_deref(), 404, &error.to_string());
+            return Ok(());
+        }
         if self.seen.as_ref().is_none_or(|index| index.name != name) {
             self.add_counted();
-            self.seen = self.find(name);
+            self.seen = self.find(name, action.operation != "delete");
         }
         // Taken out and put back: a copy of the pointer for each document would cost two atomic additions.
         match self.seen.take() {
@@ -379,11 +393,12 @@ impl Bulk<'_> {
     }
 
     /// The index of this name, created when it is not there and may be.
-    fn find(&mut self, name: &str) -> Option<Arc<Index>> {
+    fn find(&mut self, name: &str, may_create: bool) -> Option<Arc<Index>> {
         if let Some(index) = self.state.index(name) {
             return Some(Arc::clone(index));
         }
-        if !self.shared.spec.auto_create {
+        // A body that is refused as a whole makes nothing.
+        if !self.shared.spec.auto_create || !may_create || !is_well_formed(self.body) {
             return None;
         }
         self.shared.change(|state| {
@@ -475,6 +490,20 @@ impl Bulk<'_> {
     }
 }
 
+/// Whether every action line of a body is one.
+fn is_well_formed(body: &[u8]) -> bool {
+    let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    while let Some(line) = lines.next() {
+        let Some(action) = any_action(line) else {
+            return false;
+        };
+        if action.operation != "delete" && lines.next().is_none() {
+            return false;
+        }
+    }
+    true
+}
+
 /// An id as servers make them: 20 characters, never the same twice.
 pub(super) fn minted_id(seq_no: u64) -> String {
     format!("fakeid{seq_no:014x}")
@@ -564,6 +593,7 @@ pub(super) fn any_action(line: &[u8]) -> Option<Action<'_>> {
         routing: text("routing"),
         if_seq_no,
         typed: metadata.get("_type").is_some(),
+        require_alias: metadata["require_alias"].as_bool(),
     })
 }
 

@@ -38,6 +38,11 @@ impl Flavour {
         )
     }
 
+    /// Whether answers carry `X-elastic-product`: Elasticsearch's do since 7.14.
+    pub(super) fn names_itself(self) -> bool {
+        matches!(self, Flavour::Elasticsearch8 | Flavour::Elasticsearch9)
+    }
+
     /// `settings.index.version.created` of new indices. OpenSearch marks its version numbers with bit 27; Elasticsearch
     /// counts index versions on their own since 8.11, and 9064000 brought the other formula.
     pub(super) fn index_created(self) -> &'static str {

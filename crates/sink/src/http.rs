@@ -22,6 +22,11 @@ pub(super) struct Head {
     pub(super) query: String,
     pub(super) authorization: Option<String>,
     pub(super) accepts_gzip: bool,
+    pub(super) content_type: Option<String>,
+    pub(super) accept: Option<String>,
+    /// Of its first line, and of all its headers.
+    pub(super) line_bytes: usize,
+    pub(super) header_bytes: usize,
     content_length: usize,
     chunked: bool,
     gzip: bool,
@@ -48,7 +53,9 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 impl Head {
     fn parse(text: &str) -> Option<Head> {
         let mut lines = text.split("\r\n");
-        let mut first = lines.next()?.split(' ');
+        let first = lines.next()?;
+        let (line_bytes, header_bytes) = (first.len(), text.len() - first.len());
+        let mut first = first.split(' ');
         let method = first.next()?.to_owned();
         let target = first.next()?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -56,6 +63,8 @@ impl Head {
             method,
             path: path.to_owned(),
             query: query.to_owned(),
+            line_bytes,
+            header_bytes,
             ..Head::default()
         };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
@@ -67,6 +76,8 @@ impl Head {
                 "expect" => head.expects_continue = value.eq_ignore_ascii_case("100-continue"),
                 "connection" => head.close = value.eq_ignore_ascii_case("close"),
                 "accept-encoding" => head.accepts_gzip = value.contains("gzip"),
+                "content-type" => head.content_type = Some(value.to_owned()),
+                "accept" => head.accept = Some(value.to_owned()),
                 "authorization" => head.authorization = Some(value.to_owned()),
                 _ => {}
             }
@@ -265,6 +276,8 @@ pub(super) struct Reply {
     out: Vec<u8>,
     pub(super) status: u16,
     packed: bool,
+    /// Another media type than usual.
+    pub(super) media_type: Option<String>,
 }
 
 impl Reply {
@@ -273,6 +286,7 @@ impl Reply {
             out: vec![0; HEAD_ROOM],
             status: 200,
             packed: false,
+            media_type: None,
         }
     }
 
@@ -280,6 +294,7 @@ impl Reply {
         self.out.truncate(HEAD_ROOM);
         self.status = 200;
         self.packed = false;
+        self.media_type = None;
     }
 
     pub(super) fn body(&mut self) -> &mut Vec<u8> {
@@ -314,7 +329,7 @@ impl Reply {
     pub(super) fn finish(&mut self, method: &str, elasticsearch: bool, close: bool) -> &[u8] {
         let length = self.out.len() - HEAD_ROOM;
         let head = format!(
-            "HTTP/1.1 {} {}\r\n{}content-type: application/json; charset=UTF-8\r\n{}{}content-length: {length}\r\n\r\n",
+            "HTTP/1.1 {} {}\r\n{}content-type: {}\r\n{}{}content-length: {length}\r\n\r\n",
             self.status,
             reason(self.status),
             if elasticsearch {
@@ -322,6 +337,9 @@ impl Reply {
             } else {
                 ""
             },
+            self.media_type
+                .as_deref()
+                .unwrap_or("application/json; charset=UTF-8"),
             if self.packed {
                 "content-encoding: gzip\r\n"
             } else {
@@ -347,6 +365,7 @@ fn reason(status: u16) -> &'static str {
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
+        406 => "Not Acceptable",
         405 => "Method Not Allowed",
         409 => "Conflict",
         413 => "Request Entity Too Large",

@@ -21,6 +21,7 @@ mod document;
 mod fault;
 mod filter_path;
 mod flavour;
+mod form;
 mod http;
 mod index;
 mod manners;
@@ -62,6 +63,10 @@ pub struct Spec {
     pub flavour: Flavour,
     /// Indices that exist from the start: name and number of shards, spread over the nodes in turn.
     pub indices: Vec<(String, u32)>,
+    /// Whether lines and headers may be long: `http.max_initial_line_length` and `http.max_header_size` are raised.
+    pub long_heads: bool,
+    /// The ingest pipelines that it tells of; none is run.
+    pub pipelines: serde_json::Map<String, serde_json::Value>,
     /// Whether documents are kept (for tests that look at contents), or only counted (for speed).
     pub store: bool,
     /// Whether a bulk to an index that is not there creates it, with one shard, as the servers' default is.
@@ -124,6 +129,8 @@ impl Default for Spec {
             base_port: 0,
             flavour: Flavour::OpenSearch3,
             indices: Vec::new(),
+            long_heads: false,
+            pipelines: serde_json::Map::new(),
             store: false,
             auto_create: true,
             tls: false,

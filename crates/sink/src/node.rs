@@ -13,7 +13,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::fault::Fault;
 use super::http::{Body, Head, Reader, Reply, Socket, break_off};
 use super::state::Shared;
-use super::{api, bulk};
+use super::{api, bulk, form};
 
 /// Threads of connections need little stack, and there may be thousands.
 const STACK_BYTES: usize = 256 << 10;
@@ -241,7 +241,7 @@ impl Connection<'_> {
                     Some(Fault::CloseMidReply(bytes)) => {
                         let reply =
                             self.reply
-                                .finish(&head.method, !self.shared.spec.flavour.is_opensearch(), false);
+                                .finish(&head.method, self.shared.spec.flavour.names_itself(), false);
                         socket.write_all(&reply[..bytes.min(reply.len())])?;
                         socket.flush()?;
                         return Ok(false);
@@ -277,6 +277,11 @@ impl Connection<'_> {
             tally
                 .body_bytes
                 .fetch_add(body.travelled as u64, Ordering::Relaxed);
+            let flavour = self.shared.spec.flavour;
+            if let Some((status, words)) = form::refusal(head, flavour, self.shared.spec.long_heads) {
+                return self.reply.json(status, &words);
+            }
+            self.reply.media_type = Some(form::answered_type(head, flavour));
             bulk::answer(
                 self.shared,
                 self.at,
@@ -306,7 +311,7 @@ impl Connection<'_> {
         }
         let reply = self
             .reply
-            .finish(&head.method, !self.shared.spec.flavour.is_opensearch(), close);
+            .finish(&head.method, self.shared.spec.flavour.names_itself(), close);
         match bytes_a_s {
             None => socket.write_all(reply)?,
             Some(rate) => {

@@ -618,7 +618,9 @@ fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
 /// What one answer or request can make as long as it likes must not keep its letter out of the store: that stopped the lane.
 #[test]
 fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
-    let cluster = FakeCluster::start(Spec::default().index("logs", 1).storing()).unwrap();
+    let mut spec = Spec::default().index("logs", 1).storing();
+    spec.long_heads = true;
+    let cluster = FakeCluster::start(spec).unwrap();
     let place = Place::before(&[&cluster], "");
     let gateway = place.start();
     // 6,000 characters that JSON writes with six bytes each, in the reason and in the error's type.

@@ -17,6 +17,7 @@ mod directed;
 mod early;
 mod explain;
 mod failures;
+mod forms;
 mod full_disk;
 mod gateway;
 mod hardening;

@@ -51,7 +51,14 @@ fn a_bulk_is_answered_from_the_queue_and_delivered_to_the_nodes_of_its_documents
     let items = answer["items"].as_array().unwrap();
     assert_eq!(
         items[5]["index"],
-        json!({"_index": "logs", "_id": "5", "result": "created", "status": 201})
+        json!({
+            "_index": "logs",
+            "_id": "5",
+            "_version": -1,
+            "result": "created",
+            "_shards": {"total": 0, "successful": 0, "failed": 0},
+            "status": 201,
+        })
     );
     assert_eq!(items[301]["delete"]["result"], "deleted");
     let minted = items[300]["create"]["_id"].as_str().unwrap().to_owned();

@@ -57,10 +57,60 @@ impl Gateway {
         Self::run(url, server, &[])
     }
 
+    /// Starts Tidegate in asynchronous mode.
+    pub(crate) fn queueing(server: &Server) -> Result<Self> {
+        let (listen, admin, home) = (free_address()?, free_address()?, tempfile::tempdir()?);
+        let file = home.path().join("tidegate.yml");
+        let text = format!(
+            "path.data: '{}'
+admin: {{binding: '{admin}'}}
+entry: [{{name: e, router: r, network: {{binding: '{listen}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q, min_free: 1mb}}}}
+      - elasticsearch: {{elasticsearch: c}}
+pipeline: [{{name: p, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+            home.path().join("data").display(),
+            server.nodes[0].url(),
+        );
+        std::fs::write(&file, text)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["gateway", "--config"]).arg(&file);
+        Self::started(command, home, listen, admin, server)
+    }
+
+    /// Waits until all that was queued is delivered: so many documents are indexed, and so many dead.
+    pub(crate) fn delivered(&self, indexed: u64, dead: u64) -> Result<()> {
+        let Some(running) = &self.running else {
+            return Ok(());
+        };
+        let began = Instant::now();
+        loop {
+            let mut admin = Http::with_patience(&running.admin, Duration::from_secs(5));
+            let account = admin.get("/queue/stats")?["q"]["groups"]["c"].clone();
+            if account["pending"] == 0 {
+                let found = (account["indexed"].as_u64(), account["dead"].as_u64());
+                ensure!(
+                    found == (Some(indexed), Some(dead)),
+                    "{account} and not {indexed} indexed, {dead} dead"
+                );
+                return Ok(());
+            }
+            ensure!(
+                began.elapsed() < Duration::from_secs(60),
+                "not delivered: {account}\n{}",
+                tail(&running.log)
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn run(url: &str, server: &Server, more: &[&str]) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
-        let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("gateway-{}.log", listen.replace(':', "-")));
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.args([
             "gateway",
@@ -78,7 +128,18 @@ impl Gateway {
         if let Some(ca) = server.cluster.ca_path() {
             command.arg("--ca").arg(ca);
         }
-        let home = tempfile::tempdir()?;
+        Self::started(command, tempfile::tempdir()?, listen, admin, server)
+    }
+
+    fn started(
+        mut command: Command,
+        home: tempfile::TempDir,
+        listen: String,
+        admin: String,
+        server: &Server,
+    ) -> Result<Self> {
+        let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("gateway-{}.log", listen.replace(':', "-")));
         let process = command
             .current_dir(home.path())
             .stdin(Stdio::null())

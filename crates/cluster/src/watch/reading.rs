@@ -14,7 +14,7 @@ use super::{SILENCE_PAUSE_MIN, Watch};
 use crate::ask::AskError;
 use crate::discover::{Discovered, NODES};
 use crate::node::Node;
-use crate::pipelines::harmless_pipelines;
+use crate::pipelines::{harmless_pipelines, telling_pipelines};
 use crate::routes::{self, Reading, Trust};
 use crate::state::{self, Topology};
 
@@ -57,12 +57,14 @@ impl Watch {
             .keep(|name| settings.contains_key(name));
         self.at = Some(topology.at.clone());
         let harmless_pipelines = harmless_pipelines(&definitions);
+        let telling_pipelines = telling_pipelines(&definitions);
         self.reading = Some(Reading {
             topology,
             settings,
             aliases,
             data_streams,
             harmless_pipelines,
+            telling_pipelines,
         });
         Ok(())
     }

@@ -91,7 +91,7 @@ impl Accept {
     /// The answer that was given when this was accepted, made once more.
     pub(super) fn again(&self, queued: Queued<'_>, accepted: &Accepted) -> Response<Outgoing> {
         let place = format!("position={}", accepted.position);
-        let mut response = super::answer(accepted.keyed.took, queued.items, &place);
+        let mut response = super::answer(queued.head, accepted.keyed.took, queued.items, &place);
         response
             .headers_mut()
             .insert(&SAYS, HeaderValue::from_static("repeated"));

@@ -11,7 +11,7 @@ use super::{Committed, DeadLetters, LettersError, lock};
 use crate::attempt::ask_of;
 use crate::bulk_request::{self, Kind};
 use crate::config::Level;
-use crate::parcel::content_type;
+use crate::parcel::delivered_headers;
 
 /// What is to be another; what is not given stays as it is.
 #[derive(Debug, Default, Deserialize)]
@@ -102,7 +102,7 @@ fn one_line(json: &RawValue) -> Vec<u8> {
 fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), String> {
     let no_operation =
         || "this is not one operation: an action line and, but for a delete, a source".to_owned();
-    let headers = content_type(&letter.cause.content_type).ok_or_else(no_operation)?;
+    let headers = delivered_headers();
     let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &letter.cause.target, &headers) else {
         return Err(no_operation());
     };

@@ -21,7 +21,7 @@ use crate::accept::{self, Params, Replay};
 use crate::bulk_request::{self, Kind};
 use crate::config::REPLAYING;
 use crate::journal::{Journal, NotQueued};
-use crate::parcel::content_type;
+use crate::parcel::{DELIVERED_TYPE, delivered_headers};
 use crate::whereabouts::{Known, Whereabouts};
 
 /// What a replay came to.
@@ -124,8 +124,7 @@ impl DeadLetters {
         while let Some(first) = rest.first() {
             let alike = rest.iter().take_while(|letter| {
                 let (ours, theirs) = (&first.cause, &letter.cause);
-                (&ours.group, &ours.target, &ours.content_type)
-                    == (&theirs.group, &theirs.target, &theirs.content_type)
+                (&ours.group, &ours.target) == (&theirs.group, &theirs.target)
             });
             let (run, more) = rest.split_at(alike.count());
             rest = more;
@@ -163,7 +162,7 @@ impl DeadLetters {
         }
     }
 
-    /// Puts letters with the same group, target and content type back, as one record.
+    /// Puts letters with the same group and target back, as one record.
     fn put_back_run(
         &self,
         letters: &[Letter],
@@ -186,7 +185,7 @@ impl DeadLetters {
             );
             return Ok(Ok(()));
         }
-        let headers = content_type(&cause.content_type).unwrap_or_default();
+        let headers = delivered_headers();
         let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &cause.target, &headers) else {
             refuse(&all, "its request is not one that is queued");
             return Ok(Ok(()));
@@ -229,7 +228,7 @@ impl DeadLetters {
         };
         let params = Params {
             target: cause.target.clone(),
-            content_type: cause.content_type.clone(),
+            content_type: DELIVERED_TYPE.to_owned(),
             minted: plan.minted().map(accept::written),
             replay: Some(Replay {
                 group: cause.group.clone(),

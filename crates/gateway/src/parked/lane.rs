@@ -11,6 +11,7 @@ use crate::accept::written;
 use crate::batch::Work;
 use crate::lane::Lane;
 use crate::outcome::{Again, Error};
+use crate::parcel::DELIVERED_TYPE;
 use crate::queue::Doing;
 
 /// Operations of a batch that are parked for one key.
@@ -153,7 +154,7 @@ impl Lane {
             key: lot.key.clone(),
             names: Vec::new(),
             target: batch.target().to_owned(),
-            content_type: work.wording.content_type.clone(),
+            content_type: DELIVERED_TYPE.to_owned(),
             minted: self.minted(work, lot),
             lane: self.number,
             origins: Vec::new(),
