@@ -273,7 +273,7 @@ fn documents_without_id_keep_their_place_among_others_of_their_shard() {
     let gateway = Gateway::before(&cluster);
     for (index, round) in [("one", 0), ("logs", 0), ("one", 1), ("logs", 1)] {
         let line = |n: usize| {
-            let id = if n % 2 == 0 {
+            let id = if n.is_multiple_of(2) {
                 format!(",\"_id\":\"{round}-{n}\"")
             } else {
                 String::new()

@@ -101,7 +101,7 @@ fn refused_as_a_whole(gateway: &Gateway, http: &mut Http, plain: &str, strict: &
                 line(
                     plain,
                     Some(&format!("{who}-{round}-{n}"))
-                        .filter(|_| who % 2 == 0)
+                        .filter(|_| who.is_multiple_of(2))
                         .map(|id| &**id),
                     "{}",
                 )
@@ -176,7 +176,7 @@ fn quoted(gateway: &Gateway, plain: &str) -> Result<()> {
             let id = format!("q{who}-{round}-bad-{n}");
             lines.push_str(&line(
                 plain,
-                Some(&id).filter(|_| who % 2 == 0).map(|id| &**id),
+                Some(&id).filter(|_| who.is_multiple_of(2)).map(|id| &**id),
                 bad,
             ));
         }

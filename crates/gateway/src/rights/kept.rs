@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -196,7 +196,7 @@ impl Keeper {
     }
 }
 
-fn keep(bell: &Bell, folder: &PathBuf, rights: &Weak<Rights>, clock: Clock) {
+fn keep(bell: &Bell, folder: &Path, rights: &Weak<Rights>, clock: Clock) {
     loop {
         let closing = bell.wait();
         let Some(rights) = rights.upgrade() else { return };

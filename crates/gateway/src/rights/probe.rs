@@ -22,7 +22,7 @@ pub(super) struct Probe {
 /// The bulks that ask about these names. Several names for one index do not travel together, for the same reason.
 pub(super) fn probes(op: Op, names: &[Box<str>], table: &RouteTable) -> Vec<Probe> {
     let explicit = table.dialect().allow_explicit_index;
-    let mut left: Vec<&Box<str>> = names.iter().collect();
+    let mut left: Vec<&str> = names.iter().map(|name| &**name).collect();
     let mut all = Vec::new();
     while !left.is_empty() {
         let mut seen = HashSet::new();
@@ -48,7 +48,7 @@ fn concrete<'a>(name: &'a str, table: &'a RouteTable) -> &'a str {
     }
 }
 
-fn probe(op: Op, names: &[&Box<str>], table: &RouteTable, explicit: bool) -> Probe {
+fn probe(op: Op, names: &[&str], table: &RouteTable, explicit: bool) -> Probe {
     let mut body = String::new();
     for name in names {
         let target = table.target(name);
@@ -88,7 +88,7 @@ fn probe(op: Op, names: &[&Box<str>], table: &RouteTable, explicit: bool) -> Pro
         // An index's own pipeline would have a say before its rights do; a shard without a primary is not waited for.
         target: format!("{path}?pipeline=_none&timeout=1s"),
         body,
-        names: names.iter().map(|name| (*name).clone()).collect(),
+        names: names.iter().map(|name| Box::from(*name)).collect(),
     }
 }
 
