@@ -11,6 +11,7 @@ mod check;
 mod damage;
 mod ledger;
 mod load;
+mod neighbours;
 mod place;
 mod repeat;
 mod run;
@@ -42,6 +43,12 @@ pub(crate) struct Options {
     /// Many short runs on fake clusters (what happens without --real)
     #[arg(long, conflicts_with = "real")]
     fake: bool,
+    /// Good clients beside hostile ones, in place of what goes wrong with nodes and disks
+    #[arg(long)]
+    neighbours: bool,
+    /// Only this hostile behaviour, also one that good clients still suffer from
+    #[arg(long, value_name = "NAME", requires = "neighbours")]
+    only: Option<String>,
     /// How many seeds, one run each [default: 100; 1 with --real]
     #[arg(long, value_name = "SEEDS")]
     seeds: Option<u64>,
@@ -63,8 +70,8 @@ pub(crate) struct Options {
     /// Say everything that happens (what real runs do anyway)
     #[arg(long, short)]
     verbose: bool,
-    /// The gateway, when it is built already.
-    #[arg(skip)]
+    /// The gateway, when it is built already
+    #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
 
@@ -76,6 +83,34 @@ impl Options {
             jobs: 3,
             program: Some(program.to_owned()),
             ..Self::default()
+        }
+    }
+
+    /// The same for good clients beside hostile ones; with `minutes` one run on a real cluster.
+    pub(crate) fn neighbours(seeds: u64, minutes: Option<f64>, program: &Path) -> Self {
+        Self {
+            neighbours: true,
+            real: minutes.is_some(),
+            minutes: minutes.unwrap_or_default(),
+            ..Self::fake(seeds, program)
+        }
+    }
+
+    fn plan(&self, program: PathBuf) -> neighbours::Plan {
+        let first = self.seed.unwrap_or(1);
+        let (seeds, jobs) = match self.real {
+            true => (self.seeds.unwrap_or(1), 1),
+            false => (self.seeds.unwrap_or(100), self.jobs.max(1)),
+        };
+        neighbours::Plan {
+            real: self.real,
+            seeds: first..first + seeds,
+            jobs,
+            minutes: self.minutes,
+            only: self.only.clone(),
+            verbose: self.verbose || self.real,
+            program,
+            folder: crate::root().join("target/drill"),
         }
     }
 
@@ -97,6 +132,9 @@ impl Options {
 /// When any run has a flaw, or none could be started.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = build(options)?;
+    if options.neighbours {
+        return neighbours::run(&options.plan(program));
+    }
     let disk = SmallDisk::is_possible();
     if !disk {
         tell(

@@ -30,6 +30,15 @@ pub(crate) struct Place {
 impl Place {
     /// A gateway before these clusters; `folder` is empty.
     pub(crate) fn make(folder: &Path, program: &Path, setup: &Setup, clusters: &[Cluster]) -> Result<Self> {
+        Self::with(folder, program, |place| place.configuration(setup, clusters))
+    }
+
+    /// A gateway with another configuration; `folder` is empty.
+    pub(crate) fn with(
+        folder: &Path,
+        program: &Path,
+        configuration: impl FnOnce(&Self) -> String,
+    ) -> Result<Self> {
         let place = Self {
             folder: folder.to_owned(),
             program: program.to_owned(),
@@ -38,7 +47,7 @@ impl Place {
             process: Mutex::new(None),
         };
         fs::create_dir_all(place.disk())?;
-        fs::write(place.file(), place.configuration(setup, clusters))?;
+        fs::write(place.file(), configuration(&place))?;
         Ok(place)
     }
 
@@ -202,6 +211,23 @@ pipeline:
 
     // === talking to it
 
+    pub(crate) fn listens_at(&self) -> &str {
+        &self.listen
+    }
+
+    pub(crate) fn admin_at(&self) -> &str {
+        &self.admin
+    }
+
+    /// What the process holds of the machine's memory.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        let id = self.process().as_ref()?.id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.listen)
     }
@@ -245,7 +271,7 @@ impl Drop for Place {
 
 /// An address that stays free while the gateway is down: below the range that connections get their ports from, and not
 /// given away by us before.
-fn free_address() -> Result<String> {
+pub(crate) fn free_address() -> Result<String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     (0..PORTS)
         .map(|_| PORT_MIN + (std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS)

@@ -369,7 +369,7 @@ pub(crate) fn token_of(source: &Value) -> u64 {
 }
 
 /// All documents of a real index, from each shard once, and as many as it counts.
-fn scroll(client: &Client, index: &str) -> Result<Vec<(String, u64)>> {
+pub(crate) fn scroll(client: &Client, index: &str) -> Result<Vec<(String, u64)>> {
     let refreshed = client.post(&format!("/{index}/_refresh"), &Value::Null)?;
     if refreshed.status == 404 {
         // Nothing was accepted that would have made it; if something was, it is missed.

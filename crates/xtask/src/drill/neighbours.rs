@@ -1,0 +1,259 @@
+//! `./dev drill --neighbours`: good clients beside hostile ones.
+//!
+//! Good clients write small bulks to a gateway, through a queue and straight to the cluster, by turns alone and beside
+//! hostile clients that do what follows from the seed ([`hostile::TABLE`]). All that the good ones were told is written
+//! must be in the cluster, none of them is refused, the queue stays close behind, the gateway stays small, and what a good
+//! client waits at most doubles.
+
+mod good;
+mod hostile;
+mod place;
+mod verdict;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use fastrand::Rng;
+
+use crate::terminal::{Look, paint, progress, say};
+use good::{Good, Told};
+use hostile::{Behaviour, Scene};
+use place::{Fabric, Gateway};
+use verdict::{Seen, Waits};
+
+/// What to do.
+pub(super) struct Plan {
+    pub(super) real: bool,
+    pub(super) seeds: std::ops::Range<u64>,
+    pub(super) jobs: usize,
+    /// How long a real run takes.
+    pub(super) minutes: f64,
+    /// Only this behaviour, whether its mending is in or not.
+    pub(super) only: Option<String>,
+    pub(super) verbose: bool,
+    pub(super) program: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+/// What a run came to.
+struct Outcome {
+    seed: u64,
+    flaws: Vec<String>,
+    waits: Waits,
+    requests: usize,
+    documents: usize,
+    hostilities: u64,
+}
+
+/// Does it.
+///
+/// # Errors
+/// When something is not as it has to be, or nothing could be run.
+pub(super) fn run(plan: &Plan) -> Result<()> {
+    let behaviours = hostile::wanted(plan.only.as_deref(), plan.real)?;
+    let (next, done) = (AtomicU64::new(plan.seeds.start), Mutex::new(Vec::new()));
+    let begun = Instant::now();
+    let work = || -> Result<()> {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= plan.seeds.end {
+                return Ok(());
+            }
+            let outcome = one(plan, seed, &behaviours)?;
+            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            report(plan, &outcome);
+            done.push(outcome);
+            if !plan.verbose {
+                progress(&format!(
+                    "{} of {} seeds",
+                    done.len(),
+                    plan.seeds.end - plan.seeds.start
+                ));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..plan.jobs).map(|_| scope.spawn(work)).collect();
+        let mut ends = jobs.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ends.try_for_each(|end| end.unwrap_or_else(|_| bail!("a run panicked")))
+    })?;
+    let done = done
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    conclude(plan, &done, begun.elapsed())
+}
+
+fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outcome> {
+    let folder = plan.folder.join(format!("neighbours-{seed}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    let fabric = if plan.real {
+        Fabric::real()?
+    } else {
+        Fabric::fake()?
+    };
+    let gateway = Gateway::start(&folder, &plan.program, &fabric)?;
+    let times = if plan.real {
+        let rounds = (plan.minutes * 60.0 / (REAL_QUIET + REAL_HOSTILE).as_secs_f64()).ceil();
+        (REAL_QUIET, REAL_HOSTILE, (rounds as u32).max(1))
+    } else {
+        // Some last long enough for what shows only when it is held.
+        let long = seed % LONG_ONE_IN == 0;
+        (FAKE_QUIET, if long { FAKE_HOSTILE_LONG } else { FAKE_HOSTILE }, 1)
+    };
+    let outcome = neighbours(seed, &fabric, &gateway, behaviours, times);
+    fabric.clear()?;
+    let outcome = outcome.with_context(|| format!("seed {seed}: {}", gateway.last_words()))?;
+    if outcome.flaws.is_empty() {
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    Ok(outcome)
+}
+
+/// Load, quiet and hostile by turns; then the good clients' documents are looked for.
+fn neighbours(
+    seed: u64,
+    fabric: &Fabric,
+    gateway: &Gateway,
+    behaviours: &[&'static Behaviour],
+    (quiet, hostile, rounds): (Duration, Duration, u32),
+) -> Result<Outcome> {
+    let (stop, beside) = (AtomicBool::new(false), AtomicBool::new(false));
+    let hostilities = AtomicU64::new(0);
+    let (told, mut seen) = std::thread::scope(|scope| {
+        let good: Vec<_> = (0..GOOD_CLIENTS)
+            .map(|number| {
+                let client = Good {
+                    url: gateway.url(number % 2 == 0),
+                    index: if number % 2 == 0 { "good" } else { "good-sync" },
+                    number,
+                    stop: &stop,
+                    beside: &beside,
+                    pause: fabric.pause(),
+                    rng: Rng::with_seed(seed * 100 + number as u64),
+                };
+                scope.spawn(move || client.write())
+            })
+            .collect();
+        let watch = scope.spawn(|| gateway.watch(&stop));
+        for round in 0..rounds {
+            std::thread::sleep(quiet);
+            beside.store(true, Ordering::SeqCst);
+            let until = Instant::now() + hostile;
+            std::thread::scope(|scope| {
+                for number in 0..HOSTILE_CLIENTS {
+                    let rng = Rng::with_seed(seed * 10_000 + u64::from(round * HOSTILE_CLIENTS + number));
+                    let scene = Scene {
+                        gateway,
+                        fabric,
+                        from: 2 + number as u8,
+                        until,
+                        rng,
+                    };
+                    let hostilities = &hostilities;
+                    scope.spawn(move || scene.play(behaviours, hostilities));
+                }
+            });
+            beside.store(false, Ordering::SeqCst);
+        }
+        stop.store(true, Ordering::SeqCst);
+        let told: Vec<Told> = good
+            .into_iter()
+            .map(|one| {
+                one.join()
+                    .unwrap_or_else(|_| Told::broken("a good client panicked"))
+            })
+            .collect();
+        (
+            told,
+            watch
+                .join()
+                .unwrap_or_else(|_| Seen::broken("the watch panicked")),
+        )
+    });
+    seen.missing = gateway.wait_for(fabric, &told)?;
+    let mut flaws = verdict::flaws(&told, &seen);
+    if let Some(crash) = gateway.has_crashed() {
+        flaws.push(crash);
+    }
+    Ok(Outcome {
+        seed,
+        flaws,
+        waits: told
+            .iter()
+            .fold(Waits::default(), |waits, one| waits.and(&one.waits)),
+        requests: told.iter().map(|one| one.waits.count()).sum(),
+        documents: told.iter().map(|one| one.written.len()).sum(),
+        hostilities: hostilities.into_inner(),
+    })
+}
+
+fn report(plan: &Plan, outcome: &Outcome) {
+    for flaw in outcome.flaws.iter().take(FLAWS_SHOWN) {
+        progress("");
+        say(&paint(Look::Bad, &format!("seed {}: {flaw}", outcome.seed)));
+    }
+    if plan.verbose {
+        say(&format!(
+            "seed {}: {} hostile acts, {} requests of good clients, {}",
+            outcome.seed,
+            outcome.hostilities,
+            outcome.requests,
+            outcome.waits.shown()
+        ));
+    }
+}
+
+fn conclude(plan: &Plan, done: &[Outcome], took: Duration) -> Result<()> {
+    let waits = done
+        .iter()
+        .fold(Waits::default(), |waits, one| waits.and(&one.waits));
+    let sum = |of: fn(&Outcome) -> u64| done.iter().map(of).sum::<u64>();
+    progress("");
+    say(&format!(
+        "{} runs in {:.0} s: {} documents of good clients in {} requests, beside {} hostile acts; {}",
+        done.len(),
+        took.as_secs_f64(),
+        sum(|one| one.documents as u64),
+        sum(|one| one.requests as u64),
+        sum(|one| one.hostilities),
+        waits.shown(),
+    ));
+    let flawed: Vec<String> = done
+        .iter()
+        .filter(|one| !one.flaws.is_empty())
+        .map(|one| one.seed.to_string())
+        .collect();
+    if done.is_empty() || sum(|one| one.hostilities) == 0 {
+        bail!("nothing happened");
+    }
+    if !flawed.is_empty() {
+        bail!(
+            "{} of {} runs have flaws: seeds {}",
+            flawed.len(),
+            done.len(),
+            flawed.join(", ")
+        );
+    }
+    if let Some(flaw) = waits.flaw(if plan.real { REAL_WAIT_FREE } else { FAKE_WAIT_FREE }) {
+        bail!(flaw);
+    }
+    say(&paint(Look::Good, "good clients did not notice their neighbours"));
+    Ok(())
+}
+
+const GOOD_CLIENTS: usize = 4;
+const HOSTILE_CLIENTS: u32 = 3;
+const FAKE_QUIET: Duration = Duration::from_millis(250);
+const FAKE_HOSTILE: Duration = Duration::from_millis(450);
+const FAKE_HOSTILE_LONG: Duration = Duration::from_secs(3);
+const LONG_ONE_IN: u64 = 10;
+const REAL_QUIET: Duration = Duration::from_secs(5);
+const REAL_HOSTILE: Duration = Duration::from_secs(10);
+/// Waits below this are what the scheduler makes of several processes on few cores. Runs on fake clusters last a moment, and
+/// several at once take the cores from one another.
+const FAKE_WAIT_FREE: Duration = Duration::from_millis(500);
+const REAL_WAIT_FREE: Duration = Duration::from_millis(50);
+const FLAWS_SHOWN: usize = 8;

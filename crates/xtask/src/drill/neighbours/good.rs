@@ -1,0 +1,104 @@
+//! Clients that do everything right.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use serde_json::Value;
+use testkit::client::Client;
+
+use super::verdict::Waits;
+
+/// One of them.
+pub(super) struct Good<'a> {
+    pub(super) url: String,
+    pub(super) index: &'static str,
+    pub(super) number: usize,
+    pub(super) stop: &'a AtomicBool,
+    /// Whether hostile clients are there at the moment.
+    pub(super) beside: &'a AtomicBool,
+    pub(super) pause: Duration,
+    pub(super) rng: Rng,
+}
+
+/// What it was told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) index: &'static str,
+    /// Ids and tokens of documents that are written, as it was told.
+    pub(super) written: Vec<(String, u64)>,
+    /// Answers that no good client deserves.
+    pub(super) wronged: Vec<String>,
+    pub(super) waits: Waits,
+}
+
+impl Good<'_> {
+    /// Writes until it is told to stop.
+    pub(super) fn write(mut self) -> Told {
+        let mut told = Told {
+            index: self.index,
+            ..Told::default()
+        };
+        let mut client: Option<Client> = None;
+        let mut token = (self.number as u64 + 1) << 32;
+        while !self.stop.load(Ordering::SeqCst) {
+            let mut documents = Vec::new();
+            let mut body = String::new();
+            // Some are large enough to need memory that others want.
+            let padding = if self.rng.u32(..10) == 0 {
+                "x".repeat(30_000)
+            } else {
+                String::new()
+            };
+            for _ in 0..self.rng.usize(1..=10) {
+                token += 1;
+                let id = format!("g{token}");
+                body.push_str(&format!(
+                    "{{\"index\":{{\"_index\":\"{}\",\"_id\":\"{id}\"}}}}\n{{\"w\":{token},\"p\":\"{padding}\"}}\n",
+                    self.index
+                ));
+                documents.push((id, token));
+            }
+            // Now and then by a new connection, as clients that come and go.
+            if client.is_none() || self.rng.u32(..20) == 0 {
+                client = Client::build(&self.url, None, Duration::from_secs(20)).ok();
+            }
+            let Some(client) = &client else {
+                return Told::broken("a client that cannot be made");
+            };
+            let before = self.beside.load(Ordering::SeqCst);
+            let began = Instant::now();
+            let answer = client.post_ndjson("/_bulk", body.as_bytes());
+            let took = began.elapsed();
+            // What began alone and ended beside others tells nothing of either.
+            if before == self.beside.load(Ordering::SeqCst) {
+                told.waits.add(before, took);
+            }
+            match answer {
+                Err(error) => told.wronged.push(format!("no answer: {error:#}")),
+                Ok(answer) if answer.status != 200 => {
+                    told.wronged
+                        .push(format!("{}: {:.300}", answer.status, answer.text()));
+                }
+                Ok(answer) => match answer.json().unwrap_or_default() {
+                    Value::Object(said) if said.get("errors") == Some(&Value::Bool(false)) => {
+                        told.written.extend(documents);
+                    }
+                    said => told.wronged.push(format!("200 with errors: {said:.300}")),
+                },
+            }
+            std::thread::sleep(self.pause);
+        }
+        told
+    }
+}
+
+impl Told {
+    /// Something that has to work did not.
+    pub(super) fn broken(what: &str) -> Self {
+        Self {
+            wronged: vec![what.to_owned()],
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The cluster and the gateway of a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use testkit::client::Client;
+use testkit::fake::{FakeCluster, Flavour, Manners, Spec, Unfit};
+use testkit::real::{Kind, RealCluster};
+
+use super::good::Told;
+use super::verdict::Seen;
+use crate::drill::place::{Place, free_address};
+use crate::drill::world::{scroll, token_of};
+
+/// A cluster, fake or real.
+pub(super) enum Fabric {
+    Fake(FakeCluster),
+    Real(RealCluster),
+}
+
+/// A gateway with an entry before a queue and one straight to the cluster.
+pub(super) struct Gateway {
+    place: Place,
+    queued: SocketAddr,
+    straight: SocketAddr,
+    admin: SocketAddr,
+}
+
+// === impl Fabric ===
+
+impl Fabric {
+    pub(super) fn fake() -> Result<Self> {
+        let manners = Manners {
+            unfit: Some(Unfit {
+                holds: "\"n\":\"unfit".to_owned(),
+                status: 400,
+                error: r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#
+                    .to_owned(),
+            }),
+            ..Manners::default()
+        };
+        let spec = Spec {
+            nodes: 2,
+            manners,
+            ..Spec::default()
+        };
+        let spec = GOOD
+            .iter()
+            .fold(spec.flavour(Flavour::OpenSearch3), |spec, index| {
+                spec.index(index, 3)
+            });
+        Ok(Fabric::Fake(FakeCluster::start(
+            spec.index("hostile", 3).storing(),
+        )?))
+    }
+
+    pub(super) fn real() -> Result<Self> {
+        let cluster = RealCluster::alone(Kind::OpenSearch).context("a real cluster")?;
+        let fabric = Fabric::Real(cluster);
+        fabric.clear()?;
+        let client = fabric.client()?;
+        for index in GOOD.iter().chain(&["hostile"]) {
+            let settings = json!({
+                "settings": {"number_of_shards": 3, "number_of_replicas": 0},
+                "mappings": {"properties": {"w": {"type": "long"}, "n": {"type": "long"}}},
+            });
+            client.put(&format!("/{index}"), &settings)?.ok()?;
+        }
+        if let Fabric::Real(cluster) = &fabric {
+            cluster.wait_green()?;
+        }
+        Ok(fabric)
+    }
+
+    fn urls(&self) -> Vec<String> {
+        match self {
+            Fabric::Fake(cluster) => cluster.urls(),
+            Fabric::Real(cluster) => cluster.urls(),
+        }
+    }
+
+    pub(super) fn client(&self) -> Result<Client> {
+        match self {
+            Fabric::Fake(cluster) => Client::new(&cluster.urls()[0]),
+            Fabric::Real(cluster) => cluster.client(),
+        }
+    }
+
+    /// How many times longer than on fake clusters things take.
+    pub(super) fn slowness(&self) -> u32 {
+        match self {
+            Fabric::Fake(_) => 1,
+            Fabric::Real(_) => 5,
+        }
+    }
+
+    /// Between two requests of one client.
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_millis(5) * self.slowness()
+    }
+
+    fn docs(&self, index: &str) -> Result<BTreeMap<String, u64>> {
+        Ok(match self {
+            Fabric::Fake(cluster) => {
+                let token = |source: &str| token_of(&serde_json::from_str(source).unwrap_or_default());
+                let docs = cluster.docs(index).into_iter();
+                docs.map(|(id, doc)| (id, token(&doc.source))).collect()
+            }
+            Fabric::Real(cluster) => scroll(&cluster.client()?, index)?.into_iter().collect(),
+        })
+    }
+
+    /// Takes away what a run left in a real cluster.
+    pub(super) fn clear(&self) -> Result<()> {
+        if let Fabric::Real(cluster) = self {
+            let client = cluster.client()?;
+            for index in GOOD {
+                client.delete(&format!("/{index}"))?;
+            }
+            let listed = client.get("/_cat/indices/hostile*?h=index&expand_wildcards=all")?;
+            for index in listed.text().split_whitespace() {
+                client.delete(&format!("/{index}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    pub(super) fn start(folder: &Path, program: &Path, fabric: &Fabric) -> Result<Self> {
+        let straight = free_address()?;
+        let place = Place::with(folder, program, |place| configuration(place, &straight, fabric))?;
+        place.start()?;
+        let gateway = Self {
+            queued: place.listens_at().parse()?,
+            straight: straight.parse()?,
+            admin: place.admin_at().parse()?,
+            place,
+        };
+        let until = Instant::now() + START_MAX;
+        while gateway.state()? != "watching" && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(gateway)
+    }
+
+    fn state(&self) -> Result<Value> {
+        let mut all = self.place.admin_client()?.get("/elasticsearch")?.json()?;
+        Ok(all["c"]["state"].take())
+    }
+
+    pub(super) fn url(&self, queued: bool) -> String {
+        format!("http://{}", self.entry(queued))
+    }
+
+    pub(super) fn entry(&self, queued: bool) -> SocketAddr {
+        if queued { self.queued } else { self.straight }
+    }
+
+    pub(super) fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    pub(super) fn has_crashed(&self) -> Option<String> {
+        self.place.has_crashed()
+    }
+
+    pub(super) fn last_words(&self) -> String {
+        self.place.last_words()
+    }
+
+    /// Looks at it until told to stop, as health checks do: by a new connection each time.
+    pub(super) fn watch(&self, stop: &AtomicBool) -> Seen {
+        let mut seen = Seen::default();
+        while !stop.load(Ordering::SeqCst) {
+            let began = Instant::now();
+            match self.look(&mut seen) {
+                Ok(()) if began.elapsed() > LOOK_MAX => {
+                    seen.looks_failed.push(format!("for {:?}", began.elapsed()));
+                }
+                Ok(()) => seen.looks += 1,
+                Err(error) => seen.looks_failed.push(format!("{error:#}")),
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        seen
+    }
+
+    fn look(&self, seen: &mut Seen) -> Result<()> {
+        let metrics = self.place.admin_client()?.get("/metrics")?.ok()?.text();
+        let lags = metrics
+            .lines()
+            .filter(|line| line.starts_with("tidegate_queue_lag_seconds{"))
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        let lag = Duration::from_secs_f64(lags.fold(0.0, f64::max));
+        seen.lag_max = seen.lag_max.max(lag);
+        if let Some(bytes) = self.place.resident_bytes() {
+            seen.resident_bytes_max = seen.resident_bytes_max.max(bytes);
+        }
+        Ok(())
+    }
+
+    /// Waits until the cluster has all documents of which good clients were told that they are written; those that it has
+    /// not, after a while.
+    pub(super) fn wait_for(&self, fabric: &Fabric, told: &[Told]) -> Result<Vec<String>> {
+        let until = Instant::now() + DELIVERED_WITHIN;
+        loop {
+            let indices: BTreeSet<&str> = told
+                .iter()
+                .map(|one| one.index)
+                .filter(|index| !index.is_empty())
+                .collect();
+            let mut missing = Vec::new();
+            for index in indices {
+                let docs = fabric.docs(index)?;
+                let of_index = told.iter().filter(|one| one.index == index);
+                for (id, token) in of_index.flat_map(|one| &one.written) {
+                    if docs.get(id) != Some(token) {
+                        missing.push(format!("{index}/{id}"));
+                    }
+                }
+            }
+            if missing.is_empty() || Instant::now() > until {
+                return Ok(missing);
+            }
+            std::thread::sleep(Duration::from_millis(20) * fabric.slowness());
+        }
+    }
+}
+
+fn configuration(place: &Place, straight: &str, fabric: &Fabric) -> String {
+    format!(
+        "path.data: '{}'
+worker: {{drain_timeout: 2s}}
+admin: {{binding: '{}'}}
+entry:
+  - {{name: queued, router: queued, network: {{binding: '{}'}}, max_concurrency: {CONNECTIONS_MAX}}}
+  - {{name: straight, router: straight, network: {{binding: '{straight}'}}, max_concurrency: {CONNECTIONS_MAX}}}
+router: [{{name: queued, default_flow: queued}}, {{name: straight, default_flow: straight}}]
+flow:
+  - name: queued
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q, lanes: 8, fsync: os, min_free: 1mb}}, \
+         idempotency: {{enabled: true}}}}
+      - elasticsearch: {{elasticsearch: c}}
+  - name: straight
+    filter:
+      - bulk_reshuffle: {{elasticsearch: c, mode: sync, combine: {{enabled: true}}}}
+      - elasticsearch: {{elasticsearch: c}}
+pipeline: [{{name: p, retry_delay_in_ms: 50, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoints: ['{}']}}]
+",
+        place.disk().join("data").display(),
+        place.admin_at(),
+        place.listens_at(),
+        fabric.urls().join("', '"),
+    )
+}
+
+const GOOD: [&str; 2] = ["good", "good-sync"];
+/// Few, so that hostile clients can reach it.
+const CONNECTIONS_MAX: u32 = 120;
+const START_MAX: Duration = Duration::from_secs(20);
+/// Health checks would have given up by then.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
