@@ -128,6 +128,7 @@ fn neighbours(
                 let client = Good {
                     url: gateway.url(number % 2 == 0),
                     index: if number % 2 == 0 { "good" } else { "good-sync" },
+                    reads: (number % 2 == 0).then(|| gateway.url(false)),
                     number,
                     stop: &stop,
                     beside: &beside,

@@ -13,6 +13,8 @@ use super::verdict::Waits;
 pub(super) struct Good<'a> {
     pub(super) url: String,
     pub(super) index: &'static str,
+    /// Where the documents can be read from the cluster, if they get there through the queue.
+    pub(super) reads: Option<String>,
     pub(super) number: usize,
     pub(super) stop: &'a AtomicBool,
     /// Whether hostile clients are there at the moment.
@@ -30,6 +32,8 @@ pub(super) struct Told {
     /// Answers that no good client deserves.
     pub(super) wronged: Vec<String>,
     pub(super) waits: Waits,
+    /// The longest that one of its documents took to the cluster, of those that it looked for.
+    pub(super) lag_max: Duration,
 }
 
 impl Good<'_> {
@@ -74,6 +78,7 @@ impl Good<'_> {
             if before == self.beside.load(Ordering::SeqCst) {
                 told.waits.add(before, took);
             }
+            let last = documents.last().map(|(id, _)| id.clone());
             match answer {
                 Err(error) => told.wronged.push(format!("no answer: {error:#}")),
                 Ok(answer) if answer.status != 200 => {
@@ -87,11 +92,34 @@ impl Good<'_> {
                     said => told.wronged.push(format!("200 with errors: {said:.300}")),
                 },
             }
+            if let (Some(id), 0) = (last, self.rng.u32(..20)) {
+                told.lag_max = told.lag_max.max(self.follow(&id));
+            }
             std::thread::sleep(self.pause);
         }
         told
     }
+
+    /// How long a document takes to the cluster, seen from its client.
+    fn follow(&self, id: &str) -> Duration {
+        let began = Instant::now();
+        let Some(url) = &self.reads else {
+            return Duration::ZERO;
+        };
+        let path = format!("/{}/_doc/{id}", self.index);
+        let is_there = || {
+            let client = Client::build(url, None, Duration::from_secs(5)).ok()?;
+            (client.get(&path).ok()?.status == 200).then_some(())
+        };
+        while is_there().is_none() && began.elapsed() < FOLLOWED_FOR {
+            std::thread::sleep(self.pause);
+        }
+        began.elapsed()
+    }
 }
+
+/// Longer than any lag that is allowed.
+const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 
 impl Told {
     /// Something that has to work did not.

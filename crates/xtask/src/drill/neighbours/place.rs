@@ -194,13 +194,7 @@ impl Gateway {
     }
 
     fn look(&self, seen: &mut Seen) -> Result<()> {
-        let metrics = self.place.admin_client()?.get("/metrics")?.ok()?.text();
-        let lags = metrics
-            .lines()
-            .filter(|line| line.starts_with("tidegate_queue_lag_seconds{"))
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-        let lag = Duration::from_secs_f64(lags.fold(0.0, f64::max));
-        seen.lag_max = seen.lag_max.max(lag);
+        self.place.admin_client()?.get("/metrics")?.ok()?;
         if let Some(bytes) = self.place.resident_bytes() {
             seen.resident_bytes_max = seen.resident_bytes_max.max(bytes);
         }
