@@ -86,16 +86,6 @@ impl Options {
         }
     }
 
-    /// The same for good clients beside hostile ones; with `minutes` one run on a real cluster.
-    pub(crate) fn neighbours(seeds: u64, minutes: Option<f64>, program: &Path) -> Self {
-        Self {
-            neighbours: true,
-            real: minutes.is_some(),
-            minutes: minutes.unwrap_or_default(),
-            ..Self::fake(seeds, program)
-        }
-    }
-
     fn plan(&self, program: PathBuf) -> neighbours::Plan {
         let first = self.seed.unwrap_or(1);
         let (seeds, jobs) = match self.real {

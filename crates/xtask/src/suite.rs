@@ -57,9 +57,6 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             steps.step("drill", || {
                 drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway))
             });
-            steps.step("neighbours drill", || {
-                drill::run_verb(&drill::Options::neighbours(DRILL_SEEDS, None, &gateway))
-            });
         }
         if let Some(started) = started {
             meanwhile();
@@ -75,9 +72,6 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             if options.filter.is_none() {
                 steps.step("drill on real clusters", || {
                     drill::run_verb(&drill::Options::real(DRILL_MINUTES, &gateway))
-                });
-                steps.step("neighbours drill on a real cluster", || {
-                    drill::run_verb(&drill::Options::neighbours(1, Some(NEIGHBOURS_MINUTES), &gateway))
                 });
             }
         }
@@ -121,8 +115,6 @@ fn start_clusters() -> Result<()> {
 const DRILL_SEEDS: u64 = 200;
 /// Load and trouble of the drill on real clusters.
 const DRILL_MINUTES: f64 = 2.0;
-/// Good clients beside hostile ones on a real cluster.
-const NEIGHBOURS_MINUTES: f64 = 1.0;
 
 /// The workspace's integration test targets.
 struct Targets {
