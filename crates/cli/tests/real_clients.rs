@@ -212,8 +212,33 @@ fn clients_of_elasticsearch_9_are_queued() -> Result<()> {
     queues(kind, &PYTHON, python("elasticsearch-9"))?;
     queues(kind, &["indexer"], go("elasticsearch"))?;
     queues(kind, &["helper"], javascript("elasticsearch-9"))?;
-    queues(kind, &["ingester"], java("elasticsearch", None))?;
-    queues(kind, &["pino"], javascript_program("pino.js", "elasticsearch-9"))
+    queues(kind, &["ingester"], java("elasticsearch", None))
+}
+
+/// pino-elasticsearch writes lines without ids, and nothing else.
+#[test]
+fn lines_of_pino_are_queued() -> Result<()> {
+    let server = Server::shared(Kind::Elasticsearch)?;
+    let mut gateway = Gateway::queueing(&server)?;
+    let mut http = server.http();
+    let index = server.cluster.fresh_name("pino");
+    http.put(
+        &format!("/{index}"),
+        &json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}}),
+    )?;
+    world::wait_green(&mut http)?;
+    gateway.wait_for_now(&mut http)?;
+    let told = answer_of(&mut javascript_program("pino.js", "elasticsearch-9")(
+        &gateway.url(),
+        &index,
+    )?)?;
+    let told: Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
+    ensure!(told["pino"] == json!({"ok": 1000, "failed": []}), "{told}");
+    gateway.delivered(1000, 0)?;
+    http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
+    let count = http.get(&format!("/{index}/_count"))?;
+    ensure!(count["count"] == 1000, "{count}");
+    http.must(&Request::new("DELETE", &format!("/{index}"))).map(drop)
 }
 
 #[test]

@@ -121,7 +121,8 @@ async fn caught_up(queue: &Queue, groups: &[Arc<Group>], passing: &Passing, with
                     .enumerate()
                     .filter(|(lane, _)| passing.touches(*lane))
             });
-            if lanes.map(|(_, pair)| pair).all(|(goal, done)| done >= goal) {
+            let delivered = lanes.map(|(_, pair)| pair).all(|(goal, done)| done >= goal);
+            if delivered && !is_parked(queue, groups, passing) {
                 return true;
             }
         }
@@ -154,6 +155,12 @@ fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
             }
         })
         .collect()
+}
+
+/// Whether operations are parked that the request must not overtake: their lanes have gone on without them.
+fn is_parked(queue: &Queue, groups: &[Arc<Group>], passing: &Passing) -> bool {
+    let mut parked = ours(queue, groups).filter_map(|group| group.parked.as_ref());
+    parked.any(|parked| parked.any() && parked.state().has_lane(|lane| passing.touches(lane as usize)))
 }
 
 /// The same for what is delivered.

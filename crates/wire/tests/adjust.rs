@@ -87,12 +87,25 @@ fn the_bound_on_connections_moves_without_cutting_any() {
         ..Limits::default()
     };
     server.adjust(&fewer, None);
-    let mut one_more = connect(server.local_addr());
-    assert!(!ask(&mut one_more, "/ignore", 1).is_ok_and(|answer| answer.contains(" 200 ")));
     for socket in &mut open {
         assert!(ask(socket, "/ignore", 1).expect("answers").contains(" 200 "));
     }
-    assert_eq!(server.counts().turned_away, 1);
+    // One more takes the place of one that waits.
+    let mut one_more = connect(server.local_addr());
+    assert!(
+        ask(&mut one_more, "/ignore", 1)
+            .expect("answers")
+            .contains(" 200 ")
+    );
+    let mut is_open =
+        |socket: &mut TcpStream| ask(socket, "/ignore", 1).is_ok_and(|answer| answer.contains(" 200 "));
+    assert_eq!(
+        open.iter_mut()
+            .filter_map(|socket| is_open(socket).then_some(()))
+            .count(),
+        2
+    );
+    assert_eq!((server.counts().made_room, server.counts().turned_away), (1, 0));
 }
 
 #[test]

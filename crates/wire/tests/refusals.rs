@@ -165,25 +165,29 @@ fn an_upgrade_is_ignored_and_what_follows_is_read_as_http_1() {
 }
 
 #[test]
-fn connections_over_the_most_are_closed_as_they_come() {
+fn a_connection_over_the_most_takes_the_place_of_one_that_has_asked_nothing() {
     let limits = Limits {
         connections_max: 2,
         ..Limits::default()
     };
     let (_workers, server) = echo_server(limits);
-    let kept: Vec<_> = (0..2)
+    let mut silent: Vec<_> = (0..2)
         .map(|_| TcpStream::connect(server.local_addr()).expect("connects"))
         .collect();
     while server.counts().connections < 2 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let mut third = TcpStream::connect(server.local_addr()).expect("connects");
-    third
+    let answer = exchange(&server, b"GET /ignore HTTP/1.0\r\n\r\n");
+    assert_eq!(status(&answer), "200", "{answer}");
+    silent[0]
         .set_read_timeout(Some(Duration::from_secs(20)))
         .expect("sets");
-    assert!(matches!(third.read(&mut [0; 1]), Ok(0) | Err(_)));
-    assert_eq!((server.counts().connections, server.counts().turned_away), (2, 1));
-    drop(kept);
+    assert!(
+        matches!(silent[0].read(&mut [0; 1]), Ok(0) | Err(_)),
+        "the oldest"
+    );
+    assert_eq!((server.counts().made_room, server.counts().turned_away), (1, 0));
+    drop(silent);
     while server.counts().connections > 0 {
         std::thread::sleep(Duration::from_millis(5));
     }

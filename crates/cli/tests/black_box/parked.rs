@@ -337,3 +337,26 @@ fn a_node_that_fails_a_whole_bulk_for_one_document_gets_the_others() {
     cluster.behave();
     drained(&gateway, "c0");
 }
+
+#[test]
+fn a_write_that_is_not_queued_does_not_overtake_what_is_parked() {
+    let cluster = two_indices();
+    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let gateway = place.start();
+    cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+    gateway.bulk(&docs("blocked", 20, 1)).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 20 && one["pending"] == 0);
+    let by_query = || {
+        let client = gateway.client();
+        let headers = [("content-type", "application/json")];
+        let body = b"{\"query\":{\"match_all\":{}}}";
+        client
+            .send("POST", "/blocked/_delete_by_query", &headers, body)
+            .unwrap()
+    };
+    let answer = by_query();
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    cluster.refuse_writes("blocked", None);
+    drained(&gateway, "c0");
+    assert_ne!(by_query().status, 503);
+}

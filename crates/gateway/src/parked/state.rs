@@ -553,6 +553,12 @@ impl State {
         documents
     }
 
+    /// Whether operations of such a lane are parked.
+    pub(crate) fn has_lane(&self, wanted: impl Fn(u32) -> bool) -> bool {
+        let mut pieces = self.keys.values().flat_map(|held| held.pieces.values());
+        pieces.any(|piece| wanted(piece.lane))
+    }
+
     /// How many keys there are.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()

@@ -205,12 +205,12 @@ fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mu
         match (write.only, rng.u32(..3)) {
             (true, 0) => write.index = Some(alias.to_owned()),
             (false, 0 | 1) => {
-                let (name, letter) = match rng.bool() {
+                let (name, prefix) = match rng.bool() {
                     true => (alias, IN_MANY),
                     false => (again, MADE_AGAIN),
                 };
                 write.index = Some(name.to_owned());
-                write.id = write.id.take().map(|id| format!("{letter}{id}"));
+                write.id = write.id.take().map(|id| format!("{prefix}{id}"));
             }
             _ => {}
         }
@@ -248,9 +248,9 @@ fn body(writes: &[Write], rng: &mut Rng) -> String {
 }
 
 /// What ids begin with of documents that may be in several of an alias's indices.
-pub(super) const IN_MANY: char = 'm';
+pub(super) const IN_MANY: &str = "many-";
 /// The same of those in an index that is deleted and made again.
-pub(super) const MADE_AGAIN: char = 'r';
+pub(super) const MADE_AGAIN: &str = "renewed-";
 /// A client that waits longer than this has no answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Clients that failed wait a little.
