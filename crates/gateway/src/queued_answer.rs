@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 use wire::{Chunk, Outgoing};
 
-use crate::bulk_request::decode;
+use crate::router::decode;
 use crate::switches::filter_path::FilterPath;
 
 /// How a client wants its answer.

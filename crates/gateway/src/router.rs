@@ -1,9 +1,11 @@
 //! Which flows a request takes: a router's rules, compiled. [`Pattern`] says what a path may look like.
 
+mod decode;
 mod names;
 mod pattern;
 mod segment;
 
+pub(crate) use decode::decode;
 pub use names::Undecided;
 pub use pattern::Pattern;
 pub(crate) use segment::compile_regex;

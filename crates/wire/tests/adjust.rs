@@ -97,7 +97,7 @@ fn the_bound_on_connections_moves_without_cutting_any() {
             .expect("answers")
             .contains(" 200 ")
     );
-    let mut is_open =
+    let is_open =
         |socket: &mut TcpStream| ask(socket, "/ignore", 1).is_ok_and(|answer| answer.contains(" 200 "));
     assert_eq!(
         open.iter_mut()

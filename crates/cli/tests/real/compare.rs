@@ -369,6 +369,10 @@ pub(crate) fn contents_differ(
             continue;
         }
         let (mut mine, mut theirs) = (documents(http, server, &name)?, documents(http, server, &twin)?);
+        // A source may be an action line that a broken bulk has out of place: it names indices.
+        for held in theirs.values_mut() {
+            held.source = held.source.replace(other_prefix, direct_prefix);
+        }
         if order == Order::Any {
             let all = mine.values_mut().chain(theirs.values_mut());
             all.for_each(|held| held.seq_no = 0);

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::Router;
-use crate::bulk_request::decode;
+use super::{Router, decode};
 
 /// Why it cannot be said which flows a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
