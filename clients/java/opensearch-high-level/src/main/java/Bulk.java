@@ -49,7 +49,7 @@ public class Bulk {
         };
         try (RestHighLevelClient client = new RestHighLevelClient(RestClient.builder(HttpHost.create(arguments[0])))) {
             BulkProcessor processor = BulkProcessor.builder(
-                (request, done) -> client.bulkAsync(request, RequestOptions.DEFAULT, done), listener, "clients")
+                (request, done) -> client.bulkAsync(request, RequestOptions.DEFAULT, done), listener)
                 .setBulkActions(300).setConcurrentRequests(3).build();
             for (int n = 0; n < 1000; n++) {
                 if (n == 500) {
