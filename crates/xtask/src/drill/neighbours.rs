@@ -100,7 +100,7 @@ fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outc
         (REAL_QUIET, REAL_HOSTILE, (rounds as u32).max(1))
     } else {
         // Some last long enough for what shows only when it is held.
-        let long = seed % LONG_ONE_IN == 0;
+        let long = seed.is_multiple_of(LONG_ONE_IN);
         (FAKE_QUIET, if long { FAKE_HOSTILE_LONG } else { FAKE_HOSTILE }, 1)
     };
     let outcome = neighbours(seed, &fabric, &gateway, behaviours, times);
