@@ -15,7 +15,7 @@
 mod bulk;
 mod words;
 
-pub use bulk::{Bulk, Documents, Ids, Operation};
+pub use bulk::{Bulk, Documents, Ids, Operation, Style};
 
 use std::io::Write as _;
 

@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// The second table too: the same cost from 3 to 300 shards, 1 to 1,000 connections, 100 KB to 90 MB bodies
     #[arg(long)]
     flat: bool,
+    /// What load files and shippers send, in both modes: four indices, JSON with spaces, types, 1,000 connections
+    #[arg(long, conflicts_with_all = ["queued", "flat"])]
+    guides: bool,
     /// Asynchronous mode in place of the synchronous: accepted and delivered, each synced before it is answered
     #[arg(long = "async")]
     queued: bool,
@@ -69,18 +72,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let rounds = options.rounds.unwrap_or(5);
     let wanted = |case: &Case| options.cases.is_empty() || options.cases.iter().any(|name| case.name == name);
-    let mut cases = case::main_table();
-    if options.flat || !options.cases.is_empty() || options.list {
+    let mut cases = match options.guides {
+        true => case::guides_table(),
+        false => case::main_table(),
+    };
+    if !options.guides && (options.flat || !options.cases.is_empty() || options.list) {
         cases.extend(case::flat_table());
     }
     cases.retain(wanted);
     if options.list {
         cases
             .iter()
-            .for_each(|case| say(&format!("{:<22}{}", case.name, case.about)));
+            .for_each(|case| say(&format!("{:<24}{}", case.name, case.about)));
+        if options.guides {
+            say(&queued::list(&queued::guides()));
+        }
         return Ok(());
     }
-    ensure!(!cases.is_empty(), "no case of that name; see --list");
+    let queued = match options.guides {
+        true => queued::chosen(queued::guides(), &options.cases),
+        false => Vec::new(),
+    };
+    ensure!(
+        !cases.is_empty() || !queued.is_empty(),
+        "no case of that name; see --list"
+    );
     make_ready(options)?;
     if options.capacity {
         return capacity::run();
@@ -99,12 +115,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(error) => failed.push(format!("case {}: {error:#}", case.name)),
         }
     }
+    let with_haproxy = proxies.contains(&proxy::Kind::Haproxy);
+    let mut through_queues = Vec::new();
+    for case in &queued {
+        match queued::measure(case, rounds.min(3), options.kdocs * 1000, with_haproxy) {
+            Ok(figures) => through_queues.push(figures),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    let queued = through_queues;
     let machine = machine::describe(&before);
     if options.json {
         say(&serde_json::to_string_pretty(
-            &serde_json::json!({"machine": machine, "cases": measured}),
+            &serde_json::json!({"machine": machine, "cases": measured, "queued": queued}),
         )?);
     } else {
+        if !queued.is_empty() {
+            say(&queued::table(&queued));
+        }
         say(&table::print(&machine, &measured));
     }
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
@@ -113,7 +141,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn run_queued(options: &Options) -> Result<()> {
     if options.list {
-        say(&queued::list());
+        say(&queued::list_all());
         return Ok(());
     }
     make_ready(options)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use testkit::load::{Load, Wanted};
-use testkit::nginx::{Bulk, Documents, Ids};
+use testkit::nginx::{Bulk, Documents, Ids, Operation, Style};
 
 #[derive(Parser)]
 struct Arguments {
@@ -28,6 +28,15 @@ struct Arguments {
     /// The index that each action names.
     #[arg(long, default_value = "bench")]
     index: String,
+    /// Over how many indices; with more than one they are named NAME-0, NAME-1, …
+    #[arg(long, default_value_t = 1)]
+    indices: usize,
+    /// How actions and sources are written: compact, spaced, typed, python or logstash.
+    #[arg(long, default_value_t = Style::Compact)]
+    style: Style,
+    /// `create` in place of `index`.
+    #[arg(long)]
+    create: bool,
     /// Leave the ids to the server.
     #[arg(long)]
     no_ids: bool,
@@ -70,6 +79,13 @@ fn main() -> Result<()> {
             } else {
                 Documents::Nginx
             },
+            operation: if arguments.create {
+                Operation::Create
+            } else {
+                Operation::Index
+            },
+            style: arguments.style,
+            indices: arguments.indices,
             ..Bulk::new(&arguments.index, arguments.bulk)
         },
         bodies: arguments.bodies,

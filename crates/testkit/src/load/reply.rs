@@ -124,10 +124,16 @@ pub(super) fn check_ids(body: &[u8], request: &[u8], places: &[usize]) -> Result
     Ok(())
 }
 
-/// Where the values of `"_id":"…"` begin, which none of the generated sources contain.
+/// Where the values of `"_id": "…"` begin, however the colon is spaced. None of the generated sources have such a key.
 pub(super) fn id_places(text: &[u8]) -> impl Iterator<Item = usize> {
-    const KEY: &[u8] = b"\"_id\":\"";
-    memmem::find_iter(text, KEY).map(|at| at + KEY.len())
+    const KEY: &[u8] = b"\"_id\"";
+    memmem::find_iter(text, KEY).filter_map(|at| {
+        let mut value = at + KEY.len();
+        while matches!(text.get(value), Some(b' ' | b':')) {
+            value += 1;
+        }
+        (text.get(value) == Some(&b'"')).then_some(value + 1)
+    })
 }
 
 fn id_at(text: &[u8], place: usize) -> &[u8] {
@@ -178,7 +184,7 @@ mod tests {
             1,
         )
         .unwrap_err();
-        let (request, other) = (br#"{"_id":"a"}{"_id":"b"}"#, br#"{"_id":"b"}{"_id":"a"}"#);
+        let (request, other) = (br#"{"_id" : "a"}{"_id": "b"}"#, br#"{"_id":"b"}{"_id":"a"}"#);
         let places: Vec<_> = id_places(request).collect();
         check_ids(request, request, &places).unwrap();
         check_ids(other, request, &places).unwrap_err();

@@ -21,6 +21,10 @@ pub struct Bulk {
     pub operation: Operation,
     /// What the sources are.
     pub documents: Documents,
+    /// How actions and sources are written.
+    pub style: Style,
+    /// Over how many indices the operations are spread: with more than one, `index` is followed by `-0`, `-1`, …
+    pub indices: usize,
 }
 
 /// Where the ids of a [`Bulk`] come from.
@@ -56,6 +60,50 @@ pub enum Documents {
     Short,
 }
 
+/// How JSON is written. Each is legal, and each is what some writer sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// No spaces, `_index` before `_id`: the clients of Go, Rust and JavaScript.
+    Compact,
+    /// Spaces round every colon and inside braces of the action, as people write it by hand and as load files have it.
+    Spaced,
+    /// As [`Style::Spaced`], with `"_type":"_doc"` after the index: load files for servers before version 8.
+    Typed,
+    /// A space after each colon and comma of actions and sources, as Python's `json.dumps` writes them.
+    Python,
+    /// `_id` first and a `routing` of `null`, as Logstash writes them.
+    Logstash,
+}
+
+// === impl Style ===
+
+impl std::str::FromStr for Style {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "compact" => Self::Compact,
+            "spaced" => Self::Spaced,
+            "typed" => Self::Typed,
+            "python" => Self::Python,
+            "logstash" => Self::Logstash,
+            _ => return Err(format!("no style is named {text}")),
+        })
+    }
+}
+
+impl std::fmt::Display for Style {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Compact => "compact",
+            Self::Spaced => "spaced",
+            Self::Typed => "typed",
+            Self::Python => "python",
+            Self::Logstash => "logstash",
+        })
+    }
+}
+
 // === impl Bulk ===
 
 impl Bulk {
@@ -67,6 +115,8 @@ impl Bulk {
             ids: Ids::Given,
             operation: Operation::Index,
             documents: Documents::Nginx,
+            style: Style::Compact,
+            indices: 1,
         }
     }
 
@@ -105,40 +155,85 @@ impl Bulk {
             Operation::Update => "update",
             Operation::Delete => "delete",
         };
-        push(out, format_args!("{{\"{name}\":{{"));
-        if let Some(index) = &self.index {
-            push(out, format_args!("\"_index\":\"{index}\""));
+        let index = self.index.as_deref().map(|index| match self.indices {
+            0 | 1 => index.to_owned(),
+            many => format!("{index}-{}", at % many),
+        });
+        let id = match self.ids {
+            Ids::None => None,
+            Ids::From(first) => Some((first + at as u64).to_string()),
+            Ids::Given => Some(id(ids)),
+        };
+        // Keys in their order; values as they are written.
+        let quoted = |text: String| format!("\"{text}\"");
+        // The type stands close to the index, as in the files that people copy.
+        let typed = |index: String| match self.style {
+            Style::Typed => format!("\"{index}\",\"_type\":\"_doc\""),
+            _ => quoted(index),
+        };
+        let mut metadata = vec![
+            ("_index", index.map(typed)),
+            ("_id", id.map(quoted)),
+            (
+                "routing",
+                (self.style == Style::Logstash).then(|| "null".to_owned()),
+            ),
+        ];
+        if self.style == Style::Logstash {
+            metadata.swap(0, 1);
         }
-        if self.index.is_some() && self.ids != Ids::None {
-            out.push(b',');
-        }
-        match self.ids {
-            Ids::None => {}
-            Ids::From(first) => push(out, format_args!("\"_id\":\"{}\"", first + at as u64)),
-            Ids::Given => {
-                out.extend_from_slice(b"\"_id\":\"");
-                write_id(out, ids);
-                out.push(b'"');
-            }
-        }
-        out.extend_from_slice(b"}}\n");
+        let (colon, comma, open, close) = match self.style {
+            Style::Compact | Style::Logstash => (":", ",", "{", "}"),
+            Style::Python => (": ", ", ", "{", "}"),
+            Style::Spaced | Style::Typed => (" : ", ", ", "{ ", " }"),
+        };
+        let fields: Vec<String> = metadata
+            .into_iter()
+            .filter_map(|(key, value)| Some(format!("\"{key}\"{colon}{}", value?)))
+            .collect();
+        let inner = match fields.is_empty() {
+            true => "{}".to_owned(),
+            false => format!("{open}{}{close}", fields.join(comma)),
+        };
+        push(out, format_args!("{open}\"{name}\"{colon}{inner}{close}\n"));
     }
 
     fn write_source(&self, out: &mut Vec<u8>, lines: &mut Nginx) {
+        let start = out.len();
         match self.documents {
             Documents::Nginx => lines.write_source(out),
             Documents::Short => write_short(out, &mut lines.rng),
         }
+        if self.style == Style::Python {
+            let spaced = spaced(&out[start..]);
+            out.truncate(start);
+            out.extend_from_slice(&spaced);
+        }
     }
 }
 
-fn write_id(out: &mut Vec<u8>, rng: &mut fastrand::Rng) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut bits = rng.u128(..);
-    for _ in 0..20 {
-        out.push(ALPHABET[(bits & 63) as usize]);
-        bits >>= 6;
+/// The same JSON with a space after each colon and comma that is not in a string.
+fn spaced(json: &[u8]) -> Vec<u8> {
+    let (mut out, mut in_string, mut escaped) = (Vec::with_capacity(json.len() + 64), false, false);
+    for &byte in json {
+        out.push(byte);
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b':' | b',' if !in_string => out.push(b' '),
+            _ => {}
+        }
     }
+    out
+}
+
+fn id(rng: &mut fastrand::Rng) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = rng.u128(..);
+    (0..20)
+        .map(|at| char::from(ALPHABET[(bits >> (6 * at)) as usize & 63]))
+        .collect()
 }
 
 /// A sensor's reading, padded to 200 bytes by its note.
@@ -215,6 +310,65 @@ mod tests {
             ..update
         };
         assert_eq!(delete.body(1), b"{\"delete\":{\"_index\":\"logs\",\"_id\":\"7\"}}\n{\"delete\":{\"_index\":\"logs\",\"_id\":\"8\"}}\n");
+    }
+
+    #[test]
+    fn every_style_says_the_same() {
+        let plain = lines(&Bulk::new("logs", 40).body(3));
+        for style in ["compact", "spaced", "typed", "python", "logstash"] {
+            let bulk = Bulk {
+                style: style.parse().unwrap(),
+                ..Bulk::new("logs", 40)
+            };
+            assert_eq!(bulk.style.to_string(), style);
+            let mut written = lines(&bulk.body(3));
+            for action in written.iter_mut().step_by(2) {
+                let metadata = action["index"].as_object_mut().unwrap();
+                let extra = (metadata.remove("_type"), metadata.remove("routing"));
+                assert_eq!(extra.0.is_some(), style == "typed");
+                assert_eq!(extra.1, (style == "logstash").then_some(serde_json::Value::Null));
+            }
+            assert_eq!(written, plain, "{style}");
+        }
+        let first = |style| {
+            let bulk = Bulk {
+                style,
+                ids: Ids::From(7),
+                operation: Operation::Create,
+                ..Bulk::new("logs", 1)
+            };
+            let body = String::from_utf8(bulk.body(1)).unwrap();
+            body.lines().next().unwrap().to_owned()
+        };
+        assert_eq!(
+            first(Style::Typed),
+            r#"{ "create" : { "_index" : "logs","_type":"_doc", "_id" : "7" } }"#
+        );
+        assert_eq!(
+            first(Style::Python),
+            r#"{"create": {"_index": "logs", "_id": "7"}}"#
+        );
+        assert_eq!(
+            first(Style::Logstash),
+            r#"{"create":{"_id":"7","_index":"logs","routing":null}}"#
+        );
+    }
+
+    #[test]
+    fn operations_are_spread_over_indices() {
+        let body = lines(
+            &Bulk {
+                indices: 3,
+                ..Bulk::new("logs", 5)
+            }
+            .body(1),
+        );
+        let names: Vec<_> = body
+            .iter()
+            .step_by(2)
+            .map(|line| line["index"]["_index"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["logs-0", "logs-1", "logs-2", "logs-0", "logs-1"]);
     }
 
     #[test]

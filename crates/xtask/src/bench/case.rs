@@ -21,8 +21,14 @@ pub(super) struct Case {
     pub(super) combine: bool,
     /// The most that a million documents may cost, in CPU seconds; `None` where nothing is promised.
     pub(super) target: Option<f64>,
-    /// Whether it may not cost more than HAProxy in the same run.
-    pub(super) below_haproxy: bool,
+    /// The most that it may cost in the same run, as a part of what HAProxy costs; `None` where nothing is promised.
+    pub(super) of_haproxy: Option<f64>,
+    /// The most that it may cost as a part of what another case of the run costs, by its name.
+    pub(super) of_case: Option<(&'static str, f64)>,
+    /// How the bodies are written, as the load source names it.
+    pub(super) style: &'static str,
+    /// Indices that each request writes to.
+    pub(super) indices: u32,
 }
 
 /// The cases that the targets are about.
@@ -40,7 +46,10 @@ pub(super) fn main_table() -> Vec<Case> {
         connections: 4,
         combine: true,
         target: Some(0.5),
-        below_haproxy: true,
+        of_haproxy: Some(1.0),
+        of_case: None,
+        style: "compact",
+        indices: 1,
     };
     vec![
         ids_3.clone(),
@@ -68,7 +77,7 @@ pub(super) fn main_table() -> Vec<Case> {
             bulk: 100,
             connections: 16,
             target: Some(1.0),
-            below_haproxy: false,
+            of_haproxy: None,
             ..ids_3.clone()
         },
         Case {
@@ -82,7 +91,7 @@ pub(super) fn main_table() -> Vec<Case> {
             about: "5,000 lines a request, gzipped by the client",
             gzip: true,
             target: None,
-            below_haproxy: false,
+            of_haproxy: None,
             ..ids_3.clone()
         },
         Case {
@@ -90,7 +99,7 @@ pub(super) fn main_table() -> Vec<Case> {
             about: "5,000 lines a request, TLS to the proxy and to the nodes",
             tls: true,
             target: None,
-            below_haproxy: false,
+            of_haproxy: None,
             ..ids_3
         },
     ]
@@ -100,7 +109,7 @@ pub(super) fn main_table() -> Vec<Case> {
 pub(super) fn flat_table() -> Vec<Case> {
     let base = Case {
         target: None,
-        below_haproxy: false,
+        of_haproxy: None,
         ..main_table().swap_remove(0)
     };
     let many = Case {
@@ -158,9 +167,133 @@ pub(super) fn flat_table() -> Vec<Case> {
     ]
 }
 
+/// What people who come from load files and shippers send: several indices, several styles of JSON.
+pub(super) fn guides_table() -> Vec<Case> {
+    let combined = Case {
+        name: "guides",
+        about: "4 indices of 6 shards, 5,000 access-log lines a request with ids, `{ \"create\" : { …` with spaces",
+        shards: 6,
+        indices: 4,
+        style: "spaced",
+        connections: 8,
+        target: None,
+        of_haproxy: Some(1.1),
+        ..main_table().swap_remove(0)
+    };
+    let alone = Case {
+        name: "guides-alone",
+        about: "guides, and no request's parts wait for another's (combine off)",
+        combine: false,
+        of_haproxy: Some(0.9),
+        ..combined.clone()
+    };
+    let connections = |name, about, connections| Case {
+        name,
+        about,
+        bulk: 500,
+        connections,
+        of_haproxy: None,
+        ..combined.clone()
+    };
+    vec![
+        combined.clone(),
+        alone.clone(),
+        Case {
+            name: "guides-30",
+            about: "guides with 30 shards an index",
+            shards: 30,
+            ..combined.clone()
+        },
+        Case {
+            name: "guides-30-alone",
+            about: "guides-alone with 30 shards an index",
+            shards: 30,
+            ..alone.clone()
+        },
+        Case {
+            name: "typed",
+            about: "guides with `\"_type\":\"_doc\"` in each action, on Elasticsearch 7",
+            style: "typed",
+            ..combined.clone()
+        },
+        Case {
+            name: "typed-alone",
+            about: "guides-alone with `\"_type\":\"_doc\"` in each action, on Elasticsearch 7",
+            style: "typed",
+            ..alone.clone()
+        },
+        Case {
+            name: "python",
+            about: "guides with a space after each colon and comma, sources too, as Python writes them",
+            style: "python",
+            ..combined.clone()
+        },
+        Case {
+            name: "python-alone",
+            about: "guides-alone with a space after each colon and comma, sources too, as Python writes them",
+            style: "python",
+            ..alone.clone()
+        },
+        Case {
+            name: "logstash-alone",
+            about: "guides-alone with `_id` first and `\"routing\":null`, as Logstash writes them",
+            style: "logstash",
+            ..alone.clone()
+        },
+        Case {
+            name: "guides-short-alone",
+            about: "guides-alone with documents of 200 bytes",
+            short: true,
+            of_haproxy: Some(1.0),
+            ..alone.clone()
+        },
+        Case {
+            name: "guides-100-alone",
+            about: "guides-alone with 100 lines a request",
+            bulk: 100,
+            of_haproxy: Some(1.0),
+            ..alone
+        },
+        connections(
+            "guides-connections-32",
+            "guides with 500 lines a request, 32 connections",
+            32,
+        ),
+        Case {
+            of_case: Some(("guides-connections-32", 1.3)),
+            ..connections(
+                "guides-connections-1000",
+                "guides with 500 lines a request, 1,000 connections",
+                1_000,
+            )
+        },
+    ]
+}
+
 // === impl Case ===
 
 impl Case {
+    /// The indices that the load writes to.
+    pub(super) fn index_names(&self) -> Vec<String> {
+        match self.indices {
+            1 => vec!["bench".to_owned()],
+            many => (0..many).map(|at| format!("bench-{at}")).collect(),
+        }
+    }
+
+    /// The server that takes such bodies.
+    pub(super) fn flavour(&self) -> &'static str {
+        match self.style {
+            "typed" => "elasticsearch-7",
+            _ => "opensearch-3",
+        }
+    }
+
+    /// Load files create, shippers of logs too.
+    pub(super) fn creates(&self) -> bool {
+        self.style != "compact"
+    }
+
     /// So many different bodies that they don't stay in a cache, and no more than 100 MB or so.
     pub(super) fn bodies(&self) -> u64 {
         (20_000 / self.bulk).clamp(1, 64)

@@ -68,12 +68,10 @@ pub(super) fn chosen(haproxy: &str) -> Result<Vec<Kind>> {
 impl Nodes {
     pub(super) fn start(case: &Case, folder: &Path) -> Result<Nodes> {
         let mut command = Command::new(binary("fake-cluster"));
-        command.args([
-            "--index",
-            &format!("bench:{}", case.shards),
-            "--core",
-            &OTHER_CORE.to_string(),
-        ]);
+        command.args(["--core", &OTHER_CORE.to_string(), "--flavour", case.flavour()]);
+        for index in case.index_names() {
+            command.args(["--index", &format!("{index}:{}", case.shards)]);
+        }
         if case.tls {
             command.arg("--tls").arg(certificate(folder));
         }
@@ -170,7 +168,7 @@ impl Proxy {
         loop {
             if TcpStream::connect(self.address).is_ok()
                 && client
-                    .get("/bench/_count")
+                    .get("/bench*/_count")
                     .is_ok_and(|answer| answer.status == 200)
             {
                 return Ok(());
@@ -234,11 +232,13 @@ impl Ready {
             &case.bodies().to_string(),
         ]);
         command.args(["--core", &OTHER_CORE.to_string()]);
+        command.args(["--style", case.style, "--indices", &case.indices.to_string()]);
         for (wanted, flag) in [
             (!case.ids, "--no-ids"),
             (case.short, "--short"),
             (case.gzip, "--gzip"),
             (case.fresh_ids, "--fresh-ids"),
+            (case.creates(), "--create"),
         ] {
             if wanted {
                 command.arg(flag);

@@ -10,7 +10,7 @@ mod latency;
 mod phases;
 mod table;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::case::{self, Case};
 use super::machine;
@@ -27,6 +27,8 @@ pub(super) struct QueuedCase {
     wire_gzip: bool,
     /// The most that accepting and delivering a million documents may cost together, in CPU seconds.
     target: Option<f64>,
+    /// The most that both may cost, as a part of what HAProxy costs that passes the same load in the same run.
+    of_haproxy: Option<f64>,
 }
 
 /// What is asked for.
@@ -50,7 +52,7 @@ fn cases() -> Vec<QueuedCase> {
     let load = Case {
         fresh_ids: true,
         target: None,
-        below_haproxy: false,
+        of_haproxy: None,
         ..case::main_table().swap_remove(0)
     };
     let plain = QueuedCase {
@@ -60,6 +62,7 @@ fn cases() -> Vec<QueuedCase> {
         compression: "none",
         wire_gzip: false,
         target: Some(CPU_MAX),
+        of_haproxy: None,
     };
     let with = |name, about, change: fn(&mut Case)| {
         let mut case = QueuedCase {
@@ -107,19 +110,73 @@ fn cases() -> Vec<QueuedCase> {
     ]
 }
 
-pub(super) fn list() -> String {
-    let mut text: String = cases()
+/// What load files and shippers send, by way of the queue.
+pub(super) fn guides() -> Vec<QueuedCase> {
+    let case = |name, about, shards, style: &'static str| {
+        let load = case::guides_table().swap_remove(0);
+        QueuedCase {
+            name,
+            about,
+            load: Case {
+                fresh_ids: true,
+                shards,
+                style,
+                of_haproxy: None,
+                ..load
+            },
+            compression: "none",
+            wire_gzip: false,
+            target: None,
+            of_haproxy: Some(1.4),
+        }
+    };
+    vec![
+        case("guides-queued", "guides by way of the queue", 6, "spaced"),
+        case("guides-queued-30", "guides-30 by way of the queue", 30, "spaced"),
+        case("typed-queued", "typed by way of the queue", 6, "typed"),
+        case("python-queued", "python by way of the queue", 6, "python"),
+    ]
+}
+
+/// Those of these names, or all.
+pub(super) fn chosen(mut cases: Vec<QueuedCase>, names: &[String]) -> Vec<QueuedCase> {
+    cases.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name));
+    cases
+}
+
+pub(super) fn list(cases: &[QueuedCase]) -> String {
+    let lines = cases
         .iter()
-        .map(|case| format!("{:<22}{}\n", case.name, case.about))
-        .collect();
-    text += &format!("{LATENCY:<22}time to the acknowledgement, 1, 8 and 64 clients\n");
-    text + &format!("{BACKLOG:<22}a backlog, drained after a kill -9")
+        .map(|case| format!("{:<24}{}\n", case.name, case.about));
+    lines.collect()
+}
+
+pub(super) fn list_all() -> String {
+    let mut text = list(&cases());
+    text += &format!("{LATENCY:<24}time to the acknowledgement, 1, 8 and 64 clients\n");
+    text + &format!("{BACKLOG:<24}a backlog, drained after a kill -9")
+}
+
+/// Measures a case.
+pub(super) fn measure(
+    case: &QueuedCase,
+    rounds: usize,
+    docs: u64,
+    with_haproxy: bool,
+) -> Result<phases::Measured> {
+    eprintln!("{} …", case.name);
+    phases::measure(case, rounds, docs, with_haproxy).with_context(|| format!("case {}", case.name))
+}
+
+/// The figures as a table.
+pub(super) fn table(measured: &[phases::Measured]) -> String {
+    table::cases(measured)
 }
 
 /// Measures, and gives the tables.
 pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
     let is_wanted = |name: &str| wanted.names.is_empty() || wanted.names.iter().any(|one| one == name);
-    let cases: Vec<_> = cases().into_iter().filter(|case| is_wanted(case.name)).collect();
+    let cases = chosen(cases(), wanted.names);
     let (with_latency, with_backlog) = (is_wanted(LATENCY), is_wanted(BACKLOG) && wanted.backlog > 0);
     ensure!(
         !cases.is_empty() || with_latency || with_backlog,
@@ -128,8 +185,7 @@ pub(super) fn run(wanted: Wanted<'_>) -> Result<String> {
     let before = machine::load_average();
     let mut measured = Vec::new();
     for case in &cases {
-        eprintln!("{} …", case.name);
-        measured.push(phases::measure(case, wanted.rounds, wanted.docs)?);
+        measured.push(measure(case, wanted.rounds, wanted.docs, false)?);
     }
     let latencies = if with_latency {
         eprintln!("{LATENCY} …");

@@ -38,7 +38,7 @@ pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
                 } else {
                     "–".to_owned()
                 },
-                targets(one, row),
+                targets(one, row, measured),
             ]);
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn print(machine: &str, measured: &[Measured]) -> String {
 }
 
 /// Each promise with its mark.
-fn targets(one: &Measured, row: &Row) -> String {
+fn targets(one: &Measured, row: &Row, all: &[Measured]) -> String {
     if row.proxy != Kind::Tidegate {
         return String::new();
     }
@@ -62,19 +62,29 @@ fn targets(one: &Measured, row: &Row) -> String {
     if let Some(target) = one.case.target {
         marks.push(format!("CPU ≤ {target:.1}: {}", mark(row.cpu.median <= target)));
     }
-    if let Some(haproxy) = one.rows.iter().find(|row| row.proxy == Kind::Haproxy)
-        && one.case.below_haproxy
+    let of = |measured: &Measured, kind| {
+        let row = measured.rows.iter().find(|row| row.proxy == kind);
+        row.map(|row| row.cpu.median)
+    };
+    if let (Some(most), Some(haproxy)) = (one.case.of_haproxy, of(one, Kind::Haproxy)) {
+        marks.push(part(row.cpu.median / haproxy, most, "HAProxy's"));
+    }
+    if let Some((name, most)) = one.case.of_case
+        && let Some(other) = all.iter().find(|other| other.case.name == name)
+        && let Some(other) = of(other, Kind::Tidegate)
     {
-        marks.push(format!(
-            "≤ HAProxy's: {}",
-            mark(row.cpu.median <= haproxy.cpu.median)
-        ));
+        marks.push(part(row.cpu.median / other, most, &format!("{name}'s")));
     }
     marks.push(format!(
         "≤ {PEAK_MIB_MAX:.0} MiB: {}",
         mark(row.peak_mib <= PEAK_MIB_MAX)
     ));
     marks.join(", ")
+}
+
+/// A cost as a part of another, beside the most that it may be.
+pub(super) fn part(got: f64, most: f64, whose: &str) -> String {
+    format!("{got:.2} of {whose}, ≤ {most:.2}: {}", mark(got <= most))
 }
 
 pub(super) fn mark(kept: bool) -> &'static str {

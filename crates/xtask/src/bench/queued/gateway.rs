@@ -9,7 +9,7 @@ use serde_json::Value;
 use testkit::client::Client;
 
 use super::super::machine::cpu_seconds;
-use super::super::proxy::{Nodes, Proxy, client, free_address};
+use super::super::proxy::{Kind, Nodes, Proxy, client, free_address};
 use super::QueuedCase;
 
 /// The gateway and the nodes behind it. What it has queued is deleted with it.
@@ -21,7 +21,7 @@ pub(super) struct Gateway {
     proxy: Proxy,
     admin: Client,
     nodes: Client,
-    _nodes: Nodes,
+    backend: Nodes,
 }
 
 /// How far the cluster and the queue are.
@@ -47,12 +47,17 @@ impl Gateway {
             proxy: Proxy::tidegate(&config, &case.load, address, &folder)?,
             admin: Client::new(&format!("http://{admin}"))?,
             nodes: client(&nodes.urls[0], &case.load, &folder)?,
-            _nodes: nodes,
+            backend: nodes,
             case: case.clone(),
             config,
             address,
             folder,
         })
+    }
+
+    /// HAProxy before the same nodes.
+    pub(super) fn haproxy(&self) -> Result<Proxy> {
+        Proxy::start(Kind::Haproxy, &self.case.load, &self.backend, &self.folder)
     }
 
     pub(super) fn address(&self) -> SocketAddr {

@@ -2,15 +2,15 @@
 
 use anyhow::{Context, Result};
 
-use super::super::machine::peak_mib;
-use super::super::proxy::Ready;
+use super::super::machine::{cpu_seconds, peak_mib};
+use super::super::proxy::{Proxy, Ready};
 use super::super::rounds::Figure;
 use super::QueuedCase;
 use super::gateway::Gateway;
 
 /// A case and what was measured in it. CPU seconds are the gateway's, a million documents.
 #[derive(Debug, Clone, serde::Serialize)]
-pub(super) struct Measured {
+pub(in crate::bench) struct Measured {
     pub(super) case: QueuedCase,
     /// With the pipeline stopped.
     pub(super) accept: Figure,
@@ -20,6 +20,8 @@ pub(super) struct Measured {
     pub(super) sum: Figure,
     /// With both at once.
     pub(super) together: Figure,
+    /// HAProxy passing the same load to the same nodes, where that was measured too.
+    pub(super) haproxy: Option<Figure>,
     pub(super) accepted_a_second: Figure,
     pub(super) delivered_a_second: Figure,
     pub(super) p50_ms: Figure,
@@ -38,6 +40,7 @@ struct Samples {
     deliver: Vec<f64>,
     sum: Vec<f64>,
     together: Vec<f64>,
+    haproxy: Vec<f64>,
     accepted_a_second: Vec<f64>,
     delivered_a_second: Vec<f64>,
     p50_ms: Vec<f64>,
@@ -45,14 +48,25 @@ struct Samples {
 }
 
 /// Starts everything, warms up, and measures so many rounds.
-pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64) -> Result<Measured> {
+pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64, with_haproxy: bool) -> Result<Measured> {
     let gateway = Gateway::start(case)?;
+    let haproxy = (with_haproxy && case.of_haproxy.is_some()).then(|| gateway.haproxy());
+    let haproxy = haproxy.transpose()?;
     let docs = case.load.docs(docs);
     let ready = |docs| Ready::prepare(&case.load, gateway.address(), docs, &gateway.folder);
     gateway.start_pipeline()?;
     let warm = ready(docs / 4)?.go().context("warming up")?;
     gateway.drained(warm.docs, |_| ())?;
     gateway.stop_pipeline()?;
+    let by_haproxy = |proxy: &Proxy, docs| -> Result<f64> {
+        let load = Ready::prepare(&case.load, proxy.address, docs, &gateway.folder)?;
+        let before = cpu_seconds(proxy.pid())?;
+        let report = load.go().context("through HAProxy")?;
+        Ok((cpu_seconds(proxy.pid())? - before) * 1e6 / report.docs as f64)
+    };
+    if let Some(proxy) = &haproxy {
+        by_haproxy(proxy, docs / 4).context("warming up")?;
+    }
     let mut samples = Samples::default();
     let (mut disk_bytes, mut wire_bytes, mut misrouted) = (0.0, 0.0, 0.0);
     for _ in 0..rounds {
@@ -90,6 +104,10 @@ pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64) -> Result<Mea
         samples.deliver.push(million(deliver));
         samples.sum.push(million(accept + deliver));
         samples.together.push(million(together));
+        if let Some(proxy) = &haproxy {
+            samples.haproxy.push(by_haproxy(proxy, report.docs)?);
+            gateway.reset()?;
+        }
     }
     Ok(Measured {
         case: case.clone(),
@@ -97,6 +115,7 @@ pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64) -> Result<Mea
         deliver: Figure::of(samples.deliver),
         sum: Figure::of(samples.sum),
         together: Figure::of(samples.together),
+        haproxy: haproxy.map(|_| Figure::of(samples.haproxy)),
         accepted_a_second: Figure::of(samples.accepted_a_second),
         delivered_a_second: Figure::of(samples.delivered_a_second),
         p50_ms: Figure::of(samples.p50_ms),

@@ -1,7 +1,7 @@
 //! Figures of the queue beside their targets.
 
 use super::super::rounds::Figure;
-use super::super::table::{PEAK_MIB_MAX, align, mark, thousands};
+use super::super::table::{PEAK_MIB_MAX, align, mark, part, thousands};
 use super::backlog::Drained;
 use super::latency::Latency;
 use super::phases::Measured;
@@ -18,14 +18,7 @@ pub(super) fn print(
 ) -> String {
     let mut text = String::new();
     if !measured.is_empty() {
-        text += &phases(measured);
-        text.push('\n');
-        for one in measured {
-            text += &format!(
-                "{}: {}; {} connections\n",
-                one.case.name, one.case.about, one.case.load.connections
-            );
-        }
+        text += &cases(measured);
         text.push('\n');
     }
     if !latencies.is_empty() {
@@ -39,6 +32,19 @@ pub(super) fn print(
     text + machine
 }
 
+/// Accepting and delivering, a line a case, and what the cases are.
+pub(super) fn cases(measured: &[Measured]) -> String {
+    let mut text = phases(measured);
+    text.push('\n');
+    for one in measured {
+        text += &format!(
+            "{}: {}; {} connections\n",
+            one.case.name, one.case.about, one.case.load.connections
+        );
+    }
+    text
+}
+
 fn phases(measured: &[Measured]) -> String {
     let mut lines = vec![
         [
@@ -47,6 +53,7 @@ fn phases(measured: &[Measured]) -> String {
             "deliver",
             "sum",
             "both at once",
+            "HAProxy",
             "accepted/s",
             "delivered/s",
             "ack p50 ms",
@@ -66,6 +73,7 @@ fn phases(measured: &[Measured]) -> String {
             spread(one.deliver),
             spread(one.sum),
             spread(one.together),
+            one.haproxy.map_or("–".to_owned(), spread),
             thousands(one.accepted_a_second.median),
             thousands(one.delivered_a_second.median),
             format!("{:.1}", one.p50_ms.median),
@@ -82,10 +90,15 @@ fn phases(measured: &[Measured]) -> String {
 
 fn targets(one: &Measured) -> String {
     let memory = format!("≤ {PEAK_MIB_MAX:.0} MiB: {}", mark(one.peak_mib <= PEAK_MIB_MAX));
-    match one.case.target {
-        Some(target) => format!("sum ≤ {target:.2}: {}, {memory}", mark(one.sum.median <= target)),
-        None => memory,
+    let mut marks = Vec::new();
+    if let Some(target) = one.case.target {
+        marks.push(format!("sum ≤ {target:.2}: {}", mark(one.sum.median <= target)));
     }
+    if let (Some(most), Some(haproxy)) = (one.case.of_haproxy, one.haproxy) {
+        marks.push(part(one.sum.median / haproxy.median, most, "HAProxy's"));
+    }
+    marks.push(memory);
+    marks.join(", ")
 }
 
 fn acknowledgements(latencies: &[Latency]) -> String {
