@@ -348,11 +348,16 @@ impl Drill<'_> {
         );
         if !flawed.is_empty() {
             let seeds: Vec<String> = flawed.iter().map(u64::to_string).collect();
+            let told = done.iter().flat_map(|one| {
+                let flaws = one.flaws.iter().take(FLAWS_SHOWN);
+                flaws.map(|flaw| format!("\nseed {}: {:?}: {}", one.seed, flaw.kind, flaw.what))
+            });
             bail!(
-                "{} of {} runs have flaws: seeds {}",
+                "{} of {} runs have flaws: seeds {}{}",
                 flawed.len(),
                 done.len(),
-                seeds.join(", ")
+                seeds.join(", "),
+                told.take(FLAWS_TOLD_AGAIN).collect::<String>()
             );
         }
         tell(
@@ -394,4 +399,6 @@ fn clear(folder: &Path) -> Result<()> {
     }
 }
 
+/// At the end of all runs, once more.
+const FLAWS_TOLD_AGAIN: usize = 40;
 const FLAWS_SHOWN: usize = 8;

@@ -53,7 +53,7 @@ impl Steps {
         good
     }
 
-    /// Prints the table.
+    /// Prints the table, and behind it what failed steps told, since nobody searches a long log for it.
     ///
     /// # Errors
     /// When a step failed.
@@ -75,7 +75,17 @@ impl Steps {
             "together",
             seconds(self.begun.elapsed())
         ));
-        let failed = self.done.iter().filter(|step| step.error.is_some()).count();
+        let failed: Vec<_> = self
+            .done
+            .iter()
+            .filter_map(|step| Some((&step.name, step.error.as_ref()?)))
+            .collect();
+        for (name, error) in &failed {
+            if let Some((_, more)) = error.split_once('\n') {
+                say(&format!("\n{}\n{more}", paint(Look::Bad, &format!("== {name}"))));
+            }
+        }
+        let failed = failed.len();
         if failed > 0 {
             bail!("{failed} of {} steps failed", self.done.len());
         }

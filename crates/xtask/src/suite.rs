@@ -156,12 +156,21 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_slice(&out.stdout).context("cargo metadata is not JSON")
 }
 
-/// The sums of the closing lines of all test binaries.
+/// The sums of the closing lines of all test binaries, and what the failed tests printed.
 #[derive(Debug, Default, PartialEq)]
 struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
+    failures: Failures,
+}
+
+/// What failed tests printed, gathered so that the end of a long log tells it once more.
+#[derive(Debug, Default, PartialEq)]
+struct Failures {
+    lines: Vec<String>,
+    /// Lines of the test whose output is being read; `None` outside of such output.
+    of_this_one: Option<usize>,
 }
 
 impl Tally {
@@ -171,10 +180,13 @@ impl Tally {
         if let Some(filter) = &options.filter {
             command.arg("--").arg(filter);
         }
-        run_watched(&mut command, |line| self.add(line))
+        let ran = run_watched(&mut command, |line| self.add(line));
+        let told = std::mem::take(&mut self.failures).lines.join("\n");
+        ran.map_err(|error| anyhow!("{error:#}\n{told}"))
     }
 
     fn add(&mut self, line: &str) {
+        self.failures.add(line);
         let Some((_, counts)) = line
             .trim()
             .strip_prefix("test result: ")
@@ -197,6 +209,28 @@ impl Tally {
     }
 }
 
+// === impl Failures ===
+
+impl Failures {
+    /// `---- NAME stdout ----` opens a failed test's output; the list of all failed tests ends it.
+    fn add(&mut self, line: &str) {
+        if line.starts_with("---- ") && line.ends_with(" stdout ----") {
+            self.of_this_one = Some(0);
+        } else if line == "failures:" {
+            self.of_this_one = None;
+        }
+        if let Some(lines) = &mut self.of_this_one {
+            *lines += 1;
+            if *lines <= LINES_OF_A_FAILURE {
+                self.lines.push(line.to_owned());
+            }
+        }
+    }
+}
+
+/// More of one failed test than this is to be looked up where it was printed.
+const LINES_OF_A_FAILURE: usize = 40;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,8 +250,24 @@ mod tests {
             Tally {
                 passed: 6,
                 failed: 1,
-                ignored: 1
+                ignored: 1,
+                failures: Failures::default(),
             }
         );
+    }
+
+    #[test]
+    fn what_a_failed_test_printed_is_kept_and_no_more() {
+        let mut tally = Tally::default();
+        let long = "a line\n".repeat(100);
+        let printed = format!(
+            "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nthread 'a' panicked\n\n---- b stdout ----\n{long}\
+             failures:\n    a\n    b\n\ntest result: FAILED. 0 passed; 2 failed"
+        );
+        printed.lines().for_each(|line| tally.add(line));
+        let told = tally.failures.lines;
+        assert_eq!(told[..3], ["---- a stdout ----", "thread 'a' panicked", ""]);
+        assert_eq!(told.len(), 3 + LINES_OF_A_FAILURE);
+        assert_eq!(told[3], "---- b stdout ----");
     }
 }
