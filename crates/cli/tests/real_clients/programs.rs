@@ -34,7 +34,11 @@ pub(crate) fn python(requirements: &str) -> impl FnOnce(&str, &str) -> Result<Co
     let requirements = requirements.to_owned();
     move |url, index| {
         let packages = built(&format!("python-{requirements}"));
+        // Two tests want the same packages, and the folder is there before all of them are in it.
+        let _turn = turn("pip")?;
         if !packages.exists() {
+            let begun = built(&format!("python-{requirements}.begun"));
+            let _ = std::fs::remove_dir_all(&begun);
             let list = sources("python").join(format!("{requirements}.txt"));
             let mut pip = Command::new("python3");
             pip.args([
@@ -46,8 +50,9 @@ pub(crate) fn python(requirements: &str) -> impl FnOnce(&str, &str) -> Result<Co
                 "--root-user-action",
                 "ignore",
             ]);
-            answer_of(pip.arg("--target").arg(&packages).arg("-r").arg(list))
+            answer_of(pip.arg("--target").arg(&begun).arg("-r").arg(list))
                 .context("python3 with pip is needed (Debian: python3-pip)")?;
+            std::fs::rename(&begun, &packages)?;
         }
         let mut command = Command::new("python3");
         command
@@ -62,13 +67,17 @@ pub(crate) fn go(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
     let package = package.to_owned();
     move |url, index| {
         let program = built(&format!("go-{package}"));
+        let _turn = turn("go")?;
+        // Another test may be running the program: a file that is being run can be replaced, but not written to.
+        let begun = built(&format!("go-{package}.begun"));
         let mut build = Command::new("go");
         build
             .current_dir(sources("go"))
             .args(["build", "-o"])
-            .arg(&program)
+            .arg(&begun)
             .arg(format!("./{package}"));
         answer_of(&mut build).context("Go 1.26 or later is needed (https://go.dev/dl)")?;
+        std::fs::rename(&begun, &program)?;
         let mut command = Command::new(program);
         command.args([url, index]);
         Ok(command)
