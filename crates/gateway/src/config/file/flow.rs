@@ -191,7 +191,7 @@ section! {
         /// For how long a key is remembered.
         window: Time = Time(Duration::from_secs(600)),
         /// Keys remembered at most, about 150 bytes of memory each; requests with another one get 429 until the oldest
-        /// are forgotten.
+        /// are forgotten. A client gets no more of them than are left for all others: one alone has half.
         #[schemars(range(min = 1, max = 10_000_000))]
         max_keys: u32 = 200_000,
     }
