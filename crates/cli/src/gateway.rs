@@ -86,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(reason) => return fail(&reason),
     };
     let level = logging::start(arguments.log_level.as_deref(), &loaded.config.logging);
+    wire::guard::tell_of_panics();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         config = arguments

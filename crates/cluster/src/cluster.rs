@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::warn;
+use wire::guard::{self, Pauses, Work};
 
 use crate::ask::{Asker, REPLY_BYTES_MAX};
 use crate::chooser::{Chooser, Choosers};
@@ -66,10 +67,10 @@ impl Cluster {
             config,
         });
         let theirs = shared.clone();
-        std::thread::Builder::new()
-            .name("cluster".to_owned())
-            .spawn(move || watch_thread(theirs, roster, wanted))
-            .map_err(BadConfig::Thread)?;
+        guard::thread("cluster", Work::Watch, move || {
+            watch_thread(theirs, roster, wanted)
+        })
+        .map_err(BadConfig::Thread)?;
         Ok(Arc::new(Self { shared }))
     }
 
@@ -182,16 +183,18 @@ impl Drop for Cluster {
     }
 }
 
-fn watch_thread(shared: Arc<Shared>, roster: Roster, wanted: mpsc::Receiver<Sample>) {
+fn watch_thread(shared: Arc<Shared>, roster: Roster, mut wanted: mpsc::Receiver<Sample>) {
     let name = shared.config.name.clone();
     let ran = wire::run_local(REPLIES_BYTES_MAX, move |worker| async move {
         let asker = match Asker::new(&shared.config, worker.pool().clone()) {
             Ok(asker) => asker,
             Err(error) => return warn!(cluster = shared.config.name, %error, "the watch cannot ask"),
         };
-        let probing = tokio::task::spawn_local(probe(shared.clone(), asker.clone()));
+        let (probed, asks) = (shared.clone(), asker.clone());
+        let probes = guard::restarted(Work::Watch, move || probe(probed.clone(), asks.clone()));
+        let probing = guard::spawn(Work::Watch, probes);
         if shared.config.discovery {
-            Box::pin(Watch::new(shared, asker, roster).run(wanted)).await;
+            watch(&shared, &asker, &roster, &mut wanted).await;
             probing.abort();
         } else {
             let _ = probing.await;
@@ -199,6 +202,24 @@ fn watch_thread(shared: Arc<Shared>, roster: Roster, wanted: mpsc::Receiver<Samp
     });
     if let Err(error) = ran {
         warn!(cluster = name, %error, "the watch could not start");
+    }
+}
+
+/// Watches until the handle is dropped. After a panic the watch begins anew, with what it knew of nodes when it began first;
+/// until it has read the cluster again, the last snapshot holds.
+async fn watch(shared: &Arc<Shared>, asker: &Asker, roster: &Roster, wanted: &mut mpsc::Receiver<Sample>) {
+    let mut pauses = Pauses::default();
+    loop {
+        let began = Instant::now();
+        let watch = Watch::new(shared.clone(), asker.clone(), roster.clone());
+        match Box::pin(guard::guarded(Work::Watch, watch.run(wanted))).await {
+            Ok(()) => return,
+            Err(panicked) => {
+                let pause = pauses.next(began.elapsed());
+                panicked.report(Work::Watch, "the watch of a cluster begins anew in a moment");
+                tokio::time::sleep(pause).await;
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use wire::Origin;
+use wire::guard::{self, Work, fault};
 
 use crate::address::Address;
 use crate::ask::Asker;
@@ -20,6 +21,7 @@ pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
     let rules = shared.config.health.clone();
     let mut waiting: HashMap<Address, (Instant, Backoff)> = HashMap::new();
     while !shared.stopping.load(Relaxed) {
+        fault("probe", b"");
         let now = Instant::now();
         let nodes = shared.snapshot.load_full().nodes.clone();
         let down: BTreeSet<_> = nodes
@@ -38,7 +40,7 @@ pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
             }
             *due = now + backoff.next(&rules);
             let (shared, asker, node) = (shared.clone(), asker.clone(), node.clone());
-            tokio::task::spawn_local(async move {
+            guard::spawn(Work::Watch, async move {
                 let begun = Instant::now();
                 if serves(&asker, &node.origin).await {
                     shared.report(&node, Outcome::Answered, begun.elapsed());

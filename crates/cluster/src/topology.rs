@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+use wire::guard::{self, Work};
 use wire::{ClientTls, Origin};
 
 use crate::address::Address;
@@ -14,7 +16,7 @@ use crate::health::{Health, Outcome};
 use crate::node::Node;
 
 /// Makes nodes, and keeps what is known of an address from one topology to the next.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Roster {
     config: ClusterConfig,
     tls: Option<ClientTls>,
@@ -63,11 +65,11 @@ impl Roster {
                 Ok(address) => {
                     let known = self.known.contains_key(&address);
                     let (asker, origin, id) = (asker.clone(), self.origin(&address), node.id.clone());
-                    let reached = tokio::task::spawn_local(async move {
-                        known
-                            || who(&asker, &origin)
-                                .await
-                                .is_ok_and(|who| who.is_none_or(|who| who == id))
+                    let (tell, reached) = oneshot::channel();
+                    guard::spawn(Work::Watch, async move {
+                        let said = |who: Option<String>| who.is_none_or(|who| who == id);
+                        let answers = known || who(&asker, &origin).await.is_ok_and(said);
+                        let _ = tell.send(answers); // who asked may be gone
                     });
                     tries.push((node, address, reached));
                 }

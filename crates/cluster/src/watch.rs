@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
+use wire::guard::fault;
 
 use crate::ask::{AskError, Asker};
 use crate::discover::Discovered;
@@ -58,6 +59,7 @@ type Checked = (Formula, u32, u32);
 impl Watch {
     pub(crate) fn new(shared: Arc<Shared>, asker: Asker, roster: Roster) -> Self {
         let nodes = roster.endpoints.clone();
+        let generation = shared.snapshot.load().generation;
         Self {
             shared,
             asker,
@@ -74,15 +76,16 @@ impl Watch {
             routes: None,
             metadata: HashMap::new(),
             trust: HashMap::new(),
-            generation: 1,
+            generation,
             read_took: Duration::ZERO,
         }
     }
 
     /// Watches until the handle is dropped.
-    pub(crate) async fn run(mut self, mut samples: mpsc::Receiver<Sample>) {
+    pub(crate) async fn run(mut self, samples: &mut mpsc::Receiver<Sample>) {
         let mut failures = 0u32;
         while !self.shared.stopping.load(Relaxed) {
+            fault("watch", b"");
             let polled = Instant::now();
             let pause = match self.poll().await {
                 Ok(()) => {
@@ -110,7 +113,7 @@ impl Watch {
                     (FAILURE_PAUSE_MIN * 2u32.saturating_pow(failures.min(16) - 1)).min(slowest)
                 }
             };
-            self.idle(polled, pause, &mut samples).await;
+            self.idle(polled, pause, samples).await;
         }
     }
 

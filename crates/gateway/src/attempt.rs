@@ -22,6 +22,7 @@ use crate::outbound::{Message, Outbound};
 use crate::outcome::{Outcome, Outcomes};
 use crate::outlet::{Outlet, Way};
 use crate::parcel::{Parcel, delivered_headers, unreadable};
+use crate::scratch::with_scratch;
 
 impl Work<'_> {
     /// The lines of some operations, one after another; copied only if others stand between them.
@@ -70,8 +71,10 @@ impl Route {
             Some((_, plan)) => Verdict::Plan(plan),
             None => {
                 let ask = ask_of(&head, route.group.settings.level);
-                let (mut ids, mut scratch) = (route.ids.borrow_mut(), route.scratch.borrow_mut());
-                bulk::plan(&body, &ask, &snapshot.table, &mut ids, &mut scratch)
+                let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+                with_scratch(&route.scratch, |scratch| {
+                    bulk::plan(&body, &ask, table, &mut ids, scratch)
+                })
             }
         };
         match verdict {

@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use http::Method;
 use log::Mark;
 use wire::Shared;
+use wire::guard::fault;
 
 use crate::accept::Params;
 use crate::attempt::ask_of;
@@ -25,6 +26,7 @@ use crate::outlet::Way;
 use crate::parcel::{DELIVERED_TYPE, Wording, delivered_headers};
 use crate::parked::Scope;
 use crate::queue::Doing;
+use crate::scratch::with_scratch;
 use crate::sent_as::sent_as;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
@@ -156,11 +158,11 @@ impl<'b> Work<'b> {
         };
         let ask = ask_of(&head, route.group.settings.level);
         let mut operations = Vec::with_capacity(batch.documents);
-        let verdict = {
-            let (mut ids, mut scratch) = (route.ids.borrow_mut(), route.scratch.borrow_mut());
-            let table = &snapshot.table;
-            bulk::plan_cut(body, &ask, table, &mut ids, &mut scratch, &mut operations)
-        };
+        fault("batch", body);
+        let verdict = with_scratch(&route.scratch, |scratch| {
+            let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+            bulk::plan_cut(body, &ask, table, &mut ids, scratch, &mut operations)
+        });
         let planned = match verdict {
             Verdict::Plan(plan) => Some((Arc::clone(snapshot), plan)),
             Verdict::Pass(_) => {
@@ -211,11 +213,12 @@ impl Lane {
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
         }
-        let first = self.batches < FIRST_BATCHES;
+        let first = self.batches < FIRST_BATCHES || self.suspect.is_alone();
         self.batches += 1;
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
             let doubtful_before = group.doubtful_before(self.number);
+            let doubtful_before = doubtful_before.max(self.suspect.doubtful_before());
             let work = Work::new(&self.route, batch, &body, &snapshot, (doubtful_before, first));
             match work {
                 Some(work) => break work,
@@ -481,7 +484,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Between two looks at whether there is room for dead letters.
-const ROOM_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const ROOM_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

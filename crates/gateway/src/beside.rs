@@ -2,9 +2,9 @@
 //! thread (a bound on their number), that is an error of the request that wanted it; the runtime's own way would panic.
 
 use std::io;
-use std::thread;
 
 use tokio::sync::oneshot;
+use wire::guard::{self, Work};
 
 /// Runs it beside this thread.
 ///
@@ -12,8 +12,7 @@ use tokio::sync::oneshot;
 /// If there is no thread, or if the work broke off.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (tell, told) = oneshot::channel();
-    let thread = thread::Builder::new().name("beside".to_owned());
-    let spawned = thread.spawn(move || {
+    let spawned = guard::thread("beside", Work::Other, move || {
         // Whoever waited may have gone.
         let _ = tell.send(work());
     });

@@ -36,6 +36,7 @@ use cluster::{Ended, Node, Permit};
 use http::{StatusCode, response};
 use memchr::memmem;
 use tokio::sync::oneshot;
+use wire::guard::{self, Work};
 use wire::{Fate, Pool, SendError};
 
 use crate::config::Combine;
@@ -69,15 +70,15 @@ pub(crate) enum Way {
     Alone(Option<Turn>),
     /// It went with others, and this is its own answer.
     Shared(Result<(response::Parts, Words), SendError>),
-    /// It went with others, and the whole was answered with this status, which leaves open what was executed.
-    Doubted(StatusCode),
+    /// It went with others, and this became of the whole, which leaves open what was executed.
+    Doubted(String),
 }
 
 /// The same as one core tells another.
 enum Told {
     Alone(Option<Ticket>),
     Shared(Result<(response::Parts, Words), SendError>),
-    Doubted(StatusCode),
+    Doubted(String),
 }
 
 /// The right to have a request under way to a target.
@@ -194,7 +195,7 @@ impl Combiner {
         match told.await {
             Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(self.turn(ticket))),
             Ok(Told::Shared(answer)) => Way::Shared(answer),
-            Ok(Told::Doubted(status)) => Way::Doubted(status),
+            Ok(Told::Doubted(why)) => Way::Doubted(why),
             // The core that was to send it has come to its end.
             Ok(Told::Alone(None)) | Err(_) => Way::Alone(self.leave(node).await),
         }
@@ -227,7 +228,7 @@ impl Combiner {
             slot::Step::Send => self.flush(family, target),
             slot::Step::Wait { longest, round } => {
                 let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
-                tokio::task::spawn_local(async move {
+                guard::spawn(Work::Combined, async move {
                     tokio::time::sleep(longest).await;
                     if family.round(&target) == Some(round) {
                         combiner.flush(&family, &target);
@@ -255,9 +256,10 @@ impl Combiner {
         }
         let limiter = Arc::clone(limiter);
         let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
-        tokio::task::spawn_local(async move {
+        guard::spawn(Work::Combined, async move {
+            let asks = Asks(&combiner, &family, &target);
             let leave = limiter.acquire().await;
-            family.got_leave(&target);
+            drop(asks);
             combiner.send(&family, &target, Some(leave));
         });
     }
@@ -272,7 +274,7 @@ impl Combiner {
         if members.len() == 1 {
             members.remove(0).tell(Told::Alone(Some(ticket)));
         } else {
-            tokio::task::spawn_local(batch::send(node, self.turn(ticket), members));
+            guard::spawn(Work::Combined, batch::send(node, self.turn(ticket), members));
         }
         // More than one request takes may have waited.
         self.consider(family, target);
@@ -348,6 +350,19 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.family
             .returned(&self.target, self.weight, self.began.elapsed());
+    }
+}
+
+/// Somebody waits for a node's leave to send what waits for a target, until this is dropped.
+struct Asks<'a>(&'a Combiner, &'a Arc<Family>, &'a Target);
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        let Self(combiner, family, target) = self;
+        family.got_leave(target);
+        if std::thread::panicking() {
+            combiner.consider(family, target);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use wire::guard::{self, Pauses, Work};
 
 use crate::delivery::deliver;
 use crate::live::Shared;
@@ -64,21 +65,12 @@ impl Deliveries {
         // Beyond it nothing lies idle. What lanes hold is bounded by the memory of all deliveries.
         let buffer_bytes_max = shared.delivery_memory.bytes_max();
         group.set_phase(Phase::Running);
-        let spawned = std::thread::Builder::new()
-            .name("delivery".to_owned())
-            .spawn(move || {
-                if has_dropped_unsettled(&running, &stopped) {
-                    let group = Arc::clone(&running);
-                    let ran =
-                        wire::run_local(buffer_bytes_max, |worker| deliver(shared, group, worker, stopped));
-                    if let Err(error) = ran {
-                        tracing::error!(%error, "delivery could not start");
-                    }
-                }
-                running.rest();
-                // Nobody waits for it unless it is stopped.
-                let _ = done.send(());
-            });
+        let spawned = guard::thread("delivery", Work::Delivery, move || {
+            run(&shared, &running, &stopped, buffer_bytes_max);
+            running.rest();
+            // Nobody waits for it unless it is stopped.
+            let _ = done.send(());
+        });
         if let Err(error) = spawned {
             group.set_phase(Phase::Stopped);
             return Err(error);
@@ -139,20 +131,55 @@ impl Deliveries {
     }
 }
 
+/// Delivers until it is told to stop; after a panic, once more from what is committed.
+fn run(shared: &Arc<Shared>, group: &Arc<Group>, stopped: &watch::Receiver<bool>, buffer_bytes_max: usize) {
+    let mut pauses = Pauses::default();
+    loop {
+        let began = Instant::now();
+        let ran = guard::caught(Work::Delivery, || {
+            if !has_dropped_unsettled(group, stopped) {
+                return Ok(Ok(()));
+            }
+            let (shared, group, stopped) = (Arc::clone(shared), Arc::clone(group), stopped.clone());
+            wire::run_local(buffer_bytes_max, |worker| {
+                guard::guarded(Work::Delivery, deliver(shared, group, worker, stopped))
+            })
+        });
+        let panicked = match ran {
+            Ok(Ok(Ok(()))) => return,
+            Ok(Err(error)) => return tracing::error!(%error, "delivery could not start"),
+            Ok(Ok(Err(panicked))) | Err(panicked) => panicked,
+        };
+        panicked.report(Work::Delivery, "delivery begins anew with what is committed");
+        group.doubt_all();
+        let why = format!("delivery begins anew, since the gateway failed: {panicked}");
+        if !rest(group, stopped, &why, pauses.next(began.elapsed())) {
+            return;
+        }
+    }
+}
+
+/// Has all lanes wait; `false` if delivery is to stop.
+fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Duration) -> bool {
+    for lane in 0..group.queue.log.lanes() {
+        group.set(lane, Doing::Paused, Some(why));
+    }
+    let again = Instant::now() + pause;
+    while Instant::now() < again {
+        if *stopped.borrow() {
+            return false;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    true
+}
+
 /// Drops the letters of batches that are delivered again, as soon as the disk has room for the books that say so; `false`
 /// if delivery is to stop before.
 fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
     while let Err(why) = drop_unsettled(&group.queue, &group.settings.group) {
-        let why = format!("delivery waits: {why}");
-        for lane in 0..group.queue.log.lanes() {
-            group.set(lane, Doing::Paused, Some(&why));
-        }
-        let again = Instant::now() + TRY_AGAIN;
-        while Instant::now() < again {
-            if *stopped.borrow() {
-                return false;
-            }
-            std::thread::sleep(LOOK_AGAIN);
+        if !rest(group, stopped, &format!("delivery waits: {why}"), TRY_AGAIN) {
+            return false;
         }
     }
     true
@@ -169,6 +196,20 @@ pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), String> {
             .map_err(|error| error.to_string())?;
     }
     let dropped = letters.drop_unsettled(group, &queue.committed());
+    dropped.map_err(|error| error.to_string())
+}
+
+/// The same of one lane, of which nothing is under way, while others are.
+pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32) -> Result<(), String> {
+    let name = &*group.settings.group;
+    if let Some(parked) = &group.parked {
+        let dropped = parked.drop_unsettled_of(lane);
+        dropped.map_err(|error| error.to_string())?;
+    }
+    let dropped = group
+        .queue
+        .dead_letters
+        .drop_unsettled_of_lane(name, lane, &group.queue.committed());
     dropped.map_err(|error| error.to_string())
 }
 

@@ -4,6 +4,7 @@
 
 mod memory;
 mod resting;
+mod suspect;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,9 +16,11 @@ use log::{Commit, Mark, Next, ReadError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use wire::guard::{self, Work, fault};
 use wire::{Buffer, Worker};
 
 pub(crate) use memory::{Held, Memory, Parts};
+pub(crate) use suspect::Suspect;
 
 use crate::accept::Params;
 use crate::batch::{Batch, Origin};
@@ -52,6 +55,7 @@ pub(crate) async fn deliver(
     worker: Worker,
     stop: watch::Receiver<bool>,
 ) {
+    fault("delivery", b"");
     let lanes = group.queue.log.lanes();
     let route = Rc::new(Route {
         counters: shared.metrics.core(0),
@@ -73,7 +77,12 @@ pub(crate) async fn deliver(
     }
     let ended = Rc::new(Cell::new(false));
     let over = Rc::clone(&ended);
-    let tending = tokio::task::spawn_local(parked::tend(Rc::clone(&route), stop.clone(), move || over.get()));
+    let (tended, stops) = (Rc::clone(&route), stop.clone());
+    let tend = move || {
+        let over = Rc::clone(&over);
+        parked::tend(Rc::clone(&tended), stops.clone(), move || over.get())
+    };
+    let tending = guard::spawn(Work::Parked, guard::restarted(Work::Parked, tend));
     let mut running = JoinSet::new();
     for number in 0..lanes {
         match route.group.consumer.reader(number) {
@@ -83,6 +92,7 @@ pub(crate) async fn deliver(
                     number,
                     reader,
                     batches: 0,
+                    suspect: Suspect::default(),
                     stop: stop.clone(),
                 };
                 running.spawn_local(lane.run());
@@ -90,15 +100,10 @@ pub(crate) async fn deliver(
             Err(error) => route.group.set(number, Doing::Paused, Some(&error.to_string())),
         }
     }
-    while let Some(ended) = running.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a lane failed; it goes on after a restart, with what it has not committed");
-        }
-    }
+    // A lane ends when it is told to; a panic does not end it.
+    while running.join_next().await.is_some() {}
     ended.set(true);
-    if let Err(error) = tending.await {
-        tracing::error!(%error, "parked operations are tried again after a restart");
-    }
+    let _ = tending.await;
 }
 
 // === impl Route ===
@@ -158,7 +163,8 @@ impl Drop for Busy {
 // === impl Lane ===
 
 impl Lane {
-    pub(crate) async fn run(mut self) {
+    /// Delivers until it is told to stop. A panic on the way leaves it as it is then, to go back to what is committed.
+    async fn work(&mut self) {
         let group = Arc::clone(&self.route.group);
         loop {
             group.works_on(self.number, None);
@@ -193,10 +199,12 @@ impl Lane {
             let mut body = self.room(bytes_max);
             let route = Rc::clone(&self.route);
             let awaited = |position| route.awaited(self.number, position);
+            // Without room for more than the first record.
+            let more_bytes_max = if self.suspect.is_alone() { 0 } else { bytes_max };
             let commit = match read(
                 &mut self.reader,
                 &group.settings,
-                bytes_max,
+                more_bytes_max,
                 &mut body,
                 None,
                 &awaited,
@@ -204,14 +212,22 @@ impl Lane {
                 Ok(Some(Read::Batch(batch))) => {
                     let position = batch.origins.first().map(|origin| origin.position);
                     self.route.fronts.set(self.number, position);
-                    let Some(mut batch) = self.fill(batch, &held, &mut body).await else {
-                        return;
+                    let batch = match self.suspect.is_alone() {
+                        true => Some(batch),
+                        false => self.fill(batch, &held, &mut body).await,
                     };
+                    let Some(mut batch) = batch else { return };
+                    let failed_before = self.suspect.begins(&batch);
                     batch.from = Some(from);
                     held.keep(body.capacity());
                     group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
                     group.set(self.number, Doing::Delivering, None);
-                    match self.deliver(&batch, body.freeze(), held).await {
+                    let body = body.freeze();
+                    let buried = match failed_before {
+                        Some(panicked) => self.bury_record(&batch, &body, &panicked).await,
+                        None => self.deliver(&batch, body, held).await,
+                    };
+                    match buried {
                         Some(buried) => {
                             dead = buried;
                             batch.mark.done_with(buried)
@@ -242,6 +258,7 @@ impl Lane {
             if self.commit(commit).await.is_none() {
                 return;
             }
+            self.suspect.committed();
             if dead > 0 {
                 // Dead letters are durable: after a crash a batch that has some should not be delivered once more, and
                 // perhaps with another outcome. A mark that is not written now is written soon.

@@ -127,6 +127,17 @@ impl Fault {
         }
     }
 
+    /// The gateway itself failed on a request.
+    pub(crate) fn panicked() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "exception",
+            "the gateway failed on this request, which is a bug of its own (its log has the place); \
+             what the request writes may have been executed"
+                .to_owned(),
+        )
+    }
+
     /// Nodes answered, but their answers contradict the plan that they were asked by.
     pub(crate) fn unmerged(why: &str) -> Self {
         Self::new(

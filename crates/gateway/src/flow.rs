@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use cluster::NodeChoice;
 use http::{HeaderMap, Method, Request, Response, response};
+use wire::guard::{Work, guarded};
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::accept::Accept;
@@ -176,7 +177,11 @@ impl Service for Front {
         let noted = Noted::of(&request, id.clone());
         request.extensions_mut().insert(id.clone());
         let compiled = self.compiled();
-        let mut response = self.answer(request, &compiled).await;
+        let answered = guarded(Work::Request, self.answer(request, &compiled)).await;
+        let mut response = answered.unwrap_or_else(|panicked| {
+            panicked.report(Work::Request, "its client gets 500, other requests go on");
+            Fault::panicked().response()
+        });
         self.counters.response(response.status());
         self.counters.request_latency.observe(noted.took());
         self.access_log.answered(

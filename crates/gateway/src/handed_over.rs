@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use kafka::Change;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
+use crate::delivery::Suspect;
 use crate::lane::{Lane, Route, stopped};
 use crate::queue::Doing;
 
@@ -47,7 +48,7 @@ pub(crate) async fn deliver_handed_over(
             }
             change = changes.recv() => change,
             ended = lanes.join_next(), if !lanes.is_empty() => {
-                told(ended);
+                drop(ended);
                 // As `keep_running: false` wants it: everything is delivered.
                 if lanes.is_empty() && !group.settings.keep_running && !leaving {
                     leaving = true;
@@ -76,6 +77,7 @@ pub(crate) async fn deliver_handed_over(
                                 number,
                                 reader,
                                 batches: 0,
+                                suspect: Suspect::default(),
                                 stop: ended.clone(),
                             };
                             lanes.spawn_local(lane.run());
@@ -86,9 +88,7 @@ pub(crate) async fn deliver_handed_over(
             }
             Some(Change::Revoked(handed)) => {
                 end.send_replace(true);
-                while let Some(ended) = lanes.join_next().await {
-                    told(Some(ended));
-                }
+                while lanes.join_next().await.is_some() {}
                 group.rest_lanes();
                 drop(handed);
             }
@@ -99,12 +99,6 @@ pub(crate) async fn deliver_handed_over(
         }
     }
     running.join();
-}
-
-fn told(ended: Option<Result<(), JoinError>>) {
-    if let Some(Err(error)) = ended {
-        tracing::error!(%error, "a lane failed; what it has not committed is delivered again");
-    }
 }
 
 /// What died in a batch that was not committed is delivered once more, here or elsewhere, and dies there anew.

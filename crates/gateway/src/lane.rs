@@ -11,7 +11,7 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use wire::Worker;
 
-use crate::delivery::Parts;
+use crate::delivery::{Parts, Suspect};
 use crate::fence::Fronts;
 use crate::journal::LaneReader;
 use crate::live::Shared;
@@ -50,6 +50,8 @@ pub(crate) struct Lane {
     pub(crate) reader: LaneReader,
     /// Batches that it has begun.
     pub(crate) batches: u32,
+    /// What it knows of records that the gateway failed on.
+    pub(crate) suspect: Suspect,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

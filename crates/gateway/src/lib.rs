@@ -81,6 +81,7 @@ mod replace;
 mod request_id;
 mod requeue;
 mod rights;
+mod scratch;
 mod sent_as;
 mod single;
 mod start_error;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use wire::guard::{self, Work};
 use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 
 use crate::certificate::{Identity, Look};
@@ -285,8 +286,8 @@ fn close(listening: Listening, deadline: Duration) -> Option<oneshot::Receiver<u
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let thread = std::thread::Builder::new().name("close".to_owned());
-    match runtime.and_then(|runtime| thread.spawn(drain(runtime))) {
+    let thread = |runtime| guard::thread("close", Work::Housekeeping, drain(runtime));
+    match runtime.and_then(thread) {
         Ok(_) => Some(cut),
         Err(error) => {
             tracing::error!(%error, "a listener's connections were cut");

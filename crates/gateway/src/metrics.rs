@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bulk::Why;
 use serde_json::{Map, Value, json};
+use wire::guard;
 
 use crate::single::SingleWhy;
 
@@ -302,6 +303,11 @@ impl Metrics {
             let occurred = occurred.map(|(why, count)| (why.to_owned(), json!(count)));
             stats.insert(name.to_owned(), Value::Object(occurred.collect()));
         }
+        let panics: Map<_, _> = guard::panics()
+            .filter(|(_, count)| *count > 0)
+            .map(|(work, count)| (work.as_str().to_owned(), json!(count)))
+            .collect();
+        stats.insert("panics".to_owned(), Value::Object(panics));
         let docs = self.sum(|core| &core.docs);
         let direct = self.sum(|core| &core.docs_direct);
         let share = (docs > 0).then(|| direct as f64 / docs as f64);
@@ -342,6 +348,15 @@ impl Metrics {
             for (why, count) in passed {
                 let _ = writeln!(out, "tidegate_{name}_total{{why=\"{why}\"}} {count}");
             }
+        }
+        let _ = writeln!(
+            out,
+            "# HELP tidegate_panics_total Bugs of the gateway's that something met: what met one ended, and nothing else."
+        );
+        let _ = writeln!(out, "# TYPE tidegate_panics_total counter");
+        for (work, count) in guard::panics() {
+            let work = work.as_str();
+            let _ = writeln!(out, "tidegate_panics_total{{work=\"{work}\"}} {count}");
         }
         let _ = writeln!(out, "# HELP tidegate_responses_total Answers by class of status.");
         let _ = writeln!(out, "# TYPE tidegate_responses_total counter");

@@ -21,12 +21,13 @@ use std::time::{Duration, Instant};
 
 use cluster::{Node, Permit};
 use tokio::sync::oneshot;
+use wire::guard::{self, Work};
 
 use crate::combine::slot::{Shifts, Slot, Step, Weight};
 use crate::config::{Combine, Delivery};
 use crate::gate::{Gate, Pass, Workers};
 use crate::lane::Route;
-use crate::outcome::{Again, Outcome, Outcomes};
+use crate::outcome::Outcomes;
 use crate::parcel::{Parcel, Told, Wording};
 
 /// Outlets to all nodes, of one queue and consumer group.
@@ -97,9 +98,10 @@ impl Route {
             return self.alone(node, parcel).await.0;
         }
         if self.outlets.alone(&outlet, node) {
-            let bytes = parcel.bytes;
-            let (outcomes, lasted) = self.alone(node, parcel).await;
-            self.outlets.returned(&outlet, (1, bytes), lasted);
+            let mut under_way = UnderWay::new(self, &outlet, (1, parcel.bytes));
+            let (outcomes, began) = self.alone(node, parcel).await;
+            under_way.began = began;
+            drop(under_way);
             self.consider(&outlet);
             return outcomes;
         }
@@ -113,19 +115,18 @@ impl Route {
                 let (outcomes, _) = self.alone(node, again).await;
                 if doubt { outcomes.in_doubt() } else { outcomes }
             }
-            Err(_) => {
-                let why = "sending broke off".to_owned();
-                Outcomes::of_all(&Outcome::Again(Again::in_doubt(why)), again.docs)
-            }
+            // The gateway failed on what several lanes had sent, or on the answer: whose fault it was shows when each goes by
+            // itself.
+            Err(_) => self.alone(node, again).await.0.in_doubt(),
         }
     }
 
-    /// Sends a parcel by itself; how long that took from when it was sent.
-    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Duration) {
+    /// Sends a parcel by itself; when that was.
+    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Instant) {
         let (leave, _pass) = self.admit(node).await;
         let began = Instant::now();
         match self.transmit(node, vec![parcel], leave).await.pop() {
-            Some(Told::Outcomes(outcomes)) => (outcomes, began.elapsed()),
+            Some(Told::Outcomes(outcomes)) => (outcomes, began),
             Some(Told::Alone { .. }) | None => unreachable!("a parcel by itself is told its own outcomes"),
         }
     }
@@ -148,7 +149,7 @@ impl Route {
             Step::Send => self.depart(outlet),
             Step::Wait { longest, round } => {
                 let (route, outlet) = (Rc::clone(self), outlet.clone());
-                tokio::task::spawn_local(async move {
+                guard::spawn(Work::Parcels, async move {
                     tokio::time::sleep(longest).await;
                     if route.outlets.round(&outlet) == Some(round) {
                         route.depart(&outlet);
@@ -164,8 +165,10 @@ impl Route {
             return;
         };
         let (route, outlet) = (Rc::clone(self), outlet.clone());
-        tokio::task::spawn_local(async move {
+        guard::spawn(Work::Parcels, async move {
+            let asks = Asks(&route, &outlet);
             let (leave, pass) = route.admit(&node).await;
+            drop(asks);
             let Some((node, waiting)) = route.outlets.take(&outlet, &node) else {
                 return;
             };
@@ -174,16 +177,59 @@ impl Route {
             let (parcels, lanes): (Vec<_>, Vec<_>) =
                 waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
             let weight = (lanes.len(), parcels.iter().map(|parcel| parcel.bytes).sum());
-            let began = Instant::now();
+            let under_way = UnderWay::new(&route, &outlet, weight);
             let told = route.transmit(&node, parcels, leave).await;
             drop(pass);
-            route.outlets.returned(&outlet, weight, began.elapsed());
+            drop(under_way);
             for (lane, told) in lanes.into_iter().zip(told) {
                 // A lane that has ended needs no answer.
                 drop(lane.send(told));
             }
             route.consider(&outlet);
         });
+    }
+}
+
+/// Somebody waits for a node's leave to send what waits at an outlet, until this is dropped.
+struct Asks<'a>(&'a Rc<Route>, &'a Outlet);
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        let Self(route, outlet) = self;
+        route.outlets.got_leave(outlet);
+        if std::thread::panicking() {
+            route.consider(outlet);
+        }
+    }
+}
+
+/// A request of an outlet that is under way, until this is dropped.
+struct UnderWay<'a> {
+    route: &'a Rc<Route>,
+    outlet: &'a Outlet,
+    /// Its parcels, and their bytes.
+    weight: (usize, u64),
+    began: Instant,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(route: &'a Rc<Route>, outlet: &'a Outlet, weight: (usize, u64)) -> Self {
+        Self {
+            route,
+            outlet,
+            weight,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let lasted = self.began.elapsed();
+        self.route.outlets.returned(self.outlet, self.weight, lasted);
+        if std::thread::panicking() {
+            self.route.consider(self.outlet);
+        }
     }
 }
 
@@ -286,12 +332,18 @@ impl Outlets {
         self.slots.borrow().get(outlet).map(Slot::round)
     }
 
+    /// Nobody waits for leave any more.
+    fn got_leave(&self, outlet: &Outlet) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
+            slot.got_leave();
+        }
+    }
+
     /// What goes with one request now that a node has given leave.
     fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
         let bytes_max = self.gate(node).bytes_max();
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(outlet)?;
-        slot.got_leave();
         let most = (bytes_max, self.settings.docs_max.into());
         slot.take(&mut self.shifts.borrow_mut(), most, Instant::now())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cluster::{Ended, Node, Permit};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use wire::guard::fault;
 use wire::{Fate, Outgoing, Shared};
 
 use crate::lane::Route;
@@ -120,6 +121,7 @@ impl Route {
                 return docs.iter().map(|_| Told::Alone { doubt }).collect();
             }
             Ok((head, body)) => {
+                fault("reply", &body);
                 let outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
                 let worked = (head.status == StatusCode::OK).then_some(Ended::Worked { bytes });
                 if worked.is_some() {

@@ -73,8 +73,8 @@ pub(crate) struct Words {
 enum Lost {
     /// No usable answer came.
     Unanswered(SendError),
-    /// It went with others, and this was said of the whole.
-    Together(StatusCode),
+    /// It went with others, and this became of the whole.
+    Together(String),
 }
 
 /// What the items of a part say that no node has answered item by item.
@@ -136,7 +136,7 @@ impl Sender<'_> {
                 return match (doubt, lost) {
                     (None, Lost::Unanswered(error)) => Answer::Unsent(error),
                     (Some(doubt), _) => Answer::Unknown(doubt.why),
-                    (None, Lost::Together(status)) => Answer::Unknown(status.to_string()),
+                    (None, Lost::Together(why)) => Answer::Unknown(why),
                 };
             }
             if !together {
@@ -185,7 +185,7 @@ impl Sender<'_> {
         let mut turn = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
                 Way::Shared(answer) => return answer.map_err(Lost::Unanswered),
-                Way::Doubted(status) => return Err(Lost::Together(status)),
+                Way::Doubted(why) => return Err(Lost::Together(why)),
                 Way::Alone(turn) => turn,
             },
             Some((combiner, _)) => combiner.leave(node).await,
@@ -237,9 +237,7 @@ impl Lost {
     fn doubt(&self) -> Option<String> {
         match self {
             Lost::Unanswered(error) => (error.fate == Fate::Unknown).then(|| error.to_string()),
-            Lost::Together(status) => Some(format!(
-                "a request that carried it with others was answered {status}"
-            )),
+            Lost::Together(why) => Some(why.clone()),
         }
     }
 }

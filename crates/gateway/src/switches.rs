@@ -25,7 +25,7 @@ pub(crate) use setting::{BadSwitch, Setting};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
@@ -135,7 +135,7 @@ impl Switches {
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<ArcSwap<Switched>>>> {
-        self.known.lock().expect("nobody panics while holding it")
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

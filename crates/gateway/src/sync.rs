@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Response};
+use wire::guard::fault;
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, Shared};
 
 use crate::accept::{Accept, Asked, Queued, Turn};
@@ -35,6 +36,7 @@ use crate::proxy::Body;
 use crate::queued_answer::AnswerShape;
 use crate::request_id::RequestId;
 use crate::rights::{Caller, Denied};
+use crate::scratch::with_scratch;
 use crate::switches::Panel;
 
 /// Splits bulk requests, one instance a core.
@@ -240,12 +242,12 @@ impl Reshuffle {
             // What is queued is answered before anybody executes it.
             Some(_) => {
                 let (mut items, table) = (self.pool.take(body.len() / ITEM_SHARE_TYPICAL), &snapshot.table);
-                let scratch = &mut self.scratch.borrow_mut();
                 let out = items.as_mut_vec();
-                let verdict = match &turn {
+                fault("request", &body);
+                let verdict = with_scratch(&self.scratch, |scratch| match &turn {
                     None => bulk::plan_acknowledged(&body, &ask, table, &mut self.mint(&ask), scratch, out),
                     Some(turn) => bulk::plan_acknowledged(&body, &ask, table, &mut turn.mint(), scratch, out),
-                };
+                });
                 (verdict, Some(items))
             }
             None => (self.plan(&body, &ask, &snapshot.table), None),
@@ -484,7 +486,10 @@ impl Reshuffle {
 
     pub(crate) fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.mint(ask);
-        bulk::plan(body, ask, table, &mut ids, &mut self.scratch.borrow_mut())
+        fault("request", body);
+        with_scratch(&self.scratch, |scratch| {
+            bulk::plan(body, ask, table, &mut ids, scratch)
+        })
     }
 
     /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster would refuse as a

@@ -18,6 +18,7 @@ pub(crate) struct Settle(Arc<Mutex<Outcome>>);
 #[derive(Default)]
 struct Outcome {
     result: Option<Result<Receipt, AppendError>>,
+    told: bool,
     waker: Option<Waker>,
 }
 
@@ -47,12 +48,27 @@ impl Future for Append {
 
 impl Settle {
     pub(crate) fn settle(self, result: Result<Receipt, AppendError>) {
+        self.tell(result);
+    }
+
+    /// The first word holds.
+    fn tell(&self, result: Result<Receipt, AppendError>) {
         let mut outcome = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut outcome.told, true) {
+            return;
+        }
         outcome.result = Some(result);
         let waker = outcome.waker.take();
         drop(outcome);
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+impl Drop for Settle {
+    /// Nobody waits for ever, whatever became of the writer.
+    fn drop(&mut self) {
+        self.tell(Err(AppendError::Closed));
     }
 }

@@ -265,8 +265,7 @@ impl Handle {
         if threads.iter().any(|thread| thread.thread().id() == here) {
             // Called by a completion: the writer cannot wait for itself.
             let shared = Arc::clone(&self.shared);
-            let closing = thread::Builder::new().name("log-close".to_owned());
-            if let Err(error) = closing.spawn(move || close(&shared, threads)) {
+            if let Err(error) = threads::spawn("log-close", move || close(&shared, threads)) {
                 // The threads end by themselves once they are told; the folder's lock goes with the last of them.
                 self.shared.queue.refuse(AppendError::Closed);
                 threads::tell_to_stop(&self.shared);

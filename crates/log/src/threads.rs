@@ -1,10 +1,12 @@
 //! The log's own threads: a writer, and a keeper of cursors and segments.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::Event;
 use crate::lock::lock;
 use crate::retention;
 use crate::shared::{Calls, Shared};
@@ -13,12 +15,28 @@ use crate::shared::{Calls, Shared};
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
     let thread = |name: &str, run: fn(&Shared)| {
         let shared = Arc::clone(shared);
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(&shared))
+        spawn(name, move || run(&shared))
     };
     let writer = thread("log-writer", write)?;
     Ok(vec![writer, thread("log-keeper", keep)?])
+}
+
+/// Starts a thread, whose panics are its own to catch: nobody else hears of them.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "this crate knows nothing of `wire`; its threads are these"
+)]
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// Runs it; what it says if it panics. The process's hook for panics has told where that was.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let text = payload.downcast_ref::<&'static str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        text.unwrap_or("a panic").to_owned()
+    })
 }
 
 /// Tells them to end, once everything handed over is written.
@@ -32,7 +50,7 @@ pub(crate) fn tell_to_stop(shared: &Shared) {
 pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
     tell_to_stop(shared);
     for thread in threads {
-        // A panic of theirs was printed when it happened; there is nothing left to wait for.
+        // They catch their panics; there is nothing to be heard of it.
         let _ = thread.join();
     }
 }
@@ -49,7 +67,14 @@ fn write(shared: &Shared) {
             calls.records = false;
             calls.closing
         };
-        if lock(&shared.writer).turn(shared) == 0 && closing {
+        let written = caught(|| lock(&shared.writer).turn(shared)).unwrap_or_else(|why| {
+            // What the writer knows may be half changed, and what is on disk is known to nobody: as after a failed sync,
+            // the log takes nothing more until it is opened again. Whoever waited for this turn's records is told by their
+            // being dropped.
+            shared.poison(&format!("the writer failed, which is a bug: {why}"));
+            1
+        });
+        if written == 0 && closing {
             return;
         }
     }
@@ -71,7 +96,11 @@ fn keep(shared: &Shared) {
         if closing {
             return;
         }
-        retention::turn(shared);
+        // Nothing of a round is needed by the next one.
+        if let Err(why) = caught(|| retention::turn(shared)) {
+            let why = format!("a round of the keeper failed, which is a bug: {why}");
+            shared.tell(&Event::RetentionStuck { why });
+        }
     }
 }
 

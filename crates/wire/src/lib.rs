@@ -44,6 +44,7 @@ mod client;
 pub mod codec;
 mod connection;
 mod drain;
+pub mod guard;
 mod guests;
 mod incoming;
 mod inflate;

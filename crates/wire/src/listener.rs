@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::admission::peer_of;
+use crate::guard::{Work, caught};
 use crate::guests::{Guest, Guests};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
@@ -164,7 +165,17 @@ pub(crate) async fn accept(
             accepted = listener.accept() => accepted,
         };
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-            Ok((stream, peer)) => deal(stream, peer, &seats, &census, &mut turn),
+            Ok((stream, peer)) => {
+                let dealt = caught(Work::Connection, || {
+                    deal(stream, peer, &seats, &census, &mut turn)
+                });
+                if let Err(panicked) = dealt {
+                    panicked.report(
+                        Work::Connection,
+                        "a connection is closed as it came, others go on",
+                    );
+                }
+            }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: waiting is all that helps, and spinning would make it worse.

@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::budget::{Budget, Idle, OverBudget};
@@ -204,7 +204,7 @@ impl fmt::Debug for Pool {
 
 impl Shelves {
     fn stock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().expect("nobody panics while holding it")
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, mut bytes: Vec<u8>, charged: usize) {

@@ -12,6 +12,7 @@ use tokio::task::LocalSet;
 
 use crate::admission::Fairness;
 use crate::budget::{BUDGET_BYTES_DEFAULT, Budget};
+use crate::guard::{self, Work};
 use crate::pool::Pool;
 
 /// How many workers, and what they share.
@@ -33,7 +34,7 @@ pub struct WorkersConfig {
 #[derive(Debug)]
 pub struct Workers {
     links: Vec<Link>,
-    threads: Vec<thread::JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<Option<()>>>,
     budget: Arc<Budget>,
 }
 
@@ -84,18 +85,17 @@ impl Workers {
                 Some(cores[index % cores.len()])
             };
             let budget = Arc::clone(&workers.budget);
-            let thread = thread::Builder::new()
-                .name(format!("{}-{index}", config.name))
-                .spawn(move || {
-                    if let Some(core) = core {
-                        pin_to(core);
-                    }
-                    let worker = Worker {
-                        index,
-                        pool: Pool::new(budget),
-                    };
-                    LocalSet::new().block_on(&runtime, work(worker, queue));
-                })?;
+            let name = format!("{}-{index}", config.name);
+            let thread = guard::thread(&name, Work::Housekeeping, move || {
+                if let Some(core) = core {
+                    pin_to(core);
+                }
+                let worker = Worker {
+                    index,
+                    pool: Pool::new(budget),
+                };
+                LocalSet::new().block_on(&runtime, work(worker, queue));
+            })?;
             workers.links.push(Link {
                 jobs,
                 connections: Arc::new(AtomicUsize::new(0)),
@@ -136,7 +136,7 @@ impl Workers {
         Fut: Future<Output = ()> + 'static,
     {
         self.links[index].run(move |worker| {
-            tokio::task::spawn_local(make(worker.clone()));
+            guard::spawn(Work::Other, make(worker.clone()));
         });
     }
 
@@ -214,7 +214,7 @@ where
         pool: Pool::new(Arc::new(Budget::new(budget_bytes))),
     };
     Ok(LocalSet::new().block_on(&runtime, async {
-        let ticking = tokio::task::spawn_local(tick(worker.pool.clone()));
+        let ticking = guard::spawn(Work::Housekeeping, tick_on(worker.pool.clone()));
         let answer = make(worker).await;
         ticking.abort();
         answer
@@ -232,10 +232,16 @@ impl Link {
 
 async fn work(worker: Worker, mut queue: mpsc::UnboundedReceiver<Job>) {
     let worker = Rc::new(worker);
-    tokio::task::spawn_local(tick(worker.pool.clone()));
+    guard::spawn(Work::Housekeeping, tick_on(worker.pool.clone()));
     while let Some(job) = queue.recv().await {
-        job(&worker);
+        if let Err(panicked) = guard::caught(Work::Other, || job(&worker)) {
+            panicked.report(Work::Other, "a core goes on without what it was given to do");
+        }
     }
+}
+
+async fn tick_on(pool: Pool) {
+    guard::restarted(Work::Housekeeping, || tick(pool.clone())).await;
 }
 
 async fn tick(pool: Pool) {

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::drain::{DrainReport, Phase, Signal};
+use crate::guard::{self, Work};
 use crate::incoming::{Incoming, Peer};
 use crate::limits::Limits;
 use crate::listener::{self, Bound, Census, Order, Seat};
@@ -72,7 +73,7 @@ pub struct Server {
     counters: Vec<Arc<Counters>>,
     orders: Vec<mpsc::UnboundedSender<Order>>,
     stop: Option<oneshot::Sender<()>>,
-    acceptor: Option<std::thread::JoinHandle<()>>,
+    acceptor: Option<std::thread::JoinHandle<Option<()>>>,
 }
 
 /// What a server has counted since its start, all workers together.
@@ -175,14 +176,14 @@ impl Server {
                     signal: Rc::new(Signal::default()),
                     counters: counted,
                 };
-                tokio::task::spawn_local(attend(Rc::new(shared), receiver));
+                guard::spawn(Work::Housekeeping, attend(Rc::new(shared), receiver));
             });
         }
         let (stop, stopped) = oneshot::channel();
-        let accepting = listener::accept(listener, seats, Arc::clone(&census), stopped);
-        let acceptor = std::thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || runtime.block_on(accepting))?;
+        let census_of = Arc::clone(&census);
+        let acceptor = guard::thread("accept", Work::Housekeeping, move || {
+            runtime.block_on(listener::accept(listener, seats, census_of, stopped));
+        })?;
         Ok(Server {
             local_addr,
             socket: Some(socket),
@@ -304,35 +305,49 @@ async fn attend<S: Service>(mut shared: Rc<exchange::Shared<S>>, mut orders: mps
     // What connections share that are to end, by renewals.
     let mut ending: Vec<Rc<exchange::Shared<S>>> = Vec::new();
     while let Some(order) = orders.recv().await {
-        match order {
-            Order::Serve(socket, address, admitted) => match TcpStream::from_std(socket) {
-                Ok(socket) => {
-                    let shared = Rc::clone(&shared);
-                    tokio::task::spawn_local(async move {
-                        exchange::serve(shared, socket, address, &admitted.guest).await;
-                        drop(admitted);
-                    });
-                }
-                Err(error) => {
-                    crate::rationed!(tracing::warn, %error, "connection could not be registered");
-                }
-            },
-            Order::Adjust(limits, tls) => {
-                *shared.limits.borrow_mut() = Rc::new(limits);
-                *shared.tls.borrow_mut() = tls;
+        let done = guard::caught(Work::Connection, || follow(order, &mut shared, &mut ending));
+        if let Err(panicked) = done {
+            panicked.report(
+                Work::Connection,
+                "a listener goes on without what it was told to do",
+            );
+        }
+    }
+}
+
+fn follow<S: Service>(
+    order: Order,
+    shared: &mut Rc<exchange::Shared<S>>,
+    ending: &mut Vec<Rc<exchange::Shared<S>>>,
+) {
+    match order {
+        Order::Serve(socket, address, admitted) => match TcpStream::from_std(socket) {
+            Ok(socket) => {
+                let shared = Rc::clone(shared);
+                guard::spawn(Work::Connection, async move {
+                    exchange::serve(shared, socket, address, &admitted.guest).await;
+                    drop(admitted);
+                });
             }
-            Order::Renew => {
-                ending.retain(|ending| Rc::strong_count(ending) > 1);
-                let renewed = Rc::new(shared.renewed());
-                let old = std::mem::replace(&mut shared, renewed);
-                old.signal.raise(Phase::Draining);
-                ending.push(old);
+            Err(error) => {
+                crate::rationed!(tracing::warn, %error, "connection could not be registered");
             }
-            Order::Drain => shared.signal.raise(Phase::Draining),
-            Order::Cut => {
-                for shared in ending.iter().chain([&shared]) {
-                    shared.signal.raise(Phase::Cut);
-                }
+        },
+        Order::Adjust(limits, tls) => {
+            *shared.limits.borrow_mut() = Rc::new(limits);
+            *shared.tls.borrow_mut() = tls;
+        }
+        Order::Renew => {
+            ending.retain(|ending| Rc::strong_count(ending) > 1);
+            let renewed = Rc::new(shared.renewed());
+            let old = std::mem::replace(shared, renewed);
+            old.signal.raise(Phase::Draining);
+            ending.push(old);
+        }
+        Order::Drain => shared.signal.raise(Phase::Draining),
+        Order::Cut => {
+            for shared in ending.iter().chain([&*shared]) {
+                shared.signal.raise(Phase::Cut);
             }
         }
     }

@@ -31,6 +31,7 @@ mod nodes;
 mod operate;
 mod order;
 mod packed;
+mod panics;
 mod parked;
 mod passing;
 mod place;

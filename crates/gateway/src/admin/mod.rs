@@ -23,11 +23,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use axum::{Router, serve};
 use tokio::sync::oneshot;
 use wire::Budget;
+use wire::guard::{Work, fault, restarted, thread};
 
 use crate::deliveries::Deliveries;
 use crate::listening::Listeners;
@@ -78,33 +80,15 @@ impl Admin {
             .enable_all()
             .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        std::thread::Builder::new()
-            .name("admin".to_owned())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    let listener = match tokio::net::TcpListener::from_std(listener) {
-                        Ok(listener) => listener,
-                        Err(error) => return tracing::error!(%error, "admin port failed"),
-                    };
-                    let routes = router(Arc::clone(&desk));
-                    let service = routes.into_make_service_with_connect_info::<few::Seated>();
-                    let server = serve(Few::new(listener), service);
-                    let counting = async {
-                        let mut ticks = tokio::time::interval(rates::EVERY);
-                        loop {
-                            ticks.tick().await;
-                            desk.rates.take(&desk.shared.queues.load());
-                        }
-                    };
-                    tokio::select! {
-                        served = server => if let Err(error) = served {
-                            tracing::error!(%error, "admin port failed");
-                        },
-                        () = counting => {}
-                        _ = stopped => {}
-                    }
-                });
-            })?;
+        thread("admin", Work::Admin, move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = serve_until_it_fails(listener, &desk) => {}
+                    () = restarted(Work::Admin, || count(&desk)) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
         Ok(Self { address, _stop: stop })
     }
 
@@ -112,6 +96,40 @@ impl Admin {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+async fn serve_until_it_fails(listener: std::net::TcpListener, desk: &Arc<Desk>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "admin port failed"),
+    };
+    let routes = router(Arc::clone(desk));
+    let service = routes.into_make_service_with_connect_info::<few::Seated>();
+    if let Err(error) = serve(Few::new(listener), service).await {
+        tracing::error!(%error, "admin port failed");
+    }
+}
+
+/// Takes the queues' numbers now and then, for their rates.
+async fn count(desk: &Desk) {
+    let mut ticks = tokio::time::interval(rates::EVERY);
+    loop {
+        ticks.tick().await;
+        desk.rates.take(&desk.shared.queues.load());
+    }
+}
+
+/// A handler that panics is answered for with 500.
+async fn guarded(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let handled = wire::guard::guarded(Work::Admin, async {
+        fault("admin", path.as_bytes());
+        next.run(request).await
+    });
+    handled.await.unwrap_or_else(|panicked| {
+        panicked.report(Work::Admin, "its client gets 500, other requests go on");
+        Refusal::failed(&panicked.to_string()).into_response()
+    })
 }
 
 fn router(desk: Arc<Desk>) -> Router {
@@ -122,6 +140,7 @@ fn router(desk: Arc<Desk>) -> Router {
     router
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&desk), guard::admit))
+        .layer(from_fn(guarded))
         .layer(from_fn(few::note))
         .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
         .method_not_allowed_fallback(async || Refusal::method())

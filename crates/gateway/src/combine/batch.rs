@@ -1,11 +1,13 @@
 //! One request that carries several clients' parts, and each client's share of the answer.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bulk::Reply;
 use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
+use wire::guard::fault;
 use wire::{Fate, SendError, SendErrorKind, Shared};
 
 use super::slot::Weight;
@@ -55,32 +57,58 @@ impl Weight for Member {
     }
 }
 
+/// The members of a request that is under way. Whoever is not told otherwise when it ends, as by a panic, is told that nobody
+/// knows what was executed: each is sent apart then.
+struct Members(VecDeque<Member>);
+
 /// Sends parts together and gives each client its share.
 pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) {
     let combiner = turn.combiner.clone();
     let inner = &*combiner.0;
+    let mut members = Members(members.into());
     inner.counters.combined_requests.add(1);
-    inner.counters.combined_parts.add(members.len() as u64);
-    let answer = inner.exchange(&node, &mut turn, &members).await;
+    inner.counters.combined_parts.add(members.0.len() as u64);
+    let answer = inner
+        .exchange(&node, &mut turn, members.0.make_contiguous())
+        .await;
     // The next ones need not wait for this one's shares.
     drop(turn);
     match answer {
-        Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, body, members),
+        Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
         // Whatever it says, it says it of all of them: each is to hear of its own only.
         Ok((head, body)) => {
-            inner.counters.combined_again.add(members.len() as u64);
+            inner.counters.combined_again.add(members.0.len() as u64);
             let unexecuted = is_unexecuted(head.status, &body);
-            for member in members {
-                member.tell(match unexecuted {
-                    true => Told::Alone(None),
-                    false => Told::Doubted(head.status),
-                });
+            members.tell_each(|_| match unexecuted {
+                true => Told::Alone(None),
+                false => Told::Doubted(format!(
+                    "a request that carried it with others was answered {}",
+                    head.status
+                )),
+            });
+        }
+        Err(error) => members.tell_each(|_| Told::Shared(Err(error.again()))),
+    }
+}
+
+// === impl Members ===
+
+impl Members {
+    fn tell_each(mut self, mut told: impl FnMut(&Member) -> Told) {
+        while let Some(member) = self.0.front() {
+            let told = told(member);
+            if let Some(member) = self.0.pop_front() {
+                member.tell(told);
             }
         }
-        Err(error) => {
-            for member in members {
-                member.tell(Told::Shared(Err(error.again())));
-            }
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        for member in self.0.drain(..) {
+            let why = "the gateway failed on the answer to a request that carried it with others";
+            member.tell(Told::Doubted(why.to_owned()));
         }
     }
 }
@@ -116,35 +144,33 @@ impl Inner {
         answer.map(|(head, body)| (head, body.freeze()))
     }
 
-    fn share(&self, node: &Node, head: &response::Parts, body: Shared, members: Vec<Member>) {
-        let docs = members.iter().map(Member::docs).sum();
-        let reply = match Reply::split(&body, docs) {
+    fn share(&self, node: &Node, head: &response::Parts, body: &Shared, members: Members) {
+        fault("combined", body);
+        let docs = members.0.iter().map(Member::docs).sum();
+        let reply = match Reply::split(body, docs) {
             Ok(reply) => reply,
             Err(error) => {
                 self.counters.replies_malformed.add(1);
-                let request_id = &members[0].request_id;
+                let request_id = &members.0[0].request_id;
                 wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");
-                for member in members {
-                    let error = SendError {
-                        kind: SendErrorKind::Malformed("not the answer to a bulk request"),
-                        fate: Fate::Unknown,
-                        reused: false,
-                        origin: node.address.authority().into(),
-                    };
-                    member.tell(Told::Shared(Err(error)));
-                }
-                return;
+                let error = || SendError {
+                    kind: SendErrorKind::Malformed("not the answer to a bulk request"),
+                    fate: Fate::Unknown,
+                    reused: false,
+                    origin: node.address.authority().into(),
+                };
+                return members.tell_each(|_| Told::Shared(Err(error())));
             }
         };
         let mut first = 0;
-        for member in members {
+        members.tell_each(|member| {
             let docs = member.docs();
             let words = Words {
                 all: body.clone(),
                 share: Some(Box::new(reply.share(first, docs))),
             };
             first += docs;
-            member.tell(Told::Shared(Ok((head.clone(), words))));
-        }
+            Told::Shared(Ok((head.clone(), words)))
+        });
     }
 }

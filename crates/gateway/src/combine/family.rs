@@ -1,7 +1,7 @@
 //! Requests whose parts may travel together: those that tell the cluster the same.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cluster::Node;
@@ -88,7 +88,7 @@ impl Families {
         settings: &Combine,
     ) -> Arc<Family> {
         let key = key(filter, message, peculiar);
-        let mut known = self.0.lock().expect(LOCK);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(family) = known.by_key.get(&*key) {
             return Arc::clone(family);
         }
@@ -125,7 +125,7 @@ impl Family {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().expect(LOCK)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
@@ -231,8 +231,6 @@ impl std::fmt::Debug for Family {
             .finish_non_exhaustive()
     }
 }
-
-const LOCK: &str = "nobody panics while holding it";
 
 /// Families kept before the first search for idle ones.
 const FAMILIES_KEPT: usize = 64;

@@ -201,6 +201,39 @@ impl DeadLetters {
         Ok(())
     }
 
+    /// The same of one lane, of which nothing is under way, while others are.
+    pub(crate) fn drop_unsettled_of_lane(
+        &self,
+        group: &str,
+        lane: u32,
+        committed: &Committed,
+    ) -> Result<(), LettersError> {
+        let _work = lock(&self.work);
+        let settled_before = self
+            .books()
+            .tallies
+            .get(group)
+            .map_or(0, |tally| tally.settled_before);
+        let mut dropped = Vec::new();
+        self.visit(settled_before, |letter| {
+            let is_ours = letter.cause.group == group && letter.cause.lane == lane;
+            if is_ours && !committed.has(&letter, settled_before) {
+                dropped.push((letter.id, letter.at, letter.bytes));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let letters = dropped.len() as u64;
+        if letters > 0 {
+            self.change(|books| {
+                for (id, at, bytes) in dropped {
+                    books.remove(id, at, bytes);
+                }
+            })?;
+            self.leave(group, letters);
+        }
+        Ok(())
+    }
+
     /// Drops a group's letters whose operations are parked still: a crash came between. Only while nothing of the group is
     /// under way.
     pub(crate) fn drop_parked(

@@ -98,8 +98,14 @@ impl DeadLetters {
             });
             handed += 1;
         }
+        // A writer that has failed drops what it was to tell.
+        drop(sender);
         let (mut written, mut failed) = (Vec::new(), None);
-        for (number, result) in receiver.iter().take(handed) {
+        for _ in 0..handed {
+            let Ok((number, result)) = receiver.recv() else {
+                failed = Some(AppendError::Closed);
+                break;
+            };
             match result {
                 Ok(receipt) => written.push((number, receipt)),
                 Err(error) => failed = Some(error),

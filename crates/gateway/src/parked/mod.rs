@@ -274,8 +274,19 @@ impl Parked {
 
     /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing is under way.
     pub(crate) fn drop_unsettled(&self) -> Result<(), AppendError> {
+        self.drop_some(None)?;
+        self.state().doubt_all();
+        Ok(())
+    }
+
+    /// The same of one lane, of which nothing is under way, while others are.
+    pub(crate) fn drop_unsettled_of(&self, lane: u32) -> Result<(), AppendError> {
+        self.drop_some(Some(lane))
+    }
+
+    fn drop_some(&self, lane: Option<u32>) -> Result<(), AppendError> {
         let mut state = self.state();
-        let unsettled = state.unsettled();
+        let unsettled = state.unsettled(lane);
         if !unsettled.is_empty()
             && let Some(store) = lock(&self.store).clone()
         {
@@ -284,9 +295,8 @@ impl Parked {
                 dead: state.dead,
             };
             state.last_resolved = store.resolve_blocking(&resolved)?;
-            state.drop_unsettled();
+            state.drop_unsettled(lane);
         }
-        state.doubt_all();
         self.any.store(!state.is_empty(), Ordering::Release);
         Ok(())
     }

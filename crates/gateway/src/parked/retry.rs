@@ -12,6 +12,7 @@ use log::AppendError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use wire::guard::{Work as Kind, caught, fault, guarded};
 
 use super::lane::named;
 use super::state::{Picked, Tried};
@@ -62,7 +63,10 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
     let Some(parked) = route.group.parked.clone() else {
         return;
     };
+    fault("tend", b"");
     let mut running = JoinSet::new();
+    // After a panic nothing of an earlier run is under way any more.
+    parked.state().doubt_all();
     let mut seen: Option<Arc<Snapshot>> = None;
     let mut looked = Instant::now();
     loop {
@@ -87,7 +91,12 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         }
         let due = parked.state().due(AT_ONCE - running.len());
         for key in due {
-            running.spawn_local(attend(Rc::clone(&route), Arc::clone(&parked), key, stop.clone()));
+            running.spawn_local(attend_guarded(
+                Rc::clone(&route),
+                Arc::clone(&parked),
+                key,
+                stop.clone(),
+            ));
         }
         let latest = Instant::now() + LOOK_AGAIN;
         let next = match running.len() < AT_ONCE {
@@ -103,6 +112,33 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         }
     }
     while running.join_next().await.is_some() {}
+}
+
+/// The same, whatever a parked operation does to the gateway: it stays parked then, and is tried again later.
+async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
+    let attended = attend(Rc::clone(&route), Arc::clone(&parked), key.clone(), stop);
+    let Err(panicked) = guarded(Kind::Parked, attended).await else {
+        return;
+    };
+    panicked.report(
+        Kind::Parked,
+        "parked operations stay parked, and are tried again later",
+    );
+    let forgotten = caught(Kind::Parked, || {
+        // Letters of a try that did not come to its end: those operations are parked still.
+        let holds = |(at, op): (u64, u32)| parked.state().holds(&key, at, op);
+        let letters = &route.group.queue.dead_letters;
+        letters.drop_parked(&route.group.settings.group, holds)
+    });
+    if let Ok(Err(error)) = forgotten {
+        tracing::error!(%error, "dead letters of operations that are still parked may be told of twice");
+    }
+    let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
+    let mut state = parked.state();
+    state.doubt(&key);
+    state.rest(&key, false, Some(&why), |failures| {
+        backoff(FAILED, failures, fastrand::f64())
+    });
 }
 
 /// Tries what a key holds until nothing goes through, or others should have their turn.
@@ -183,6 +219,7 @@ async fn step(
     let mut pooled = route.worker.pool().take(body.len());
     pooled.extend_from_slice(&body);
     let body = pooled.freeze();
+    fault("parked", &body);
     let work = Work::new(route, &batch, &body, &snapshot, (0, false));
     let Some(mut work) = work else {
         return Err("this version does not know to send them".to_owned());

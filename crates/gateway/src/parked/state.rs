@@ -274,14 +274,21 @@ impl State {
         }
     }
 
-    pub(super) fn unsettled(&self) -> Vec<(u64, Option<Vec<u32>>)> {
-        let places = self.unsettled.values().flatten();
+    /// What is parked of batches that are not committed, of one lane or of all.
+    pub(super) fn unsettled(&self, lane: Option<u32>) -> Vec<(u64, Option<Vec<u32>>)> {
+        let lanes = self.unsettled.iter();
+        let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
+        let places = places.flat_map(|(_, places)| places);
         let pieces = places.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
         pieces.map(|piece| (piece.at, piece.ops.clone())).collect()
     }
 
-    pub(super) fn drop_unsettled(&mut self) {
-        for (key, order) in std::mem::take(&mut self.unsettled).into_values().flatten() {
+    pub(super) fn drop_unsettled(&mut self, lane: Option<u32>) {
+        let dropped = self
+            .unsettled
+            .extract_if(|of, _| lane.is_none_or(|lane| lane == *of));
+        let dropped: Vec<_> = dropped.flat_map(|(_, places)| places).collect();
+        for (key, order) in dropped {
             self.remove(&key, order);
             self.forget_if_empty(&key);
         }
@@ -293,6 +300,25 @@ impl State {
             held.running = false;
             held.pieces.values_mut().for_each(|piece| piece.doubt = true);
         }
+    }
+
+    /// What a key holds may have been executed.
+    pub(super) fn doubt(&mut self, key: &Key) {
+        let pieces = self.keys.get_mut(key).into_iter();
+        for piece in pieces.flat_map(|held| held.pieces.values_mut()) {
+            piece.doubt = true;
+        }
+    }
+
+    /// Whether an operation of an entry waits for a key still.
+    pub(super) fn holds(&self, key: &Key, at: u64, op: u32) -> bool {
+        let pieces = self
+            .keys
+            .get(key)
+            .into_iter()
+            .flat_map(|held| held.pieces.values());
+        let mut pieces = pieces.filter(|piece| piece.at == at);
+        pieces.any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
     }
 
     /// Keys whose turn it is, so many at most; each is under way until [`State::rest`].
@@ -682,7 +708,7 @@ mod tests {
         let behind = state.holder(&named("logs", "2"), 3, "/_bulk", Some(&index));
         assert_eq!(behind, Some(Key::Documents));
         assert_eq!(state.holder(&named("logs", "1"), 3, "/_bulk", Some(&index)), None);
-        state.drop_unsettled();
+        state.drop_unsettled(None);
         assert!(state.is_empty() && holder(&state, "logs", "2").is_none());
     }
 

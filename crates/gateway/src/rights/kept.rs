@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use bulk::Ops;
 use serde::{Deserialize, Serialize};
+use wire::guard::{self, Work};
 
 use super::identity::{Identity, Key};
 use super::memory::{Known, Memory, Said};
@@ -51,7 +52,7 @@ type Memories = BTreeMap<Arc<str>, Memory>;
 #[derive(Debug)]
 pub(super) struct Keeper {
     bell: Bell,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<Option<()>>>>,
 }
 
 /// Says that there is something new.
@@ -173,9 +174,10 @@ impl Keeper {
     pub(super) fn start(folder: &Path, rights: Weak<Rights>, clock: Clock) -> io::Result<Self> {
         let bell = Bell(Arc::default());
         let (rung, folder) = (bell.clone(), folder.to_owned());
-        let thread = std::thread::Builder::new()
-            .name("rights".to_owned())
-            .spawn(move || keep(&rung, &folder, &rights, clock))?;
+        let thread = guard::restarted_thread("rights", Work::Housekeeping, move || {
+            keep(&rung, &folder, &rights, clock);
+            true
+        })?;
         Ok(Self {
             bell,
             thread: Mutex::new(Some(thread)),

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Deadlines, Inner, Origin, SendErrorKind, resolve};
 use crate::alarm::Alarm;
+use crate::guard::{self, Work};
 use crate::receive::Receiver;
 use crate::stream::Stream;
 
@@ -108,7 +109,7 @@ impl Inner {
             Rc::downgrade(self),
             (self.config.idle_timeout / 4).max(Duration::from_millis(100)),
         );
-        tokio::task::spawn_local(async move {
+        guard::spawn(Work::Housekeeping, async move {
             loop {
                 tokio::time::sleep(pause).await;
                 let Some(inner) = inner.upgrade() else { return };

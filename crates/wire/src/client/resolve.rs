@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::thread;
 
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+
+use crate::guard::{self, Work};
 
 /// Connects to the first address of a host that answers.
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -24,7 +25,7 @@ async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         // Whoever asked may have given up.
         let _ = tell.send(found);
     };
-    thread::Builder::new().name("resolve".to_owned()).spawn(look_up)?;
+    guard::thread("resolve", Work::Other, look_up)?;
     let gone = || io::Error::other("looking up the name failed");
     told.await.map_err(|_| gone())?
 }

@@ -17,6 +17,7 @@ use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
 use crate::drain::{Phase, Place, Signal};
+use crate::guard::{self, Work, guarded};
 use crate::guests::{Doing, Guest};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
@@ -355,7 +356,7 @@ async fn exchange<S: Service>(
     *request.headers_mut() = headers;
     let answer = {
         // Boxed, so that an idle connection does not carry the size of a request being answered.
-        let mut call = Box::pin(shared.service.call(request));
+        let mut call = Box::pin(guarded(Work::Request, shared.service.call(request)));
         poll_fn(|cx| {
             let polled = call.as_mut().poll(cx);
             if polled.is_pending() {
@@ -364,6 +365,14 @@ async fn exchange<S: Service>(
             polled
         })
         .await
+    };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(panicked) => {
+            panicked.report(Work::Request, "a request is answered with 500, others go on");
+            let answer = shared.service.refuse(Refusal::Failed, Refused::default());
+            return answer_with(connection, answer, asked, || true).await.after();
+        }
     };
     let keep = || {
         keep_alive && {
@@ -482,7 +491,12 @@ async fn answer_with(
     };
     let fault = poll_fn(|cx| {
         let mut waits = WaitsFor::Source;
-        let polled = transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
+        let send = || transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
+        // A body that panics has broken off like any other.
+        let polled = guard::caught(Work::Request, send).unwrap_or_else(|panicked| {
+            panicked.report(Work::Request, "an answer breaks off, others go on");
+            Poll::Ready(Err(TransmitFault::Body(panicked.to_string().into())))
+        });
         let io = &mut *connection.io.borrow_mut();
         match polled {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),

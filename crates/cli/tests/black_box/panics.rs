@@ -1,0 +1,357 @@
+//! What a bug of the gateway's ends: the request, the record or the turn that meets it, and nothing else. The bugs are planted
+//! (`TIDEGATE_TEST_PANIC`), which only builds with debug assertions let anybody do; `every_profile_unwinds` says why releases
+//! behave alike.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::Gateway;
+use crate::place::{Place, account, drained, queue, wait};
+
+/// Two nodes that keep what they are sent.
+fn storing() -> FakeCluster {
+    let spec = Spec {
+        nodes: 2,
+        ..Spec::default()
+    };
+    FakeCluster::start(spec.index("logs", 24).storing()).unwrap()
+}
+
+/// A queue of 16 lanes.
+fn sixteen_lanes(cluster: &FakeCluster) -> Place {
+    let place = Place::before(&[cluster], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 16")).unwrap();
+    place
+}
+
+/// A gateway in which bugs are planted.
+fn planted(place: &Place, bugs: &str) -> Gateway {
+    let file = place.file.to_str().unwrap();
+    let gateway = Gateway::start_with(&["--config", file], &[("TIDEGATE_TEST_PANIC", bugs)]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    gateway
+}
+
+/// A document with this id.
+fn doc(id: &str, n: usize) -> String {
+    format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":{n}}}\n")
+}
+
+fn docs(from: usize, to: usize, n: usize) -> String {
+    (from..to).map(|id| doc(&format!("d{id}"), n)).collect()
+}
+
+/// How many panics met work of a kind.
+fn panics(gateway: &Gateway, work: &str) -> u64 {
+    let text = gateway
+        .admin()
+        .get("/metrics")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .text()
+        .to_owned();
+    let name = format!("tidegate_panics_total{{work=\"{work}\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&name));
+    value.unwrap().parse().unwrap()
+}
+
+fn letters(gateway: &Gateway) -> Vec<Value> {
+    let letters = gateway.admin().get("/dead_letters").unwrap().ok().unwrap();
+    letters.json().unwrap()["dead_letters"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+#[test]
+fn one_record_that_the_gateway_fails_on_dies_and_all_others_and_all_lanes_go_on() {
+    let cluster = storing();
+    let place = sixteen_lanes(&cluster);
+    let gateway = planted(&place, "batch=poison");
+    // They come together: most are in a batch with it, or behind it in its lane.
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(200))));
+    gateway.bulk(&docs(0, 200, 1)).ok().unwrap();
+    gateway.bulk(&doc("a-poison-secret", 1)).ok().unwrap();
+    for n in 2..=4 {
+        gateway.bulk(&docs(0, 200, n)).ok().unwrap();
+    }
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["indexed"]), (&json!(1), &json!(800)), "{one}");
+    let there = cluster.docs("logs");
+    assert_eq!(there.len(), 200);
+    assert!(there.values().all(|doc| doc.source == "{\"n\":4}"));
+    let letters = letters(&gateway);
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    assert_eq!(letters[0]["type"], "gateway_failure", "{letters:?}");
+    let reason = letters[0]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("planted at batch (crates/wire/src/guard/"),
+        "{reason}"
+    );
+    assert!(panics(&gateway, "lane") >= 2);
+    let log = gateway.logged("the gateway has a bug");
+    assert!(log.contains("planted at batch"), "{log}");
+    assert!(
+        !gateway.log().contains("secret"),
+        "no document in the log: {}",
+        gateway.log()
+    );
+
+    // After kill -9 it is dead once, and what comes later is delivered.
+    drop(gateway);
+    let gateway = planted(&place, "batch=poison");
+    gateway.bulk(&docs(0, 200, 5)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!(
+        (&one["dead"], &one["indexed"]),
+        (&json!(1), &json!(1000)),
+        "{one}"
+    );
+    drop(gateway);
+
+    // A gateway without the bug delivers it.
+    let gateway = place.start();
+    gateway
+        .admin()
+        .send("POST", "/dead_letters/_replay?all=true", &[], b"")
+        .unwrap()
+        .ok()
+        .unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0 && one["dead"] == 0);
+    assert_eq!(one["replayed"], 1, "{one}");
+    assert!(cluster.docs("logs").contains_key("a-poison-secret"));
+}
+
+#[test]
+fn accounts_add_up_however_often_it_is_killed_meanwhile() {
+    let cluster = storing();
+    let place = sixteen_lanes(&cluster);
+    let mut gateway = planted(&place, "batch=poison");
+    for round in 0..5_u64 {
+        gateway.bulk(&docs(0, 50, 1)).ok().unwrap();
+        gateway.bulk(&doc(&format!("poison-{round}"), 1)).ok().unwrap();
+        gateway.bulk(&docs(0, 50, 2)).ok().unwrap();
+        std::thread::sleep(Duration::from_millis(40 * round));
+        drop(gateway);
+        gateway = planted(&place, "batch=poison");
+        account(&queue(&gateway), "c0");
+    }
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["indexed"]), (&json!(5), &json!(500)), "{one}");
+    assert_eq!(letters(&gateway).len(), 5);
+}
+
+#[test]
+fn a_nodes_answer_that_the_gateway_fails_on_costs_one_record_and_no_lane() {
+    let cluster = storing();
+    let place = sixteen_lanes(&cluster);
+    let gateway = planted(&place, "reply=poison");
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))));
+    gateway.bulk(&docs(0, 100, 1)).ok().unwrap();
+    gateway.bulk(&doc("poison", 1)).ok().unwrap();
+    gateway.bulk(&docs(0, 200, 2)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["indexed"]), (&json!(1), &json!(300)), "{one}");
+    let reason = letters(&gateway)[0]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("it may have been executed"), "{reason}");
+    gateway.bulk(&docs(0, 200, 3)).ok().unwrap();
+    drained(&gateway, "c0");
+    assert_eq!(cluster.docs("logs")["d7"].source, "{\"n\":3}");
+}
+
+#[test]
+fn a_fault_that_is_no_records_does_not_drain_a_queue_into_dead_letters() {
+    let cluster = storing();
+    let place = sixteen_lanes(&cluster);
+    let gateway = planted(&place, "reply=");
+    for n in 0..40 {
+        gateway.bulk(&docs(0, 100, n)).ok().unwrap();
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    let one = wait(&gateway, "c0", |one| one["retrying_lanes"].as_u64().unwrap() > 8);
+    let dead = one["dead"].as_u64().unwrap();
+    assert!(dead < 1_500, "{one}");
+    let lanes = one["lanes"].as_array().unwrap().iter();
+    let mut whys = lanes.filter_map(|lane| lane["why"].as_str());
+    assert!(whys.any(|why| why.contains("planted at reply")), "{one}");
+    drop(gateway);
+    let gateway = place.start();
+    let one = drained(&gateway, "c0");
+    let indexed = one["indexed"].as_u64().unwrap();
+    assert_eq!(indexed + one["dead"].as_u64().unwrap(), 4_000, "{one}");
+}
+
+#[test]
+fn a_delivery_that_fails_as_a_whole_begins_anew_with_what_is_committed() {
+    let cluster = storing();
+    let place = sixteen_lanes(&cluster);
+    let gateway = planted(&place, "delivery=*2,tend=*2");
+    gateway.bulk(&docs(0, 200, 1)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!(one["indexed"], 200);
+    assert_eq!(panics(&gateway, "delivery"), 2);
+    let began = Instant::now();
+    while panics(&gateway, "parked") < 2 && began.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(panics(&gateway, "parked"), 2);
+}
+
+#[test]
+fn parked_operations_that_the_gateway_fails_on_stay_parked_and_hold_up_nobody() {
+    let cluster = storing();
+    let place = sixteen_lanes(&cluster);
+    let gateway = planted(&place, "parked=poison*3");
+    cluster.refuse_writes("logs", Some((403, r#"{"type":"cluster_block_exception","reason":"index [logs] blocked by: [FORBIDDEN/8/index write (api)];"}"#)));
+    gateway.bulk(&doc("poison", 1)).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
+    cluster.refuse_writes("logs", None);
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["indexed"]), (&json!(0), &json!(1)), "{one}");
+    assert_eq!(panics(&gateway, "parked"), 3);
+}
+
+/// A gateway in synchronous mode, in which bugs are planted.
+fn synchronous(cluster: &FakeCluster, bugs: &str) -> (Gateway, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidegate.yml");
+    let text = format!(
+        "path.data: '{}'
+admin: {{binding: '127.0.0.1:0'}}
+worker: {{count: 2}}
+entry: [{{name: e, router: r, network: {{binding: '127.0.0.1:0'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: sync}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+",
+        folder.path().join("data").display(),
+        cluster.urls()[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    let arguments = ["--config", file.to_str().unwrap()];
+    let gateway = Gateway::start_with(&arguments, &[("TIDEGATE_TEST_PANIC", bugs)]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    (gateway, folder)
+}
+
+fn metric(gateway: &Gateway, name: &str) -> f64 {
+    let text = gateway
+        .admin()
+        .get("/metrics")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .text()
+        .to_owned();
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{name} ")));
+    value.unwrap().parse().unwrap()
+}
+
+/// Sends bulks from several clients at once, one of them poison; the statuses that the poison got.
+fn beside_each_other(gateway: &Gateway, rounds: usize) -> Vec<u16> {
+    std::thread::scope(|scope| {
+        for client in 0..6 {
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let one = gateway.bulk(&doc(&format!("c{client}-{round}"), 1));
+                    assert_eq!(one.status, 200, "{}", one.text());
+                    assert_eq!(one.json().unwrap()["errors"], false, "{}", one.text());
+                }
+            });
+        }
+        let poison = scope.spawn(|| {
+            let sent = (0..rounds).map(|round| gateway.bulk(&doc(&format!("poison-{round}"), 1)).status);
+            sent.collect()
+        });
+        poison.join().unwrap()
+    })
+}
+
+#[test]
+fn one_request_that_the_gateway_fails_on_gets_500_and_all_others_their_answers() {
+    let cluster = storing();
+    let (gateway, _folder) = synchronous(&cluster, "request=poison");
+    let answer = gateway.bulk(&doc("poison", 1));
+    assert_eq!(answer.status, 500);
+    let error = answer.json().unwrap();
+    assert_eq!(error["status"], 500);
+    assert!(
+        error["error"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("the gateway failed"),
+        "{error}"
+    );
+    assert_eq!(beside_each_other(&gateway, 20), [500; 20]);
+    assert_eq!(cluster.docs("logs").len(), 120);
+    assert_eq!(panics(&gateway, "request"), 21);
+    let began = Instant::now();
+    // Idle buffers are given back after some seconds.
+    while metric(&gateway, "tidegate_buffers_bytes") > 0.0 {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{}",
+            metric(&gateway, "tidegate_buffers_bytes")
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_gathered_request_that_the_gateway_fails_on_is_sent_again_apart() {
+    let cluster = storing();
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(20))).always());
+    let (gateway, _folder) = synchronous(&cluster, "combined=poison");
+    assert_eq!(beside_each_other(&gateway, 20), [200; 20]);
+    assert_eq!(cluster.docs("logs").len(), 140, "each once");
+    assert!(panics(&gateway, "combined") > 0);
+}
+
+#[test]
+fn what_goes_on_in_the_background_is_started_again() {
+    let cluster = storing();
+    let (gateway, _folder) = synchronous(&cluster, "probe=*2,watch=*2,admin=/stats*1");
+    assert_eq!(panics(&gateway, "watch"), 4);
+    assert_eq!(gateway.admin().get("/stats").unwrap().status, 500);
+    assert_eq!(gateway.admin().get("/stats").unwrap().status, 200);
+    assert_eq!(panics(&gateway, "admin"), 1);
+    // A node that is down is found again, which is the probe's doing.
+    gateway.bulk(&docs(0, 10, 1)).ok().unwrap();
+    let stats = gateway
+        .admin()
+        .get("/stats")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(
+        stats["gateway"]["panics"],
+        json!({"watch": 4, "admin": 1}),
+        "{stats}"
+    );
+}
+
+/// The tests of this file run a build of the profile `dev`. A panic takes the same ways in a release as long as both unwind:
+/// which code catches it is the same source, and `wire::guard` asserts the rest when it is compiled. Only what is planted differs, which debug
+/// assertions let in.
+#[test]
+fn every_profile_unwinds_and_no_release_has_planted_panics() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let text = std::fs::read_to_string(manifest).unwrap();
+    let profiles = &text[text.find("[profile.").unwrap()..];
+    let settings = profiles
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'));
+    for line in settings {
+        assert!(!line.starts_with("panic"), "{line}");
+        assert!(!line.starts_with("debug-assertions"), "{line}");
+    }
+    assert!(cfg!(panic = "unwind"));
+}

@@ -1,0 +1,58 @@
+//! Panics that tests plant. Only builds with debug assertions have them, so no release does; how a panic unwinds, and who
+//! catches it, is the same in both, which `guard` asserts when it is compiled.
+
+/// A place at which a test may have the gateway panic. `TIDEGATE_TEST_PANIC` names such places, each with bytes that must be
+/// in `content` for the panic to happen, and how often it does: `batch=poison` or `probe=*3,plan=bad*1`.
+#[cfg(debug_assertions)]
+pub fn fault(place: &str, content: &[u8]) {
+    for planted in planted() {
+        let holds = || {
+            planted.needle.is_empty()
+                || content
+                    .windows(planted.needle.len())
+                    .any(|window| window == planted.needle.as_bytes())
+        };
+        if planted.place == place && holds() && planted.happens() {
+            panic!("planted at {place}");
+        }
+    }
+}
+
+/// The same of a release: nothing.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn fault(_: &str, _: &[u8]) {}
+
+#[cfg(debug_assertions)]
+struct Planted {
+    place: String,
+    needle: String,
+    left: std::sync::atomic::AtomicU64,
+}
+
+#[cfg(debug_assertions)]
+impl Planted {
+    fn happens(&self) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        let less = |left: u64| left.checked_sub(1);
+        self.left.fetch_update(Relaxed, Relaxed, less).is_ok()
+    }
+}
+
+#[cfg(debug_assertions)]
+fn planted() -> &'static [Planted] {
+    static PLANTED: std::sync::OnceLock<Vec<Planted>> = std::sync::OnceLock::new();
+    PLANTED.get_or_init(|| {
+        let all = std::env::var("TIDEGATE_TEST_PANIC").unwrap_or_default();
+        let each = all.split(',').filter_map(|one| one.split_once('='));
+        let each = each.map(|(place, needle)| {
+            let (needle, times) = needle.split_once('*').unwrap_or((needle, ""));
+            Planted {
+                place: place.to_owned(),
+                needle: needle.to_owned(),
+                left: times.parse().unwrap_or(u64::MAX).into(),
+            }
+        });
+        each.collect()
+    })
+}
