@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use testkit::real::{Kind, RealCluster};
 
 #[test]
-#[ignore = "failed once in two runs, on a machine with much other work; run it with --ignored"]
 fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> Result<()> {
     let cluster = RealCluster::shared(Kind::OpenSearch)?;
     let nodes = cluster.client()?;
@@ -82,7 +81,7 @@ fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> R
         let one = wait(&gateway, |one| one["pending"] == 0 && one["parked"] == 60)?;
         ensure!(one["dead"] == 0, "{one}");
         ensure!(
-            began.elapsed() < Duration::from_secs(15),
+            began.elapsed() < Duration::from_secs(30),
             "{number}: {:?}",
             began.elapsed()
         );
