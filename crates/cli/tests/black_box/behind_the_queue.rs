@@ -417,3 +417,122 @@ fn parameters_that_shape_the_answer_shape_that_of_the_queue() {
         assert_eq!(drained(&gateway, name)["indexed"], json!(4));
     }
 }
+
+#[test]
+fn writes_by_query_wait_for_what_is_queued_and_then_go() {
+    let cluster = cluster();
+    let place = idle(&[&cluster], "");
+    let gateway = place.start();
+    for path in ["/logs/_update_by_query", "/logs/_delete_by_query", "/_reindex"] {
+        queued(&gateway, 1);
+        let answer = std::thread::scope(|scope| {
+            let by_query = scope.spawn(|| {
+                let query = json!({"query": {"match_all": {}}});
+                gateway.client().post(path, &query).unwrap()
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!by_query.is_finished(), "{path} went round the queue");
+            begin(&gateway, "p0");
+            by_query.join().unwrap()
+        });
+        // The fake cluster knows no such API, and says so in its own words.
+        assert!(answer.text().contains("no handler found"), "{}", answer.text());
+        drained(&gateway, "c0");
+        let stop = gateway.admin().send("POST", "/pipeline/p0/_stop", &[], &[]);
+        stop.unwrap().ok().unwrap();
+    }
+}
+
+#[test]
+fn what_the_cluster_refuses_for_a_single_writes_parameters_is_refused_before_it_is_queued() {
+    let cluster = FakeCluster::start(
+        Spec::default()
+            .flavour(Flavour::Elasticsearch9)
+            .index("logs", 3)
+            .storing(),
+    )
+    .unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let direct = Client::new(&cluster.urls()[0]).unwrap();
+    let json = [("content-type", "application/json")];
+    for (method, path, body) in [
+        ("PUT", "/logs/_doc/1?refresh=banana", "{}"),
+        ("POST", "/logs/_doc?timeout=banana", "{}"),
+        ("PUT", "/logs/_create/1?wait_for_active_shards=banana", "{}"),
+        ("POST", "/logs/_update/1?refresh=banana", "{\"doc\":{}}"),
+        ("DELETE", "/logs/_doc/1?timeout=banana", ""),
+    ] {
+        let answer = gateway
+            .client()
+            .send(method, path, &json, body.as_bytes())
+            .unwrap();
+        let bulk = path.split_once('?').map_or("", |(_, query)| query);
+        let theirs = direct.post_ndjson(
+            &format!("/_bulk?{bulk}"),
+            b"{\"delete\":{\"_index\":\"logs\",\"_id\":\"x\"}}\n",
+        );
+        let theirs = theirs.unwrap();
+        assert_eq!(
+            (answer.status, answer.text()),
+            (400, theirs.text()),
+            "{method} {path}"
+        );
+    }
+    assert_eq!(queue(&gateway)["accepted"], json!(0));
+    let taken = gateway
+        .client()
+        .send("PUT", "/logs/_doc/1?refresh=true&timeout=2m", &json, b"{}")
+        .unwrap();
+    assert_eq!(taken.status, 201, "{}", taken.text());
+    assert_eq!(taken.header("x-elastic-product"), Some("Elasticsearch"));
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(1));
+}
+
+/// A pipeline that may move documents has them in other lanes than they would be queued in, and what a pipeline does that nobody
+/// knows, nobody knows.
+#[test]
+fn bulks_through_pipelines_that_cannot_be_queued_wait_on_every_server() {
+    let moving = json!({"moving": {"processors": [{"set": {"field": "_index", "value": "logs"}}]}});
+    for flavour in [
+        Flavour::OpenSearch1,
+        Flavour::OpenSearch3,
+        Flavour::Elasticsearch7,
+        Flavour::Elasticsearch8,
+        Flavour::Elasticsearch9,
+    ] {
+        let mut spec = Spec::default().flavour(flavour).index("logs", 3).storing();
+        spec.pipelines = moving.as_object().unwrap().clone();
+        let cluster = FakeCluster::start(spec).unwrap();
+        let place = idle(&[&cluster], "");
+        let gateway = place.start();
+        queued(&gateway, 1);
+        let send = |target: &'static str, n: usize| {
+            let body = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{n}}}\n");
+            gateway.client().post_ndjson(target, body.as_bytes()).unwrap()
+        };
+        std::thread::scope(|scope| {
+            let waiting = ["/_bulk?pipeline=unknown", "/_bulk?pipeline=moving"]
+                .map(|target| scope.spawn(move || send(target, 2).ok().unwrap()));
+            let single = scope.spawn(|| {
+                let headers = [("content-type", "application/json")];
+                let path = "/logs/_doc/1?pipeline=moving";
+                let answer = gateway.client().send("PUT", path, &headers, b"{\"n\":2}");
+                answer.unwrap().ok().unwrap()
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!single.is_finished(), "{flavour:?}");
+            assert!(
+                cluster.docs("logs").is_empty(),
+                "{flavour:?}: it went round the queue"
+            );
+            begin(&gateway, "p0");
+            let answers = waiting.into_iter().chain([single]);
+            for answer in answers.map(|one| one.join().unwrap()) {
+                assert_eq!(answer.header("x-tidegate-ack"), None);
+            }
+        });
+        drained(&gateway, "c0");
+        assert_eq!(cluster.docs("logs")["1"].source, "{\"n\":2}", "{flavour:?}");
+    }
+}

@@ -314,3 +314,36 @@ fn a_user_is_one_client_whatever_token_it_shows_and_keys_are_shared_out_among_us
         "there is room for others"
     );
 }
+
+#[test]
+fn a_repeated_write_of_a_single_document_is_answered_as_the_first_one_and_written_once() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], KEYS);
+    let gateway = place.start();
+    let send = |method: &str, path: &str, key: &str, body: &str| {
+        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+        let client = gateway.client();
+        client.send(method, path, &headers, body.as_bytes()).unwrap()
+    };
+    for (key, method, path, body) in [
+        ("a", "POST", "/logs/_doc", "{\"n\":1}"),
+        ("b", "PUT", "/logs/_doc/1", "{\"n\":2}"),
+        ("c", "PUT", "/logs/_create/2", "{\"n\":3}"),
+        ("d", "POST", "/logs/_update/1", "{\"doc\":{\"n\":4}}"),
+        ("e", "DELETE", "/logs/_doc/2", ""),
+    ] {
+        let first = send(method, path, key, body);
+        let (status, kept, ack) = said(&first);
+        assert!(status < 300, "{method} {path}: {}", first.text());
+        assert_eq!(kept, "kept", "{method} {path}");
+        let again = send(method, path, key, body);
+        assert_eq!(said(&again), (status, "repeated".to_owned(), ack));
+        assert_eq!(again.text(), first.text(), "{method} {path}: the id too");
+        let other = send("PUT", "/logs/_doc/9", key, "{\"n\":9}");
+        assert_eq!(other.status, 422, "{}", other.text());
+    }
+    assert_eq!(drained(&gateway, "c0")["indexed"], json!(5));
+    let documents = cluster.docs("logs");
+    assert_eq!(documents.len(), 2, "the one without an id is there once");
+    assert_eq!(documents["1"].source, "{\"n\":4}");
+}

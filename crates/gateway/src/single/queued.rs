@@ -49,6 +49,15 @@ impl Reshuffle {
             Err(Unread::Answered(answer)) => return Step::Done(answer),
         };
         let came = original.unwrap_or_else(|| body.clone());
+        // Before anything of it is looked at: the cluster judges its parameters and media types, as those of a bulk.
+        let mut as_bulk = parts_of_bulk(&head, &write);
+        if let Some(accept) = &self.accept
+            && let Err(refusal) = self
+                .admit_form(accept, &mut as_bulk, &write.target, &snapshot)
+                .await
+        {
+            return Step::Done(refusal);
+        }
         let mut lines = self.pool.take(write.single.bytes_expected(&body));
         if let Err(why) = write.single.write_spaced(&body, lines.as_mut_vec()) {
             let why = match why {
@@ -57,13 +66,14 @@ impl Reshuffle {
             };
             return self.pass_single(head, came, why, None);
         }
-        self.queue_lines(head, write, lines.freeze(), came, arrived).await
+        self.queue_lines((head, as_bulk), write, lines.freeze(), came, arrived)
+            .await
     }
 
-    /// Queues the bulk that a write has become; `came` is its body as it came.
+    /// Queues the bulk that a write has become; `came` is its body as it came, the heads are the write's and the bulk's.
     async fn queue_lines(
         &self,
-        head: Parts,
+        (head, mut as_bulk): (Parts, Parts),
         write: SingleHead<'_>,
         lines: Shared,
         came: Shared,
@@ -71,7 +81,6 @@ impl Reshuffle {
     ) -> Step {
         let no_defaults = BulkHead::default();
         let mut introduced = Vec::new();
-        let mut as_bulk = parts_of_bulk(&head, &write);
         let mut held = Held {
             body: lines.clone(),
             original: None,
