@@ -59,6 +59,7 @@
 mod acknowledge;
 mod action;
 mod ask;
+mod condense;
 mod dialect;
 mod direct;
 mod explain;
@@ -94,6 +95,7 @@ mod writes;
 pub use acknowledge::{Minted, plan_acknowledged};
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};
+pub use condense::Condense;
 pub use dialect::{Dialect, Flavour, Version};
 pub use direct::{Direct, Directing, Run, run_docs_max};
 pub use explain::{DecidedBy, Explain, Explained, explain};

@@ -72,7 +72,7 @@ pub(crate) struct Work<'b> {
     /// How often a node has refused it by itself.
     pub(crate) refusals: Vec<u32>,
     dead: u64,
-    /// Operations in one request at most; halved when a request is too large.
+    /// Operations that are sent at once at most; halved when a request is too large.
     pub(crate) limit: usize,
 }
 
@@ -184,9 +184,7 @@ impl<'b> Work<'b> {
             body: body.clone(),
             held: None,
             planned: RefCell::new(planned),
-            wording: Rc::new(Wording {
-                target: sent_as(&params.target),
-            }),
+            wording: Rc::new(Wording::new(sent_as(&params.target))),
             default_index: head.index.as_deref().map(str::to_owned),
             doubt: (0..operations.len())
                 .map(|at| Doubt::since_start(at < doubt_ends, first))
@@ -196,7 +194,7 @@ impl<'b> Work<'b> {
             refusals: vec![0; operations.len()],
             operations,
             dead: 0,
-            limit: usize::MAX,
+            limit: route.group.settings.batch_docs_max.max(1),
         })
     }
 }
@@ -302,7 +300,11 @@ impl Lane {
             group.retried.add(again.len() as u64);
             work.limit = match split {
                 true => (chunk / 2).max(1),
-                false => work.limit.saturating_mul(2),
+                // A request with more would be answered with more than there is memory for.
+                false => work
+                    .limit
+                    .saturating_mul(2)
+                    .min(group.settings.batch_docs_max.max(1)),
             };
             again.extend(rest);
             left = again;

@@ -2,6 +2,7 @@
 //! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
 //! way, and never two operations on one document, so that nothing overtakes anything.
 
+mod brief;
 mod memory;
 mod resting;
 mod suspect;

@@ -19,6 +19,7 @@ use crate::request_id::RequestId;
 #[derive(Debug)]
 pub(crate) struct Outbound {
     client: Client,
+    pool: Pool,
     chooser: Arc<Chooser>,
     ledger: Ledger,
     timeout: Duration,
@@ -61,7 +62,8 @@ impl Outbound {
             ..ClientConfig::default()
         };
         Self {
-            client: Client::new(config, pool),
+            client: Client::new(config, pool.clone()),
+            pool,
             chooser: cluster.chooser(choice),
             ledger: Ledger { cluster, counters },
             timeout: sending.response_timeout,
@@ -79,6 +81,11 @@ impl Outbound {
     pub(crate) fn pick(&self, snapshot: &Snapshot, reason: PickReason, tried: &[Arc<Node>]) -> Arc<Node> {
         let tried: Vec<&Node> = tried.iter().map(|node| &**node).collect();
         self.chooser.pick(snapshot, reason, &tried)
+    }
+
+    /// Where answers are read into.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// For those who read an answer after its exchange.

@@ -16,6 +16,7 @@ use crate::outbound::Message;
 use crate::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::refusal::is_unexecuted;
 use crate::request_id::RequestId;
+use crate::sent_as::asked_as;
 
 /// Operations of one lane for one node.
 #[derive(Clone)]
@@ -30,8 +31,10 @@ pub(crate) struct Parcel {
 /// What a request says beside its operations, as it is sent. Only parcels with the same wording can share one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wording {
-    /// Path and query.
+    /// Path and query, as they are read here.
     pub(crate) target: String,
+    /// As nodes get them.
+    asked: String,
 }
 
 /// What a parcel came to.
@@ -41,6 +44,17 @@ pub(crate) enum Told {
     /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it may have been
     /// executed all the same.
     Alone { doubt: bool },
+}
+
+// === impl Wording ===
+
+impl Wording {
+    pub(crate) fn new(target: String) -> Self {
+        Self {
+            asked: asked_as(&target),
+            target,
+        }
+    }
 }
 
 // === impl Parcel ===
@@ -101,7 +115,7 @@ impl Route {
         let message = Message {
             request_id: &self.request_id,
             method: &Method::POST,
-            target: &wording.target,
+            target: &wording.asked,
             headers: &headers,
         };
         if let Some(leave) = &mut leave {
@@ -109,8 +123,11 @@ impl Route {
         }
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
-        let answer = outbound.whole(node, message, body, outbound.deadline()).await;
         let all: u32 = docs.iter().sum();
+        let memory = &self.shared.delivery_memory;
+        let answer = outbound
+            .brief(node, message, body, outbound.deadline(), (all, memory))
+            .await;
         let (mut outcomes, ended) = match answer {
             Ok((head, body)) if docs.len() > 1 && may_blame_one(head.status) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {

@@ -10,6 +10,8 @@ pub(crate) fn sent_as(target: &str) -> String {
         match pair.split_once('=').unwrap_or((pair, "")) {
             // When what is written can be searched is nobody's answer any more, and may be never.
             ("refresh", "wait_for") => {}
+            // What an answer is to hold besides is nobody's either.
+            ("_source" | "_source_includes" | "_source_excludes", _) => {}
             ("timeout", value) => {
                 if is_shorter(value) {
                     timeout = pair.to_owned();
@@ -20,6 +22,13 @@ pub(crate) fn sent_as(target: &str) -> String {
     }
     kept.push(&timeout);
     format!("{path}?{}", kept.join("&"))
+}
+
+/// The same, asking for nothing of the answer but what delivery reads; what is read is [`sent_as`]. Errors of the whole come
+/// whole all the same.
+pub(crate) fn asked_as(sent: &str) -> String {
+    let separator = if sent.contains('?') { '&' } else { '?' };
+    format!("{sent}{separator}filter_path=took,errors,items.*.status,items.*.error")
 }
 
 /// Whether a node waits less long for this than it would be told to.
@@ -44,7 +53,7 @@ const TIMEOUT_S: u64 = 3;
 
 #[cfg(test)]
 mod tests {
-    use super::sent_as;
+    use super::{asked_as, sent_as};
 
     #[test]
     fn nothing_waits_long_at_a_node_and_all_else_goes_along() {
@@ -60,8 +69,16 @@ mod tests {
             ("/_bulk?timeout=500ms", "/_bulk?timeout=500ms"),
             ("/_bulk?timeout=2s&pipeline=p", "/_bulk?pipeline=p&timeout=2s"),
             ("/_bulk?timeout=banana", "/_bulk?timeout=banana"),
+            (
+                "/_bulk?_source=true&_source_includes=a&_source_excludes=b",
+                "/_bulk?timeout=3s",
+            ),
         ] {
             assert_eq!(sent_as(target), sent);
         }
+        assert_eq!(
+            asked_as("/_bulk?timeout=3s"),
+            "/_bulk?timeout=3s&filter_path=took,errors,items.*.status,items.*.error"
+        );
     }
 }

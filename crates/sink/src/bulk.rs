@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::http::{Head, Reply, decode};
 use super::index::{Index, Outcome, Write};
+use super::item::{self, Shape};
 use super::manners::Manners;
 use super::refusal;
 use super::state::{Shared, State};
@@ -39,6 +40,8 @@ pub(super) struct Action<'a> {
     /// The line has a `_type`.
     typed: bool,
     require_alias: Option<bool>,
+    /// Whether the answer is to hold the document.
+    wants_document: Option<bool>,
 }
 
 /// What the URL says for actions that don't.
@@ -95,6 +98,7 @@ pub(super) fn answer(
         return refuse(reply);
     };
     let manners = shared.manners();
+    let bloat = item::bloat(fault);
     let mut bulk = Bulk {
         head,
         body,
@@ -108,6 +112,11 @@ pub(super) fn answer(
         counted: 0,
         tallied: Tallied::default(),
         refused: None,
+        shape: match bloat {
+            Some(_) => Shape::All,
+            None => Shape::of(head),
+        },
+        bloat,
         scratch,
     };
     if bulk.too_few_copies.is_some() {
@@ -127,6 +136,7 @@ pub(super) fn answer(
         misrouted,
         errors,
     } = bulk.tallied;
+    let shape = bulk.shape;
     let tally = shared.tally(node);
     tally.bulks.fetch_add(1, Ordering::Relaxed);
     tally.docs.fetch_add(docs, Ordering::Relaxed);
@@ -147,6 +157,7 @@ pub(super) fn answer(
     // Each item begins with a comma; the first one's is left out.
     out.extend_from_slice(scratch.items.get(1..).unwrap_or_default());
     out.extend_from_slice(b"]}");
+    shape.apply(out);
 }
 
 /// What a request comes to that waits for more copies of a shard than the one that there is.
@@ -190,6 +201,9 @@ struct Bulk<'a> {
     tallied: Tallied,
     /// The places of operations that the user has no right to do, and what they are told.
     refused: Option<(HashSet<usize>, String)>,
+    shape: Shape,
+    /// What each item holds beside what it should.
+    bloat: Option<String>,
     scratch: &'a mut Scratch,
 }
 
@@ -384,7 +398,14 @@ impl Bulk<'_> {
                 version,
                 seq_no,
             } => {
-                self.succeed(action.operation, index, id, (status, result), (version, seq_no));
+                let asks = || item::wants_document(self.head, action.wants_document, source);
+                let document = match &self.bloat {
+                    Some(bloat) => bloat.clone(),
+                    None if action.operation == "update" && asks() => item::document(index, id),
+                    None => String::new(),
+                };
+                let at = (version, seq_no);
+                self.succeed(action.operation, index, id, (status, result), at, &document);
             }
             Outcome::Failed { status, error } => {
                 self.fail(action, &index.name, Some(id), status, &error.to_string())
@@ -417,6 +438,9 @@ impl Bulk<'_> {
             "delete" => (200, "deleted"),
             _ => (201, "created"),
         };
+        if self.shape == Shape::Bare {
+            return item::bare(&mut self.scratch.items, operation, status, None);
+        }
         let scratch = &mut *self.scratch;
         let fits = scratch
             .made_for
@@ -455,7 +479,19 @@ impl Bulk<'_> {
         });
     }
 
-    fn succeed(&mut self, operation: &str, index: &Index, id: &str, done: (u16, &str), at: (u64, u64)) {
+    /// `document`: the `get` of the item, if it has one.
+    fn succeed(
+        &mut self,
+        operation: &str,
+        index: &Index,
+        id: &str,
+        done: (u16, &str),
+        at: (u64, u64),
+        document: &str,
+    ) {
+        if self.shape == Shape::Bare {
+            return item::bare(&mut self.scratch.items, operation, done.0, None);
+        }
         let typed = if self.shared.spec.flavour.has_types() {
             "\"_type\":\"_doc\","
         } else {
@@ -465,7 +501,7 @@ impl Bulk<'_> {
         write!(
             self.scratch.items,
             ",{{\"{operation}\":{{\"_index\":{},{typed}\"_id\":{},\"_version\":{version},\"result\":\"{result}\",\
-             \"_shards\":{{\"total\":1,\"successful\":1,\"failed\":0}},\"_seq_no\":{seq_no},\"_primary_term\":1,\"status\":{status}}}}}",
+             \"_shards\":{{\"total\":1,\"successful\":1,\"failed\":0}},\"_seq_no\":{seq_no},\"_primary_term\":1,{document}\"status\":{status}}}}}",
             json!(index.name),
             json!(id),
         )
@@ -474,6 +510,9 @@ impl Bulk<'_> {
 
     fn fail(&mut self, action: &Action<'_>, index: &str, id: Option<&str>, status: u16, error: &str) {
         self.tallied.errors = true;
+        if self.shape == Shape::Bare {
+            return item::bare(&mut self.scratch.items, action.operation, status, Some(error));
+        }
         let typed = if self.shared.spec.flavour.has_types() {
             "\"_type\":\"_doc\","
         } else {
@@ -594,6 +633,10 @@ pub(super) fn any_action(line: &[u8]) -> Option<Action<'_>> {
         if_seq_no,
         typed: metadata.get("_type").is_some(),
         require_alias: metadata["require_alias"].as_bool(),
+        wants_document: match &metadata["_source"] {
+            Value::Null => None,
+            asked => Some(*asked != false),
+        },
     })
 }
 

@@ -87,6 +87,9 @@ pub enum Fault {
     ItemCount(isize),
     /// Writes the documents, answers 200 with this instead.
     Garbage(String),
+    /// Does what it should; each item of a bulk's answer that succeeded holds a document of about so many bytes besides,
+    /// whatever `filter_path` says. Where documents are kept only.
+    Bloated(usize),
     /// Reads the body at this many bytes a second, then does what it should.
     SlowRead(u64),
     /// Does what it should, sending the answer at this many bytes a second.

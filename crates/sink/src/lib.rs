@@ -24,6 +24,7 @@ mod flavour;
 mod form;
 mod http;
 mod index;
+mod item;
 mod manners;
 mod node;
 mod refusal;

@@ -1,5 +1,8 @@
 //! What delivery holds in memory is bounded, and nobody waits for memory that somebody holds for ever.
 
+use std::cell::Cell;
+
+use testkit::client::Client;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::Gateway;
@@ -18,6 +21,14 @@ fn peak_mib(gateway: &Gateway) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+/// What `/metrics` says of delivery's memory.
+fn gauge(gateway: &Gateway, name: &str) -> usize {
+    let metrics = gateway.admin().get("/metrics").unwrap().text();
+    let name = format!("tidegate_delivery_memory_{name} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    line.unwrap().parse().unwrap()
 }
 
 #[test]
@@ -42,7 +53,16 @@ fn groups_that_are_large_are_delivered_one_at_a_time_after_a_kill_too() {
     cluster.behave();
     cluster.cue(Cue::bulk(Fault::Delay(std::time::Duration::from_millis(300))).always());
     let gateway = place.start();
-    assert_eq!(drained(&gateway, "c0")["indexed"], 12 * 128);
+    let (held, waiting) = (Cell::new(0), Cell::new(0));
+    let done = wait(&gateway, "c0", |one| {
+        held.set(held.get().max(gauge(&gateway, "bytes")));
+        waiting.set(waiting.get().max(gauge(&gateway, "lanes_waiting")));
+        one["pending"] == 0
+    });
+    assert_eq!(done["indexed"], 12 * 128);
+    assert_eq!(gauge(&gateway, "bytes_max"), 8 << 20);
+    assert!(held.get() >= 8 << 20 && waiting.get() > 0, "{held:?} {waiting:?}");
+    wait(&gateway, "c0", |_| gauge(&gateway, "bytes") == 0);
     let peak = peak_mib(&gateway);
     assert!(peak < 90, "{peak} MiB for 12 requests of 8 MiB");
 }
@@ -79,4 +99,77 @@ fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
             "as they were sent"
         );
     }
+}
+
+/// What the nodes tell beside what became of the documents is nobody's: it is not asked for, and not kept.
+#[test]
+fn answers_that_hold_documents_take_no_memory_and_nothing_is_written_twice() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
+    let direct = Client::new(&cluster.urls()[0]).unwrap();
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {count: 1}\n");
+    let documents = 120;
+    for n in 0..documents {
+        let ids = format!("{n}-");
+        let answer = direct.post_ndjson("/_bulk", large("logs", &ids, 1, 1000).as_bytes());
+        answer.unwrap().ok().unwrap();
+    }
+    let gateway = place.start();
+    let before = peak_mib(&gateway);
+    let update = |line: &str, value: usize| -> String {
+        let one = |n| {
+            format!(
+                "{{\"update\":{{\"_index\":\"logs\",\"_id\":\"{n}-0\"{line}}}}}\n{{\"doc\":{{\"v\":{value}}}}}\n"
+            )
+        };
+        (0..documents).map(one).collect()
+    };
+    for (at, (path, line)) in [
+        ("/_bulk", ",\"_source\":true"),
+        ("/_bulk?_source=true", ""),
+        ("/_bulk?_source_includes=t", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = gateway
+            .client()
+            .post_ndjson(path, update(line, at).as_bytes())
+            .unwrap();
+        assert!(answer.header("x-tidegate-ack").is_some(), "{path}{line}");
+        let so_far = (at + 1) * documents;
+        wait(&gateway, "c0", |one| one["indexed"] == so_far);
+    }
+    let peak = peak_mib(&gateway);
+    assert!(
+        peak < before + 30,
+        "{peak} MiB, {before} MiB before answers of 117 MiB"
+    );
+    assert!(cluster.docs("logs").values().all(|one| one.version == 4));
+}
+
+#[test]
+fn a_node_that_says_more_than_it_is_asked_for_takes_no_memory_and_all_is_counted_once() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {count: 1}\n");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(Fault::Bloated(64 << 10)).always());
+    let before = peak_mib(&gateway);
+    let bad = "{\"create\":{\"_index\":\"logs\",\"_id\":\"d7\"}}\n{}\n{\"update\":{\"_index\":\"logs\",\"_id\":\"no\"}}\n{\"doc\":{}}\n";
+    gateway.bulk(&large("logs", "d", 3000, 0)).ok().unwrap();
+    gateway.bulk(bad).ok().unwrap();
+    let done = drained(&gateway, "c0");
+    assert_eq!((&done["indexed"], &done["dead"]), (&3000.into(), &2.into()));
+    let peak = peak_mib(&gateway);
+    assert!(
+        peak < before + 40,
+        "{peak} MiB, {before} MiB before answers of 190 MiB"
+    );
+    let documents = cluster.docs("logs");
+    assert_eq!(documents.len(), 3000);
+    assert!(
+        documents.values().all(|one| one.version == 1),
+        "each was sent once"
+    );
 }

@@ -93,6 +93,25 @@ impl Desk {
             "Request bodies that were cut off since others waited for the memory that they held.",
             &[(String::new(), self.budget.bodies_cut() as f64)],
         );
+        let delivery = self.shared.delivery_memory.usage();
+        family(
+            "delivery_memory_bytes",
+            "gauge",
+            "Memory that deliveries hold for documents and long answers of nodes.",
+            &[(String::new(), delivery.held as f64)],
+        );
+        family(
+            "delivery_memory_bytes_max",
+            "gauge",
+            "Bound of tidegate_delivery_memory_bytes, which only one request that is larger than half of it exceeds.",
+            &[(String::new(), delivery.max as f64)],
+        );
+        family(
+            "delivery_memory_lanes_waiting",
+            "gauge",
+            "Lanes of queues that wait for delivery memory.",
+            &[(String::new(), delivery.waiting as f64)],
+        );
         let live = self.shared.live.load_full();
         let statuses: Vec<_> = live
             .clusters

@@ -47,6 +47,7 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
             (name.to_string(), entry)
         })
         .collect();
+    let delivery = desk.shared.delivery_memory.usage();
     Json(json!({
         "uptime_s": desk.started.elapsed().as_secs(),
         "version": env!("CARGO_PKG_VERSION"),
@@ -54,6 +55,7 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
         "entries": entries,
         "queues": desk.shared.queues.load().to_json(false),
         "memory": {"buffers_bytes": desk.budget.used(), "buffers_bytes_max": desk.budget.limit()},
+        "delivery_memory": {"bytes": delivery.held, "bytes_max": delivery.max, "lanes_waiting": delivery.waiting},
     }))
 }
 

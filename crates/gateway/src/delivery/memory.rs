@@ -7,17 +7,26 @@
 //! and for groups that do not fit into one, which wait for it in turn. One that is larger than all of it goes alone. Whoever
 //! holds some of that half and only waits (for a cluster that is away, for room for dead letters) gives it back as soon as
 //! another wants it, and reads its lines again when it goes on. Nobody waits for more while it holds any.
+//!
+//! An eighth of all is kept apart for nodes' answers that are long; who reads one waits for nobody else.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 
 /// The budget.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// For documents.
     bytes_max: usize,
+    /// For long answers.
+    answers: Semaphore,
+    answers_max: u32,
     state: Mutex<State>,
+    /// Bytes that batches have of it now.
+    held: AtomicUsize,
     /// How many wait.
     waiting: watch::Sender<usize>,
 }
@@ -29,6 +38,15 @@ struct State {
     common: usize,
     /// Who waits, and for how many bytes of the common half.
     queue: VecDeque<(usize, oneshot::Sender<Held>)>,
+}
+
+/// How much of the budget is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) held: usize,
+    pub(crate) max: usize,
+    /// Lanes that wait.
+    pub(crate) waiting: usize,
 }
 
 /// Lanes that have a part of the budget, for as long as this is there.
@@ -46,22 +64,54 @@ pub(crate) struct Held {
     own: usize,
     /// Bytes of the common half.
     common: usize,
+    /// What of both is counted as held.
+    counted: usize,
 }
 
 // === impl Memory ===
 
 impl Memory {
+    /// So many bytes in all.
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        let answers = bytes_max / ANSWERS_SHARE;
+        Self::with(bytes_max - answers, answers)
+    }
+
+    /// So many bytes for documents, and for long answers.
+    fn with(bytes_max: usize, answers: usize) -> Arc<Self> {
+        let answers_max = u32::try_from(answers)
+            .unwrap_or(u32::MAX)
+            .min(Semaphore::MAX_PERMITS as u32);
         Arc::new(Self {
             bytes_max,
+            answers: Semaphore::new(answers_max as usize),
+            answers_max,
             state: Mutex::default(),
+            held: AtomicUsize::new(0),
             waiting: watch::Sender::new(0),
         })
     }
 
-    /// All of it.
+    /// What there is for documents.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
+    }
+
+    /// What documents and long answers have of it now, all of it, and how many lanes wait for some.
+    pub(crate) fn usage(&self) -> Usage {
+        let answers = self.answers_max as usize - self.answers.available_permits();
+        Usage {
+            held: self.held.load(Ordering::Relaxed) + answers,
+            max: self.bytes_max + self.answers_max as usize,
+            waiting: *self.waiting.borrow(),
+        }
+    }
+
+    /// Memory for a long answer, until what is returned is dropped: in turn, and alone if it is more than there is.
+    pub(crate) async fn answer(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.answers_max);
+        // Nobody closes it.
+        self.answers.acquire_many(bytes).await.ok()
     }
 
     /// Gives so many lanes a part each.
@@ -97,6 +147,7 @@ impl Memory {
         };
         let mut held = told.await.expect("who waits is told, and the budget outlives it");
         held.own = most.min(self.part(&self.state()));
+        held.count(held.bytes());
         held
     }
 
@@ -121,11 +172,14 @@ impl Memory {
     }
 
     fn held(self: &Arc<Self>, own: usize, common: usize) -> Held {
-        Held {
+        let mut held = Held {
             memory: Arc::clone(self),
             own,
             common,
-        }
+            counted: 0,
+        };
+        held.count(own + common);
+        held
     }
 
     /// Gives back bytes of the common half, and hands them to those who wait, in their turn.
@@ -182,11 +236,19 @@ impl Held {
     pub(crate) fn keep(&mut self, bytes: usize) {
         let common = bytes.saturating_sub(self.own).min(self.common);
         let unused = std::mem::replace(&mut self.common, common) - common;
+        self.count(bytes.min(self.bytes()));
         self.memory.give_back(unused);
     }
 
-    /// Gives back all of the common half.
-    pub(crate) fn let_go(&mut self) {
+    /// Says how much of it is in use.
+    fn count(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.counted, bytes);
+        self.memory.held.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.held.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Gives back all of the common half, and uses nothing of its own.
+    fn let_go(&mut self) {
         self.keep(0);
     }
 }
@@ -196,6 +258,9 @@ impl Drop for Held {
         self.let_go();
     }
 }
+
+/// This part of all is for long answers.
+const ANSWERS_SHARE: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -223,7 +288,7 @@ mod tests {
     #[test]
     fn lanes_that_hold_all_they_can_for_ever_hold_up_no_other() {
         // 32 lanes, of which 31 have batches for a node that is dead and never let go.
-        let memory = Memory::new(64_000);
+        let memory = Memory::with(64_000, 0);
         let _parts = memory.parts(32);
         let dead: Vec<_> = (0..31).map(|_| now(&memory, 900, 5_000).unwrap()).collect();
         assert_eq!(dead.iter().map(Held::bytes).sum::<usize>(), 31 * 1_000 + 32_000);
@@ -232,14 +297,15 @@ mod tests {
             assert_eq!(held.bytes(), 1_000, "its own part, at once, each time");
         }
         assert!(now(&memory, 1_001, 5_000).is_none(), "more is not there");
+        assert_eq!(memory.usage().held, 31 * 1_000 + 32_000);
         drop(dead);
         assert!(now(&memory, 1_001, 5_000).is_some());
-        assert_eq!(common(&memory), 0);
+        assert_eq!((common(&memory), memory.usage().held), (0, 0));
     }
 
     #[test]
     fn what_is_larger_than_all_goes_alone_and_all_get_their_turn() {
-        let memory = Memory::new(100);
+        let memory = Memory::with(100, 10);
         let _parts = memory.parts(5);
         let huge = now(&memory, 5_000, 5_000).unwrap();
         assert_eq!(huge.bytes(), 5_000);
@@ -270,7 +336,7 @@ mod tests {
 
     #[test]
     fn who_no_longer_waits_is_passed_over_and_loses_nothing() {
-        let memory = Memory::new(100);
+        let memory = Memory::with(100, 10);
         let _parts = memory.parts(5);
         let held = now(&memory, 60, 60).unwrap();
         let mut next = pin!(memory.take(60, 60));
@@ -291,13 +357,33 @@ mod tests {
     }
 
     #[test]
+    fn long_answers_wait_for_one_another_and_for_nothing_else() {
+        let memory = Memory::with(100, 10);
+        let _parts = memory.parts(5);
+        let _all = now(&memory, 500, 500).unwrap();
+        let Poll::Ready(first) = poll(pin!(memory.answer(1_000))) else {
+            panic!("nobody reads one")
+        };
+        let mut second = pin!(memory.answer(3));
+        assert!(poll(second.as_mut()).is_pending());
+        drop(first);
+        assert!(poll(second.as_mut()).is_ready());
+    }
+
+    #[test]
     fn what_only_waits_hears_that_its_memory_is_wanted() {
-        let memory = Memory::new(100);
+        let memory = Memory::with(100, 10);
         let _parts = memory.parts(5);
         let mut resting = now(&memory, 60, 60).unwrap();
         assert!(resting.is_common() && poll(pin!(memory.is_wanted())).is_pending());
         let mut other = pin!(memory.take(60, 60));
         assert!(poll(other.as_mut()).is_pending());
+        let usage = Usage {
+            held: 60,
+            max: 110,
+            waiting: 1,
+        };
+        assert_eq!(memory.usage(), usage);
         assert!(poll(pin!(memory.is_wanted())).is_ready());
         resting.let_go();
         assert!(!resting.is_common() && poll(other.as_mut()).is_ready());

@@ -202,7 +202,7 @@ section! {
         /// Slowest body in bytes a second while others wait for memory: a slower one keeps memory for what has come and
         /// no more, and gets 408 if that is not enough for those who wait. `0`: none is too slow.
         body_memory_min_rate: Bytes = Bytes(64 << 10),
-        /// Documents that delivery of all queues holds in memory at once.
+        /// Documents, and long answers of nodes, that delivery of all queues holds in memory at once.
         delivery_memory: Bytes = Bytes(48 << 20),
         /// How long a stop waits for requests under way.
         drain_timeout: Time = Time(std::time::Duration::from_secs(30)),

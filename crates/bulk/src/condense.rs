@@ -1,0 +1,554 @@
+//! A node's answer as it comes, reduced to what says how it went: `took`, `errors`, and of each item its status and its
+//! error. A node may say much more than it is asked for, a document for each item say; whoever reads it through this
+//! never holds that.
+//!
+//! What comes out is read by [`Reply::split`](crate::Reply::split), which decides whether it is a bulk answer at all.
+//! What is refused here is only what can't be reduced within bounds.
+
+use crate::items::MergeError;
+
+/// Reduces one answer.
+#[derive(Debug)]
+pub struct Condense {
+    /// Items that there may be.
+    items_left: u32,
+    /// Bytes that the error of one item may have.
+    error_bytes_max: usize,
+    /// What the one that is read was given, and still may have.
+    error_given: usize,
+    error_left: usize,
+    /// What all errors still may have.
+    errors_left: usize,
+    open: Vec<Frame>,
+    expects: Expects,
+    token: Token,
+    key: Vec<u8>,
+}
+
+/// An object or array that is kept, at least in part.
+#[derive(Debug)]
+struct Frame {
+    place: Place,
+    is_object: bool,
+    /// Something of it was kept, so that a comma comes before what is next.
+    any: bool,
+    /// Keys that were there: each is kept once.
+    seen: u8,
+}
+
+/// What an object or array is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Answer,
+    Items,
+    /// `{"index": …}`.
+    Item,
+    /// What an item says of its operation.
+    Fields,
+    /// An error, or something in it.
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expects {
+    Value(Wanted),
+    KeyOrEnd,
+    Colon(Wanted),
+    CommaOrEnd,
+    Nothing,
+}
+
+/// What becomes of the value that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Kept(Place),
+    Skipped,
+}
+
+/// What stands between two bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    None,
+    Key {
+        escaped: bool,
+    },
+    /// A string that is kept, from this byte of the output on; `full`: no more of it.
+    Text {
+        from: usize,
+        escaped: bool,
+        full: bool,
+    },
+    Scalar {
+        kept: usize,
+    },
+    /// A value that is left out: how deep in it.
+    Skipped {
+        depth: u32,
+        string: bool,
+        escaped: bool,
+    },
+    SkippedScalar,
+}
+
+// === impl Condense ===
+
+impl Condense {
+    /// For an answer about `docs` operations. Of the errors at most so many bytes each are kept, and so many of all of them
+    /// together; but 256 of each in any case. What is longer is cut where that leaves JSON.
+    pub fn new(docs: u32, error_bytes_max: usize, errors_bytes_max: usize) -> Self {
+        Self {
+            items_left: docs,
+            error_bytes_max,
+            error_given: 0,
+            error_left: 0,
+            errors_left: errors_bytes_max,
+            open: Vec::new(),
+            expects: Expects::Value(Wanted::Kept(Place::Answer)),
+            token: Token::None,
+            key: Vec::new(),
+        }
+    }
+
+    /// Reads the next bytes, and appends to `out` what is to be kept. `out` has to be the same each time, and unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`MergeError`] when it is no JSON that a bulk's answer could be, or has more items than operations.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), MergeError> {
+        let mut at = 0;
+        while at < bytes.len() {
+            at += match self.token {
+                Token::None => {
+                    self.begin(bytes[at], out)?;
+                    1
+                }
+                Token::Key { escaped } => self.key(bytes[at], escaped, out)?,
+                Token::Text { .. } => self.text(&bytes[at..], out),
+                Token::Scalar { kept } => self.scalar(bytes[at], kept, out)?,
+                Token::Skipped { .. } => self.skipped(&bytes[at..]),
+                Token::SkippedScalar => self.skipped_scalar(bytes[at]),
+            };
+        }
+        Ok(())
+    }
+
+    /// A byte between tokens.
+    fn begin(&mut self, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
+        if byte.is_ascii_whitespace() {
+            return Ok(());
+        }
+        match (self.expects, byte) {
+            (Expects::Value(_), b']') => self.end(byte, out)?,
+            (Expects::Value(Wanted::Kept(place)), _) => self.value(place, byte, out)?,
+            (Expects::Value(Wanted::Skipped), _) => {
+                self.token = match byte {
+                    b'"' | b'{' | b'[' => Token::Skipped {
+                        depth: u32::from(byte != b'"'),
+                        string: byte == b'"',
+                        escaped: false,
+                    },
+                    _ => Token::SkippedScalar,
+                };
+                self.expects = Expects::CommaOrEnd;
+            }
+            (Expects::KeyOrEnd, b'"') => {
+                self.key.clear();
+                self.token = Token::Key { escaped: false };
+            }
+            (Expects::Colon(wanted), b':') => self.expects = Expects::Value(wanted),
+            (Expects::CommaOrEnd, b',') => self.next(),
+            (Expects::KeyOrEnd | Expects::CommaOrEnd, b'}' | b']') => self.end(byte, out)?,
+            _ => return Err(MALFORMED),
+        }
+        Ok(())
+    }
+
+    /// What comes after a comma.
+    fn next(&mut self) {
+        self.expects = match self.open.last() {
+            Some(frame) if frame.is_object => Expects::KeyOrEnd,
+            Some(frame) => Expects::Value(match frame.place {
+                Place::Items => Wanted::Kept(Place::Item),
+                place if self.error_left > 0 => Wanted::Kept(place),
+                _ => Wanted::Skipped,
+            }),
+            None => Expects::Nothing,
+        };
+    }
+
+    /// The first byte of a value that is kept.
+    fn value(&mut self, place: Place, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
+        self.comma(out);
+        if place == Place::Item {
+            self.items_left = self
+                .items_left
+                .checked_sub(1)
+                .ok_or(MergeError::Malformed("more items than operations"))?;
+        }
+        self.expects = Expects::CommaOrEnd;
+        self.write(byte, out);
+        match byte {
+            b'{' | b'[' => {
+                if self.open.len() >= DEPTH_MAX {
+                    return Err(MALFORMED);
+                }
+                self.open.push(Frame {
+                    place,
+                    is_object: byte == b'{',
+                    any: false,
+                    seen: 0,
+                });
+                self.next();
+            }
+            b'"' => {
+                self.token = Token::Text {
+                    from: out.len(),
+                    escaped: false,
+                    full: false,
+                }
+            }
+            _ => self.token = Token::Scalar { kept: 1 },
+        }
+        Ok(())
+    }
+
+    /// Before an element of an array; an object's keys bring their own.
+    fn comma(&mut self, out: &mut Vec<u8>) {
+        let Some(frame) = self.open.last_mut().filter(|frame| !frame.is_object) else {
+            return;
+        };
+        if std::mem::replace(&mut frame.any, true) {
+            self.write(b',', out);
+        }
+    }
+
+    fn end(&mut self, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
+        let frame = self.open.pop().ok_or(MALFORMED)?;
+        if frame.is_object != (byte == b'}') {
+            return Err(MALFORMED);
+        }
+        self.write(byte, out);
+        let is_in_error = self.open.last().is_some_and(|outer| outer.place == Place::Error);
+        if frame.place == Place::Error && !is_in_error {
+            let used = self.error_given - self.error_left;
+            self.errors_left = self.errors_left.saturating_sub(used);
+        }
+        self.expects = match self.open.is_empty() {
+            true => Expects::Nothing,
+            false => Expects::CommaOrEnd,
+        };
+        Ok(())
+    }
+
+    /// A byte of a key; at its end it is decided what becomes of its value.
+    fn key(&mut self, byte: u8, escaped: bool, out: &mut Vec<u8>) -> Result<usize, MergeError> {
+        if escaped || byte != b'"' {
+            if self.key.len() <= KEY_BYTES_MAX {
+                self.key.push(byte);
+            }
+            self.token = Token::Key {
+                escaped: !escaped && byte == b'\\',
+            };
+            return Ok(1);
+        }
+        self.token = Token::None;
+        let wanted = self.wanted()?;
+        if let Wanted::Kept(_) = wanted {
+            let frame = self.open.last_mut().ok_or(MALFORMED)?;
+            if std::mem::replace(&mut frame.any, true) {
+                self.write(b',', out);
+            }
+            self.write(b'"', out);
+            out.extend_from_slice(&self.key);
+            self.error_left = self.error_left.saturating_sub(self.key.len());
+            out.extend_from_slice(b"\":");
+        }
+        self.expects = Expects::Colon(wanted);
+        Ok(1)
+    }
+
+    /// What becomes of the value of the key that was read.
+    fn wanted(&mut self) -> Result<Wanted, MergeError> {
+        let too_long = self.key.len() > KEY_BYTES_MAX;
+        let frame = self.open.last_mut().ok_or(MALFORMED)?;
+        let (place, bit) = match (frame.place, self.key.as_slice()) {
+            _ if too_long => return Ok(Wanted::Skipped),
+            (Place::Answer, b"took") => (Place::Answer, 1),
+            (Place::Answer, b"errors") => (Place::Answer, 2),
+            (Place::Answer, b"items") => (Place::Items, 4),
+            (Place::Answer | Place::Fields, b"error") => (Place::Error, 8),
+            (Place::Answer | Place::Fields, b"status") => (frame.place, 16),
+            (Place::Item, _) => (Place::Fields, 32),
+            (Place::Error, _) if self.error_left > 0 => return Ok(Wanted::Kept(Place::Error)),
+            _ => return Ok(Wanted::Skipped),
+        };
+        if frame.seen & bit != 0 {
+            return Err(MergeError::Malformed("a key stands twice"));
+        }
+        frame.seen |= bit;
+        if place == Place::Error {
+            let most = self.error_bytes_max;
+            self.error_given = self.errors_left.max(ERROR_BYTES_MIN.min(most)).min(most);
+            self.error_left = self.error_given;
+        }
+        Ok(Wanted::Kept(place))
+    }
+
+    /// The next bytes of a string that is kept; how many were read.
+    fn text(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let Token::Text {
+            from,
+            mut escaped,
+            mut full,
+        } = self.token
+        else {
+            return 0;
+        };
+        for (at, byte) in bytes.iter().enumerate() {
+            if *byte == b'"' && !escaped {
+                if full {
+                    out.truncate(from + whole(&out[from..]));
+                }
+                out.push(b'"');
+                self.token = Token::None;
+                return at + 1;
+            }
+            escaped = !escaped && *byte == b'\\';
+            match self.error_left {
+                0 => full = true,
+                _ if !full => self.write(*byte, out),
+                _ => {}
+            }
+        }
+        self.token = Token::Text { from, escaped, full };
+        bytes.len()
+    }
+
+    /// A byte of a number or a word that is kept; 0 if it is none.
+    fn scalar(&mut self, byte: u8, kept: usize, out: &mut Vec<u8>) -> Result<usize, MergeError> {
+        if ends_scalar(byte) {
+            self.token = Token::None;
+            return Ok(0);
+        }
+        if kept >= SCALAR_BYTES_MAX {
+            return Err(MALFORMED);
+        }
+        self.write(byte, out);
+        self.token = Token::Scalar { kept: kept + 1 };
+        Ok(1)
+    }
+
+    /// The next bytes of a value that is left out; how many were read.
+    fn skipped(&mut self, bytes: &[u8]) -> usize {
+        let Token::Skipped {
+            mut depth,
+            mut string,
+            mut escaped,
+        } = self.token
+        else {
+            return 0;
+        };
+        let mut at = 0;
+        while at < bytes.len() {
+            if string && !escaped {
+                match memchr::memchr2(b'"', b'\\', &bytes[at..]) {
+                    Some(found) => at += found,
+                    None => {
+                        at = bytes.len();
+                        break;
+                    }
+                }
+            }
+            let byte = bytes[at];
+            at += 1;
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if string => escaped = true,
+                b'"' => string = !string,
+                b'{' | b'[' if !string => depth += 1,
+                b'}' | b']' if !string => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 && !string {
+                self.token = Token::None;
+                return at;
+            }
+        }
+        self.token = Token::Skipped {
+            depth,
+            string,
+            escaped,
+        };
+        at
+    }
+
+    fn skipped_scalar(&mut self, byte: u8) -> usize {
+        if ends_scalar(byte) {
+            self.token = Token::None;
+            return 0;
+        }
+        1
+    }
+
+    fn write(&mut self, byte: u8, out: &mut Vec<u8>) {
+        out.push(byte);
+        // It is looked at in errors only, and set where one begins.
+        self.error_left = self.error_left.saturating_sub(1);
+    }
+}
+
+fn ends_scalar(byte: u8) -> bool {
+    matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace()
+}
+
+/// How many bytes of the inside of a string make whole characters: no half of an escape, a surrogate pair, or UTF-8.
+fn whole(text: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        let is_high = |escape: &[u8]| {
+            matches!(
+                escape[2..4],
+                [b'd' | b'D', b'8' | b'9' | b'a'..=b'b' | b'A'..=b'B']
+            )
+        };
+        let length = match rest {
+            [] => return at,
+            [b'\\', b'u', ..] if rest.len() >= 6 && is_high(rest) => 12,
+            [b'\\', b'u', ..] => 6,
+            [b'\\', ..] => 2,
+            [0xf0..=0xff, ..] => 4,
+            [0xe0..=0xef, ..] => 3,
+            [0xc0..=0xdf, ..] => 2,
+            _ => 1,
+        };
+        if length > rest.len() {
+            return at;
+        }
+        at += length;
+    }
+}
+
+const MALFORMED: MergeError = MergeError::Malformed("an answer that cannot be reduced");
+/// Frames that are kept open at most.
+const DEPTH_MAX: usize = 32;
+/// What is kept of an error however many there are.
+const ERROR_BYTES_MIN: usize = 256;
+const KEY_BYTES_MAX: usize = 128;
+const SCALAR_BYTES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Reply, all_succeeded};
+
+    fn condensed(answer: &str, docs: u32, error_bytes: usize, piece: usize) -> Result<String, MergeError> {
+        let (mut condense, mut out) = (Condense::new(docs, error_bytes, 1 << 20), Vec::new());
+        for piece in answer.as_bytes().chunks(piece) {
+            condense.feed(piece, &mut out)?;
+        }
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn statuses_and_errors_are_left_however_the_answer_is_cut() {
+        let noise = json!({"status": 500, "error": [{"a\"}],[": "\\\"}"}, -1.5e3, null], "errors": true});
+        let answer = json!({"took": 3, "ingest_took": 1, "errors": true, "items": [
+            {"update": {"_index": "l", "get": noise, "_version": 3, "status": 200}},
+            {"index": {"_id": "}\\\"{", "status": 400, "error": {"type": "t", "reason": "é \"quoted\"", "caused_by": {"reason": [1, {"x": null}]}}}},
+            {"delete": {"status": 404, "_shards": {"failures": []}}},
+        ], "noise": noise});
+        let left = json!({"took": 3, "errors": true, "items": [
+            {"update": {"status": 200}},
+            {"index": {"status": 400, "error": answer["items"][1]["index"]["error"]}},
+            {"delete": {"status": 404}},
+        ]});
+        for text in [answer.to_string(), format!("{answer:#}\n")] {
+            for piece in [1, 2, 3, 7, 64, 4096] {
+                let out = condensed(&text, 3, 4096, piece).unwrap();
+                assert_eq!(
+                    serde_json::from_str::<Value>(&out).unwrap(),
+                    left,
+                    "{piece}: {out}"
+                );
+                let reply = Reply::split(out.as_bytes(), 3).unwrap();
+                let statuses: Vec<_> = (0..3).map(|item| reply.status(item).unwrap()).collect();
+                assert_eq!(statuses, [200, 400, 404]);
+            }
+        }
+        let good = condensed(
+            r#"{"errors":false,"took":0,"items":[{"index":{"_id":"1","status":201}}]}"#,
+            1,
+            99,
+            5,
+        );
+        assert!(all_succeeded(good.unwrap().as_bytes(), 1));
+    }
+
+    #[test]
+    fn an_error_is_cut_where_json_is_left() {
+        let reason = "aé\u{1F600}\"\\".repeat(50);
+        for ascii in [false, true] {
+            let mut text = json!({"type": "t", "reason": reason, "caused_by": {"type": "c", "reason": reason}, "more": [1, 2, [3]]}).to_string();
+            if ascii {
+                text = text.replace('\u{1F600}', "\\ud83d\\ude00");
+            }
+            for error_bytes in 1..400 {
+                let answer = format!(
+                    "{{\"took\":1,\"errors\":true,\"items\":[{{\"index\":{{\"error\":{text},\"status\":400}}}}]}}"
+                );
+                let out = condensed(&answer, 1, error_bytes, 11).unwrap();
+                assert!(out.len() < error_bytes + 300, "{out}");
+                let value: Value =
+                    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+                assert_eq!(value["items"][0]["index"]["status"], 400);
+                let kept = value["items"][0]["index"]["error"]["reason"]
+                    .as_str()
+                    .unwrap_or_default();
+                assert!(reason.starts_with(kept));
+            }
+        }
+    }
+
+    #[test]
+    fn many_errors_share_what_there_is_for_all() {
+        let item = format!(
+            "{{\"index\":{{\"status\":400,\"error\":{{\"type\":\"t\",\"reason\":\"{}\"}}}}}}",
+            "x".repeat(5000)
+        );
+        let items = vec![item; 1000].join(",");
+        let answer = format!("{{\"took\":1,\"errors\":true,\"items\":[{items}]}}");
+        let (mut condense, mut out) = (Condense::new(1000, 4000, 100_000), Vec::new());
+        condense.feed(answer.as_bytes(), &mut out).unwrap();
+        assert!(out.len() < 100_000 + 1000 * (256 + 64), "{}", out.len());
+        let value: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value["items"][999]["index"]["error"]["type"], "t");
+    }
+
+    #[test]
+    fn what_no_bulk_answers_is_refused_or_never_read_as_one() {
+        for answer in [
+            "<html>",
+            "[]",
+            "\"x\"",
+            "{]",
+            r#"{"took":1,"took":2}"#,
+            r#"{"items":[{"index":{"status":1}},{"index":{"status":1}}]}"#,
+            r#"{"items":[{"index":{"status":1,"status":2}}]}"#,
+            r#"{"took":1,"errors":false,"items":[{"index":{"status":201}}]}}"#,
+            r#"{"took":1,"errors":false,"items":[{"index":{"status":201}}"#,
+        ] {
+            let read = condensed(answer, 1, 100, 4);
+            let is_reply = read
+                .as_ref()
+                .is_ok_and(|out| Reply::split(out.as_bytes(), 1).is_ok());
+            assert!(!is_reply, "{answer}: {read:?}");
+        }
+        let deep = format!(r#"{{"error":{}1"#, "[".repeat(100_000));
+        assert!(condensed(&deep, 1, 1 << 20, 999).is_err());
+        let long = format!(r#"{{"took":{}}}"#, "1".repeat(100_000));
+        assert!(condensed(&long, 1, 1 << 20, 999).is_err());
+    }
+}
