@@ -86,7 +86,7 @@ const PLAIN_BYTES: usize = 64 << 10;
 const ITEM_BYTES: usize = 256;
 const PLAIN_BYTES_MAX: usize = 2 << 20;
 /// What is kept of an error in a long answer, and of all of them.
-const ERROR_BYTES_MAX: usize = 16 << 10;
+const ERROR_BYTES_MAX: usize = 256 << 10;
 const ERRORS_BYTES_MAX: usize = 4 << 20;
 /// What is kept of an answer that is none.
 const BEGINNING_BYTES: usize = 4 << 10;
