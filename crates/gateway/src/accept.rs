@@ -12,13 +12,13 @@ use cluster::Snapshot;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
 use serde::{Deserialize, Serialize};
-use wire::{Buffer, Chunk, Outgoing};
+use wire::{Buffer, Chunk, Outgoing, Pool, Shared};
 
 use crate::answer::json_response;
 use crate::error::Fault;
 use crate::form::AnswerHead;
 use crate::idempotency::Keyed;
-use crate::journal::Receipt;
+use crate::journal::{Entry, Receipt};
 use crate::outbound::Outbound;
 use crate::parcel::DELIVERED_TYPE;
 use crate::queue::Queue;
@@ -68,7 +68,10 @@ pub(crate) struct Replay {
 pub(crate) struct Queued<'a> {
     pub(crate) head: &'a Parts,
     pub(crate) target: &'a str,
-    pub(crate) body: &'a [u8],
+    /// Let go of as soon as the record has its lines.
+    pub(crate) body: Shared,
+    /// Where the record's memory is charged.
+    pub(crate) pool: &'a Pool,
     pub(crate) plan: &'a Plan,
     pub(crate) ask: &'a Ask<'a>,
     /// The items of its answer.
@@ -121,7 +124,13 @@ impl Accept {
         };
         let (log, table) = (&self.queue.log, &queued.snapshot.table);
         let noted = self.note(&queued, outbound);
-        let entry = log.entry(ACCEPTED, &params, queued.plan, queued.body, queued.ask, table);
+        let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
+        let memory = queued.pool.budget();
+        let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let entry = log.entry(ACCEPTED, &params, queued.plan, &queued.body, queued.ask, table);
+        // The record has a copy, and whoever waits for the disk should not have both.
+        drop(queued.body);
+        charge.shrink(entry.as_ref().map_or(0, Entry::bytes));
         let appended = match (entry, claim, keyed) {
             (Err(error), ..) => Err(error),
             (Ok(entry), Some(claim), Some(keyed)) => {

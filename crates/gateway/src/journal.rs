@@ -100,6 +100,18 @@ impl NotQueued {
     }
 }
 
+// === impl Entry ===
+
+impl Entry {
+    /// The memory that its lines take.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Entry::Disk(record) => record.payload_bytes(),
+            Entry::Kafka { parts, .. } => parts.iter().map(|part| part.bytes.len()).sum(),
+        }
+    }
+}
+
 // === impl Journal ===
 
 impl Journal {

@@ -323,10 +323,13 @@ impl Reshuffle {
                     });
                 }
                 self.fallback.fill(&mut head.headers);
+                self.sample(&body, &ask, &snapshot.table);
+                drop(original);
                 let queued = Queued {
                     head: &head,
                     target,
-                    body: &body,
+                    body,
+                    pool: &self.pool,
                     plan: &plan,
                     ask: &ask,
                     items,
@@ -343,7 +346,6 @@ impl Reshuffle {
                 } else {
                     course.give_back_all();
                 }
-                self.sample(&body, &ask, &snapshot.table);
                 self.scratch.borrow_mut().recycle(plan);
                 self.counters.bulk_latency.observe(arrived.elapsed());
                 Ok(Step::Done(answer))

@@ -6,7 +6,7 @@
 //! deadlock by holding and waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::admission::{Admission, Fairness};
 
@@ -24,6 +24,13 @@ pub struct Budget {
 pub(crate) trait Idle: Send + Sync + std::fmt::Debug {
     /// Frees all of it; how many bytes that were. The caller takes them off the budget.
     fn give_up(&self) -> usize;
+}
+
+/// Memory beside the pooled buffers that is charged like them, until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<Budget>,
+    bytes: usize,
 }
 
 /// No room under the byte budget (within the wait that was allowed). Our fault, transient: answer 429 or 503.
@@ -109,6 +116,18 @@ impl Budget {
         }
     }
 
+    /// Charges what finishes admitted work and is made elsewhere, a copy of a body for a log say: at once and always, as
+    /// [`Pool::take`](crate::Pool::take) does. Idle memory is given up for it if need be.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
+        if self.charge_or_reclaim(bytes, self.limit).is_err() {
+            self.charge(bytes);
+        }
+        Charge {
+            budget: Arc::clone(self),
+            bytes,
+        }
+    }
+
     /// Charges without asking: small buffers that finish admitted work.
     pub(crate) fn charge(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
@@ -148,5 +167,23 @@ impl Budget {
             .sum();
         self.used.fetch_sub(freed, Ordering::SeqCst);
         freed
+    }
+}
+// === impl Charge ===
+
+impl Charge {
+    /// It came to less; never to more.
+    pub fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        if less > 0 {
+            self.budget.release(less);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
     }
 }

@@ -64,7 +64,7 @@ mod tls;
 mod transmit;
 
 pub use admission::Fairness;
-pub use budget::{BUDGET_BYTES_DEFAULT, Budget, OverBudget};
+pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, OverBudget};
 pub use client::{
     Client, ClientConfig, Deadlines, Fate, Origin, Reply, ReplyBody, RequestHead, SendError, SendErrorKind,
 };

@@ -101,6 +101,38 @@ fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
     }
 }
 
+/// A body and the copy of it in a record count both, and only one of them is there while the disk is waited for.
+#[test]
+fn large_bulks_that_come_at_once_are_accepted_within_what_bodies_may_take() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {count: 2, body_memory: 64mb, delivery_memory: 8mb}\n");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(
+        &place.file,
+        text.replace(", retry_delay_in_ms", ", auto_start: false, retry_delay_in_ms")
+            .replace(
+                "router: r, network",
+                "router: r, max_request_body_size: 20mb, network",
+            ),
+    )
+    .unwrap();
+    let gateway = place.start();
+    let before = peak_mib(&gateway);
+    let body = large("logs", "d", 240, 64);
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| while gateway.bulk(&body).status == 429 {});
+        }
+    });
+    assert_eq!(queue(&gateway)["accepted"], 12 * 240);
+    let peak = peak_mib(&gateway);
+    assert!(
+        peak < before + 100,
+        "{peak} MiB, {before} MiB before, for 12 bulks of 15 MiB"
+    );
+}
+
 /// What the nodes tell beside what became of the documents is nobody's: it is not asked for, and not kept.
 #[test]
 fn answers_that_hold_documents_take_no_memory_and_nothing_is_written_twice() {
