@@ -123,14 +123,14 @@ impl Accept {
             idempotency: keyed,
         };
         let (log, table) = (&self.queue.log, &queued.snapshot.table);
-        let noted = self.note(&queued, outbound);
         let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
         let memory = queued.pool.budget();
-        let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
+        let noted = self.note(&queued, outbound);
         let entry = log.entry(ACCEPTED, &params, queued.plan, &queued.body, queued.ask, table);
         // The record has a copy, and whoever waits for the disk should not have both.
         drop(queued.body);
-        charge.shrink(entry.as_ref().map_or(0, Entry::bytes));
+        charge.made(entry.as_ref().map_or(0, Entry::bytes));
         let appended = match (entry, claim, keyed) {
             (Err(error), ..) => Err(error),
             (Ok(entry), Some(claim), Some(keyed)) => {

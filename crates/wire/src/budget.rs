@@ -8,6 +8,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tokio::sync::OwnedMutexGuard;
+
 use crate::admission::{Admission, Fairness};
 
 /// Bytes that buffers of all cores may hold together.
@@ -18,6 +20,8 @@ pub struct Budget {
     pub(crate) admission: Admission,
     /// Where idle buffers lie, which are given up when somebody finds no room.
     idle: Mutex<Vec<Weak<dyn Idle>>>,
+    /// Copies that there is no room for are made in turn.
+    copying: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Who keeps idle memory that is charged to a budget.
@@ -31,6 +35,8 @@ pub(crate) trait Idle: Send + Sync + std::fmt::Debug {
 pub struct Charge {
     budget: Arc<Budget>,
     bytes: usize,
+    /// While nobody else may make a copy beyond the budget.
+    turn: Option<OwnedMutexGuard<()>>,
 }
 
 /// No room under the byte budget (within the wait that was allowed). Our fault, transient: answer 429 or 503.
@@ -63,6 +69,7 @@ impl Budget {
             used: AtomicUsize::new(0),
             admission: Admission::new(fairness),
             idle: Mutex::default(),
+            copying: Arc::default(),
         }
     }
 
@@ -116,15 +123,19 @@ impl Budget {
         }
     }
 
-    /// Charges what finishes admitted work and is made elsewhere, a copy of a body for a log say: at once and always, as
-    /// [`Pool::take`](crate::Pool::take) does. Idle memory is given up for it if need be.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
+    /// Charges what finishes admitted work and is made elsewhere, a copy of a body for a log say. It is never refused, and
+    /// idle memory is given up for it; but where there is no room it waits until no other such copy is being made, since
+    /// bodies are let go of once they are copied.
+    pub async fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
+        let mut turn = None;
         if self.charge_or_reclaim(bytes, self.limit).is_err() {
+            turn = Some(Arc::clone(&self.copying).lock_owned().await);
             self.charge(bytes);
         }
         Charge {
             budget: Arc::clone(self),
             bytes,
+            turn,
         }
     }
 
@@ -172,8 +183,9 @@ impl Budget {
 // === impl Charge ===
 
 impl Charge {
-    /// It came to less; never to more.
-    pub fn shrink(&mut self, bytes: usize) {
+    /// The copy is made, and what it was made from is gone; it came to so many bytes, never to more.
+    pub fn made(&mut self, bytes: usize) {
+        self.turn = None;
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
         if less > 0 {
@@ -185,5 +197,38 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn copies_beyond_the_budget_are_made_one_at_a_time_and_none_is_refused() {
+        let budget = Arc::new(Budget::new(100));
+        let Poll::Ready(first) = poll(pin!(budget.hold(80))) else {
+            panic!("there is room")
+        };
+        let Poll::Ready(mut second) = poll(pin!(budget.hold(80))) else {
+            panic!("nobody makes one")
+        };
+        let mut third = pin!(budget.hold(30));
+        assert!(poll(third.as_mut()).is_pending());
+        assert_eq!(budget.used(), 160);
+        second.made(70);
+        assert!(
+            poll(third.as_mut()).is_ready(),
+            "and its memory is given back with it"
+        );
+        drop((first, second));
+        assert_eq!(budget.used(), 0);
     }
 }
