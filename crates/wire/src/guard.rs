@@ -14,14 +14,15 @@
 mod fault;
 mod told;
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tokio::task::JoinHandle;
 
 pub use fault::fault;
@@ -34,14 +35,40 @@ const _: () = assert!(cfg!(panic = "unwind"), "a profile has `panic = \"abort\"`
 ///
 /// # Errors
 /// The panic. Whoever calls this says what comes of it ([`Panicked::report`]).
-pub async fn guarded<F: Future>(work: Work, future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match caught(work, || future.as_mut().poll(cx)) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Err(panicked) => Poll::Ready(Err(panicked)),
-    })
-    .await
+pub fn guarded<F: Future>(work: Work, future: F) -> Guarded<F> {
+    Guarded {
+        work,
+        future: Some(future),
+    }
+}
+
+pin_project! {
+    /// [`guarded`]'s future: as large as what it runs. An `async fn` would keep room for that twice, in every request.
+    #[derive(Debug)]
+    pub struct Guarded<F> {
+        work: Work,
+        #[pin]
+        future: Option<F>,
+    }
+}
+
+impl<F: Future> Future for Guarded<F> {
+    type Output = Result<F::Output, Panicked>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            // It has ended, and whoever asks again has been told so.
+            return Poll::Pending;
+        };
+        let ended = match caught(*this.work, || future.poll(cx)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(panicked) => Err(panicked),
+        };
+        this.future.set(None);
+        Poll::Ready(ended)
+    }
 }
 
 /// The same of a function.

@@ -128,7 +128,7 @@ async fn guarded(request: Request, next: Next) -> Response {
     });
     handled.await.unwrap_or_else(|panicked| {
         panicked.report(Work::Admin, "its client gets 500, other requests go on");
-        Refusal::failed(&panicked.to_string()).into_response()
+        Refusal::failed(panicked.to_string()).into_response()
     })
 }
 
