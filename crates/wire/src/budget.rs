@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::admission::{Admission, Fairness};
 
@@ -20,8 +20,8 @@ pub struct Budget {
     pub(crate) admission: Admission,
     /// Where idle buffers lie, which are given up when somebody finds no room.
     idle: Mutex<Vec<Weak<dyn Idle>>>,
-    /// Copies that there is no room for are made in turn.
-    copying: Arc<tokio::sync::Mutex<()>>,
+    /// Whoever makes a large copy reads; whoever has no room for one writes, and so waits for all others.
+    copying: Arc<RwLock<()>>,
 }
 
 /// Who keeps idle memory that is charged to a budget.
@@ -35,8 +35,16 @@ pub(crate) trait Idle: Send + Sync + std::fmt::Debug {
 pub struct Charge {
     budget: Arc<Budget>,
     bytes: usize,
-    /// While nobody else may make a copy beyond the budget.
-    turn: Option<OwnedMutexGuard<()>>,
+    /// While the copy is made.
+    making: Making,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are held, not looked at")]
+enum Making {
+    Done,
+    WithOthers(Option<OwnedRwLockReadGuard<()>>),
+    Alone(OwnedRwLockWriteGuard<()>),
 }
 
 /// No room under the byte budget (within the wait that was allowed). Our fault, transient: answer 429 or 503.
@@ -50,6 +58,9 @@ pub struct OverBudget {
     /// The budget.
     pub limit: usize,
 }
+
+/// Copies that are smaller are not waited for: there are few at once, one a core.
+const LARGE_COPY: usize = 1 << 20;
 
 /// Leaves room for reply buffers, code, stacks and the allocator under 256 MB resident.
 pub const BUDGET_BYTES_DEFAULT: usize = 192 << 20;
@@ -127,15 +138,26 @@ impl Budget {
     /// idle memory is given up for it; but where there is no room it waits until no other such copy is being made, since
     /// bodies are let go of once they are copied.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
-        let mut turn = None;
-        if self.charge_or_reclaim(bytes, self.limit).is_err() {
-            turn = Some(Arc::clone(&self.copying).lock_owned().await);
-            self.charge(bytes);
-        }
+        let copying = || Arc::clone(&self.copying);
+        let making = match self.charge_or_reclaim(bytes, self.limit) {
+            Ok(()) if bytes < LARGE_COPY => Making::Done,
+            Ok(()) => Making::WithOthers(copying().try_read_owned().ok()),
+            Err(_) if bytes < LARGE_COPY => {
+                self.charge(bytes);
+                Making::Done
+            }
+            Err(_) => {
+                let alone = copying().write_owned().await;
+                if self.charge_or_reclaim(bytes, self.limit).is_err() {
+                    self.charge(bytes);
+                }
+                Making::Alone(alone)
+            }
+        };
         Charge {
             budget: Arc::clone(self),
             bytes,
-            turn,
+            making,
         }
     }
 
@@ -185,7 +207,7 @@ impl Budget {
 impl Charge {
     /// The copy is made, and what it was made from is gone; it came to so many bytes, never to more.
     pub fn made(&mut self, bytes: usize) {
-        self.turn = None;
+        self.making = Making::Done;
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
         if less > 0 {
@@ -212,23 +234,30 @@ mod tests {
     }
 
     #[test]
-    fn copies_beyond_the_budget_are_made_one_at_a_time_and_none_is_refused() {
-        let budget = Arc::new(Budget::new(100));
-        let Poll::Ready(first) = poll(pin!(budget.hold(80))) else {
+    fn copies_that_there_is_no_room_for_wait_for_the_others_and_none_is_refused() {
+        let budget = Arc::new(Budget::new(100 << 20));
+        let Poll::Ready(mut first) = poll(pin!(budget.hold(80 << 20))) else {
             panic!("there is room")
         };
-        let Poll::Ready(mut second) = poll(pin!(budget.hold(80))) else {
+        let (mut second, mut third) = (pin!(budget.hold(150 << 20)), pin!(budget.hold(90 << 20)));
+        assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+        assert_eq!(budget.used(), 80 << 20);
+        first.made(10 << 20);
+        let Poll::Ready(mut second) = poll(second.as_mut()) else {
             panic!("nobody makes one")
         };
-        let mut third = pin!(budget.hold(30));
-        assert!(poll(third.as_mut()).is_pending());
-        assert_eq!(budget.used(), 160);
-        second.made(70);
         assert!(
-            poll(third.as_mut()).is_ready(),
-            "and its memory is given back with it"
+            poll(third.as_mut()).is_pending(),
+            "the second is larger than all, and alone"
         );
-        drop((first, second));
+        let Poll::Ready(small) = poll(pin!(budget.hold(0))) else {
+            panic!("what needs nothing waits for nobody")
+        };
+        second.made(5 << 20);
+        let Poll::Ready(third) = poll(third.as_mut()) else {
+            panic!("it is its turn")
+        };
+        drop((first, second, third, small));
         assert_eq!(budget.used(), 0);
     }
 }
