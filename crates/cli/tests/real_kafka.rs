@@ -10,6 +10,8 @@
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_kafka/passing.rs"]
+mod passing;
 #[path = "real_kafka/places.rs"]
 mod places;
 #[path = "real_kafka/secured.rs"]

@@ -1,0 +1,54 @@
+//! What cannot be queued waits for what is in the topic, whichever gateway has put it there.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::fake::{Cue, Fault};
+
+use crate::gateway::{Gateway, cluster};
+use crate::{Place, broker, n_of, wait};
+
+/// A write whose answer would have to be YAML, which no queue gives.
+fn unqueued(gateway: &Gateway, n: usize) -> u16 {
+    let body = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{n}}}\n");
+    let headers = [
+        ("content-type", "application/x-ndjson"),
+        ("accept", "application/yaml"),
+    ];
+    let answer = gateway.client().send("POST", "/_bulk", &headers, body.as_bytes());
+    let answer = answer.unwrap();
+    assert_eq!(answer.header("x-tidegate-ack"), None);
+    answer.status
+}
+
+#[test]
+fn what_cannot_be_queued_waits_for_what_any_gateway_has_put_into_the_topic() {
+    let cluster = cluster();
+    let places = ["", ""].map(|more| {
+        let more = format!(", partitions: 2{more}");
+        Place::new(&cluster, broker(), "passing", &more)
+    });
+    let gateways = [places[0].start(), places[1].start()];
+    for gateway in &gateways {
+        wait(gateway, |one| one["lanes_held"] == 1);
+    }
+    for (round, (first, second)) in [(0, 0), (0, 1), (1, 0)].into_iter().enumerate() {
+        let away = Fault::Status {
+            status: 503,
+            body: "{}".to_owned(),
+        };
+        cluster.cue(Cue::bulk(away).always());
+        let (queued, passed) = (10 * round + 1, 10 * round + 2);
+        let body = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"1\"}}}}\n{{\"n\":{queued}}}\n");
+        let answer = gateways[first].bulk(&body).ok().unwrap();
+        assert!(answer.header("x-tidegate-ack").is_some());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| unqueued(&gateways[second], passed));
+            std::thread::sleep(Duration::from_secs(1));
+            assert!(!waiting.is_finished(), "round {round}: it went round the queue");
+            cluster.behave();
+            assert_eq!(waiting.join().unwrap(), 200, "round {round}");
+        });
+        assert_eq!(n_of(&cluster, "1"), json!(passed), "round {round}");
+    }
+}
