@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access::Access;
 use crate::logging::{self, Level};
-use crate::typed;
+use crate::{exit, typed};
 
 /// Run the gateway
 ///
@@ -32,7 +32,8 @@ use crate::typed;
 /// way are answered, then it ends. SIGHUP reads the configuration file, if there
 /// is one, and all certificates again.
 ///
-/// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
+/// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
+/// usage, 3 it could not start (an address is taken, say).
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[group(skip)]
@@ -83,7 +84,7 @@ struct From {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let loaded = match load(arguments) {
         Ok(loaded) => loaded,
-        Err(reason) => return fail(&reason),
+        Err((status, reason)) => return fail(status, &reason),
     };
     let level = logging::start(arguments.log_level.as_deref(), &loaded.config.logging);
     wire::guard::tell_of_panics();
@@ -100,26 +101,25 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     warn_of(&loaded);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error.to_string()),
+        Err(error) => return fail(exit::FAILED, &error.to_string()),
     };
     match runtime.block_on(serve(arguments.from.config.as_deref(), loaded, &level)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => fail(&reason),
+        Err(reason) => fail(exit::FAILED, &reason),
     }
 }
 
-/// The configuration, from the file or from the command line; or what to tell the user.
-fn load(arguments: &Arguments) -> Result<Loaded, String> {
+/// The configuration, from the file or from the command line; or an exit status, and what to tell the user.
+fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
+    let usage = |why: String| (exit::USAGE, why);
     if let Some(file) = &arguments.from.config {
         if arguments.access.is_given() {
-            return Err(
-                "--config goes without --user, --password-file, --ca and --insecure: \
-                        the file says these for each cluster"
-                    .to_owned(),
-            );
+            let why = "--config goes without --user, --password-file, --ca and --insecure: \
+                       the file says these for each cluster";
+            return Err(usage(why.to_owned()));
         }
         return Config::load(file)
-            .map_err(|rejected| format!("the configuration can't be used:\n{rejected}"));
+            .map_err(|rejected| (exit::NO, format!("the configuration can't be used:\n{rejected}")));
     }
     let Some(cluster) = arguments.from.cluster() else {
         let why = "give --config FILE or --cluster URL, or set TIDEGATE_CLUSTER";
@@ -127,9 +127,10 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
             .error(ErrorKind::MissingRequiredArgument, why)
             .exit();
     };
-    let account = arguments.access.account()?;
+    let account = arguments.access.account().map_err(usage)?;
     if arguments.share_account && account.is_none() && !cluster.contains('@') {
-        return Err("--share-account needs an account: --user, or user:password@ in the URL".to_owned());
+        let why = "--share-account needs an account: --user, or user:password@ in the URL";
+        return Err(usage(why.to_owned()));
     }
     Config::quick_start(&QuickStart {
         cluster,
@@ -150,7 +151,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, String> {
         rewrite_to_bulk: arguments.rewrite_to_bulk,
         account,
     })
-    .map_err(|rejected| rejected.to_string())
+    .map_err(|rejected| usage(rejected.to_string()))
 }
 
 // === impl From ===
@@ -243,6 +244,7 @@ fn reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: 
     let loaded = match Config::load(file) {
         Ok(loaded) => loaded,
         Err(rejected) => {
+            gateway.not_reloaded();
             tracing::error!("configuration not reloaded, the old one stays in force:\n{rejected}");
             return;
         }
@@ -282,9 +284,9 @@ fn warn_of(loaded: &Loaded) {
     }
 }
 
-fn fail(reason: &str) -> ExitCode {
+fn fail(status: u8, reason: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "tidegate: {reason}");
-    ExitCode::FAILURE
+    ExitCode::from(status)
 }
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8000));

@@ -18,6 +18,7 @@ mod output;
 mod pipelines;
 mod queues;
 mod sink;
+mod standstill;
 mod switch;
 mod typed;
 

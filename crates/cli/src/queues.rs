@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::admin::{self, Admin, AdminArguments, Terms, segment};
 use crate::dead_letters::moment;
 use crate::output::{table, time};
+use crate::standstill;
 
 /// Queues of a running gateway: list, show, browse, set offsets
 ///
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List queues with the accounts of their consumer groups
+    /// List queues with the accounts of their consumer groups, and why documents do not move
     List,
     Show(Show),
     Browse(Browse),
@@ -151,7 +152,12 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
             print(&all, json, &mut out, |all, out| {
                 let queues = all.as_object().into_iter().flatten();
                 let rows: Vec<_> = queues.flat_map(|(name, queue)| groups(name, queue)).collect();
-                table(out, &GROUP_HEADS, &rows)
+                table(out, &GROUP_HEADS, &rows)?;
+                let queues = all.as_object().into_iter().flatten();
+                let lines: Vec<_> = queues
+                    .flat_map(|(name, queue)| standstill::lines(name, queue))
+                    .collect();
+                standstill::write(&lines, out)
             })
         }
         Verb::Show(show) => {
@@ -208,6 +214,7 @@ fn write_queue(name: &str, queue: &Value, out: &mut dyn Write) -> io::Result<()>
     }
     writeln!(out)?;
     table(out, &GROUP_HEADS, &groups(name, queue))?;
+    standstill::write(&standstill::lines(name, queue), out)?;
     for (group, one) in queue["groups"].as_object().into_iter().flatten() {
         let lanes = one["lanes"].as_array().into_iter().flatten().enumerate();
         let rows: Vec<_> = lanes
@@ -338,7 +345,7 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
         let what = parked.key.as_deref().unwrap_or("anything");
         let question = format!("make dead letters of what is parked for {what} in the queue {queue}?");
         if !parked.yes && !admin::confirm(&question)? {
-            return Ok(true);
+            return Ok(false);
         }
         query.extend(which);
         query.push(("confirm", true.to_string()));

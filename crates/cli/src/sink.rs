@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use sink::{FakeCluster, Flavour, Manners, Refusal, Spec, Workers};
 
-use crate::interrupt;
+use crate::{exit, interrupt};
 
 /// Run a fake cluster, for measuring a gateway or a client without a real one
 ///
@@ -25,7 +25,7 @@ use crate::interrupt;
 /// `POST /_fake/manners?latency_ms=20&capacity=5000&workers=4` makes it slower or
 /// quicker while it runs.
 ///
-/// Exit status: 0 stopped as told, 1 it could not start, 2 wrong usage.
+/// Exit status: 0 stopped as told, 2 wrong usage, 3 it could not start.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "tidegate: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(exit::FAILED)
         }
     }
 }

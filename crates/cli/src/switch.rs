@@ -46,7 +46,8 @@ enum Verb {
     Reset(Reset),
 }
 
-/// Show each switch, who set it, and what is in force
+/// Show each switch: what it was switched to, and what is in force at the
+/// cluster's filters
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]

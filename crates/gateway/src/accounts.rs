@@ -11,6 +11,7 @@ use crate::config::REPLAYING;
 use crate::journal::Sharing;
 use crate::parked::{Parked, now_ms};
 use crate::queue::{Doing, Group, Queue, Queues};
+use crate::standstill;
 
 /// A queue at one instant.
 pub(crate) struct Account<'a> {
@@ -358,6 +359,7 @@ impl Queues {
                     }
                 }
                 let group = self.group(&queue.name, &one.name);
+                value["waits"] = standstill::of_group(one, group.map(|group| &**group));
                 if let Some(group) = group {
                     value["cluster"] = json!(group.settings.cluster);
                     value["pipeline"] = json!(group.settings.pipeline);
@@ -390,6 +392,7 @@ impl Queues {
                 "start": status.start,
                 "end": status.end,
                 "poisoned": status.poisoned,
+                "refuses": standstill::of_queue(queue),
                 "dead_letters": account.dead_letters(),
                 "dead_letters_bytes": queue.dead_letters.bytes(),
                 "idempotency_keys": queue.keys.as_ref().map(|keys| keys.count()),

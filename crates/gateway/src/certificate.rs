@@ -63,6 +63,11 @@ impl Identity {
         &self.tls
     }
 
+    /// The certificate chain that is in use, as PEM.
+    pub(crate) fn certificate_pem(&self) -> &[u8] {
+        &self.loaded.certificate_pem
+    }
+
     /// Whether changed files are to be used without being asked for.
     pub(crate) fn hot_reload(&self) -> bool {
         self.settings.hot_reload

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bulk::{IdMint, RouteTable};
+use futures_util::FutureExt as _;
 use log::{Commit, Mark, Next, ReadError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -302,10 +303,16 @@ impl Lane {
         if self.route.group.settings.linger.is_zero() {
             bytes_max = waiting.unwrap_or(bytes_max).min(bytes_max);
         }
+        let mut taken = std::pin::pin!(memory.take(next, bytes_max.max(next)));
+        if let Some(held) = taken.as_mut().now_or_never() {
+            return Some(held);
+        }
+        let group = &self.route.group;
+        group.set(self.number, Doing::Delivering, Some(WAITS_FOR_MEMORY));
         tokio::select! {
             biased;
             () = stopped(&mut self.stop) => None,
-            held = memory.take(next, bytes_max.max(next)) => Some(held),
+            held = taken => Some(held),
         }
     }
 
@@ -483,6 +490,8 @@ const BATCH_BYTES_MIN: usize = 1 << 20;
 /// A lane that had nothing to do for so long lets go of what it holds.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
+/// Why a lane waits whose next batch finds no room in memory.
+const WAITS_FOR_MEMORY: &str = "it waits for memory that other lanes hold (worker.delivery_memory)";
 /// The wait before a log that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 

@@ -19,6 +19,7 @@ use crate::listening::{Listeners, Opened};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
+use crate::reloads::Reloads;
 use crate::requeue::Requeue;
 use crate::rights::Rights;
 use crate::start_error::StartError;
@@ -75,6 +76,7 @@ impl Gateway {
                 usize::try_from(config.worker.delivery_memory_bytes_max).unwrap_or(usize::MAX),
             ),
             draining: AtomicBool::new(false),
+            reloads: Reloads::default(),
             rights: Arc::new(Rights::new(&config.paths.data)),
         });
         let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
@@ -136,6 +138,20 @@ impl Gateway {
     /// # Errors
     /// What cannot work; the old configuration stays in force, every listener included.
     pub fn reload(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
+        let reloaded = self.put_in_force(loaded);
+        match &reloaded {
+            Ok(reloaded) => self.shared.reloads.succeeded(reloaded.changes.restart.len()),
+            Err(_) => self.shared.reloads.failed(),
+        }
+        reloaded
+    }
+
+    /// Notes that a changed file cannot be used, so that there was nothing to [`reload`](Self::reload).
+    pub fn not_reloaded(&self) {
+        self.shared.reloads.failed();
+    }
+
+    fn put_in_force(&self, loaded: &Loaded) -> Result<Reloaded, StartError> {
         let mut listeners = self.listeners(); // held to the end: one reload after the other
         let before = self.shared.live.load_full();
         let paths = (&before.config.paths.data, &loaded.config.paths.data);

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bulk::{IdMint, Scratch};
 use cluster::{Cluster, NodeChoice, Snapshot, WatchState};
@@ -143,6 +143,7 @@ impl Lane {
 
     /// Waits; `None` if the gateway stops meanwhile.
     pub(crate) async fn rest(&mut self, time: Duration) -> Option<()> {
+        self.route.group.rests_until(self.number, Instant::now() + time);
         tokio::select! {
             biased;
             () = stopped(&mut self.stop) => None,

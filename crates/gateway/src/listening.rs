@@ -175,6 +175,15 @@ impl Listeners {
         self.open.iter().map(count).collect()
     }
 
+    /// The certificate chain (PEM) of each entry that has TLS.
+    pub(crate) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
+        let chain = |open: &Listening| {
+            let identity = open.identity.as_ref()?;
+            Some((Arc::clone(&open.entry.name), identity.certificate_pem().to_vec()))
+        };
+        self.open.iter().filter_map(chain).collect()
+    }
+
     /// Loads files of certificates that have changed; with `asked`, also of entries that do not want that by themselves.
     /// Returns the entries that changed, and logs those whose files cannot be used.
     pub(crate) fn look_at_certificates(&mut self, asked: bool) -> Vec<Arc<str>> {

@@ -14,6 +14,7 @@ use crate::delivery::Memory;
 use crate::directed::Directory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};
+use crate::reloads::Reloads;
 use crate::rights::Rights;
 use crate::start_error::StartError;
 use crate::switches::Switches;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) delivery_memory: Arc<Memory>,
     /// Whether the gateway was told to stop.
     pub(crate) draining: AtomicBool,
+    /// Whether what runs is what the file says.
+    pub(crate) reloads: Reloads,
     /// Who may write in asynchronous mode.
     pub(crate) rights: Arc<Rights>,
 }

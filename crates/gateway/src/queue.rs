@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
@@ -75,6 +75,10 @@ pub(crate) struct LaneState {
     pub(crate) why: Option<Arc<str>>,
     /// When the oldest document that it works on was accepted, ms since 1970.
     pub(crate) since_ms: Option<u64>,
+    /// Since when it does this, for this reason.
+    pub(crate) since_change: Option<Instant>,
+    /// When it looks again at what it waits for.
+    pub(crate) next_try: Option<Instant>,
 }
 
 /// What a lane is doing, in a word.
@@ -428,6 +432,9 @@ impl Group {
         let mut state = self.lane(lane);
         let changed = state.doing != doing || state.why.as_deref() != why;
         state.doing = doing;
+        if changed {
+            (state.since_change, state.next_try) = (Some(Instant::now()), None);
+        }
         if state.why.as_deref() != why {
             state.why = why.map(Into::into);
         }
@@ -500,6 +507,18 @@ impl Group {
     /// Says since when the documents have waited that a lane works on.
     pub(crate) fn works_on(&self, lane: u32, since_ms: Option<u64>) {
         self.lane(lane).since_ms = since_ms;
+    }
+
+    /// Says when a lane looks again at what it waits for.
+    pub(crate) fn rests_until(&self, lane: u32, next_try: Instant) {
+        self.lane(lane).next_try = Some(next_try);
+    }
+
+    /// What each lane is doing.
+    pub(crate) fn states(&self) -> Vec<LaneState> {
+        (0..self.lanes.len() as u32)
+            .map(|lane| self.lane(lane).clone())
+            .collect()
     }
 
     fn lane(&self, lane: u32) -> std::sync::MutexGuard<'_, LaneState> {

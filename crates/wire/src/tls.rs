@@ -1,6 +1,9 @@
 //! TLS in and out: rustls on aws-lc-rs.
 
+mod expiry;
 pub(crate) mod words;
+
+pub use expiry::earliest_expiry;
 
 use std::path::PathBuf;
 use std::sync::Arc;

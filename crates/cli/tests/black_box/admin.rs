@@ -1,6 +1,7 @@
 //! The admin port, request ids, reload and stop.
 
 use serde_json::Value;
+use testkit::fake::{FakeCluster, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
 
@@ -89,7 +90,7 @@ fn an_open_admin_port_without_a_token_does_not_start() {
         ])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("token"));
 }
 
@@ -169,4 +170,97 @@ fn a_stop_lets_requests_under_way_finish() {
     let answer: Value = answer.ok().unwrap().json().unwrap();
     assert_eq!(answer["items"].as_array().unwrap().len(), 60);
     assert!(gateway.wait().success());
+}
+
+/// When the certificates of fake clusters end: rcgen's default.
+const IN_4096: f64 = 67_090_118_400.0;
+
+/// A metric's value, by its name and labels.
+fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
+    let metrics = gateway.admin().get("/metrics").unwrap().ok().unwrap().text();
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.map(|value| value.parse().unwrap())
+}
+
+#[test]
+fn metrics_tell_of_the_process_and_its_build() {
+    let gateway = Gateway::before(&cluster());
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64();
+    let build = concat!(
+        "tidegate_build_info{version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\",commit=\"unknown\"}"
+    );
+    for (name, least, most) in [
+        (build, 1.0, 1.0),
+        ("process_cpu_seconds_total", 0.01, 60.0),
+        ("process_resident_memory_bytes", 1e6, 1e9),
+        ("process_open_fds", 5.0, 500.0),
+        ("process_max_fds", 64.0, 1e18),
+        ("process_start_time_seconds", now - 60.0, now + 2.0),
+        (
+            "tidegate_config_last_reload_success_timestamp_seconds",
+            now - 60.0,
+            now,
+        ),
+        ("tidegate_config_last_reload_successful", 1.0, 1.0),
+        ("tidegate_config_reloads_failed_total", 0.0, 0.0),
+        ("tidegate_cluster_account_refused{cluster=\"cluster\"}", 0.0, 0.0),
+    ] {
+        let value = metric(&gateway, name).unwrap_or_else(|| panic!("{name} is not there"));
+        assert!((least..=most).contains(&value), "{name} {value}");
+    }
+}
+
+#[test]
+fn metrics_tell_of_refused_reloads_certificates_and_accounts() {
+    let cluster = FakeCluster::start(Spec::default().basic_auth("u", "right")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let other = FakeCluster::start(Spec::default().tls()).unwrap();
+    std::fs::write(path("cert.pem"), other.ca_pem().unwrap()).unwrap();
+    std::fs::write(path("key.pem"), other.key_pem().unwrap()).unwrap();
+    std::fs::write(path("ca.pem"), other.ca_pem().unwrap()).unwrap();
+    let text = format!(
+        "entry:  [{{name: e, router: r, network.binding: '127.0.0.1:0', tls: {{enabled: true, cert_file: '{cert}', key_file: '{key}'}}}}]\n\
+         router: [{{name: r, default_flow: f}}]\n\
+         flow:   [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]\n\
+         elasticsearch: [{{name: c, endpoint: '{url}', basic_auth: {{username: u, password: wrong}}, tls.ca_file: '{ca}'}}]\n\
+         admin.binding: 127.0.0.1:0\n",
+        cert = path("cert.pem"),
+        key = path("key.pem"),
+        ca = path("ca.pem"),
+        url = cluster.urls()[0],
+    );
+    let file = path("gateway.yml");
+    std::fs::write(&file, &text).unwrap();
+    let gateway = Gateway::start(&["--config", &file]);
+    let value = |name: &str| metric(&gateway, name).unwrap_or_else(|| panic!("{name} is not there"));
+    let expiry = |of: &str| value(&format!("tidegate_certificate_expiry_timestamp_seconds{{{of}}}"));
+    assert_eq!(expiry("of=\"entry\",name=\"e\""), IN_4096);
+    assert_eq!(expiry("of=\"cluster_ca\",name=\"c\""), IN_4096);
+    let until = |name: &str, wanted: f64| {
+        let ends = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while value(name) != wanted {
+            assert!(
+                std::time::Instant::now() < ends,
+                "{name} is {} and not {wanted}",
+                value(name)
+            );
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    until("tidegate_cluster_account_refused{cluster=\"c\"}", 1.0);
+    std::fs::write(&file, text.replace("default_flow: f", "default_flow: nowhere")).unwrap();
+    until("tidegate_config_reloads_failed_total", 1.0);
+    assert_eq!(value("tidegate_config_last_reload_successful"), 0.0);
+    std::fs::write(&file, format!("{text}worker.count: 3\n")).unwrap();
+    until("tidegate_config_reloads_total", 1.0);
+    assert_eq!(value("tidegate_config_last_reload_successful"), 1.0);
+    assert_eq!(value("tidegate_config_waits_for_restart"), 1.0);
 }

@@ -49,28 +49,28 @@ fn mistakes_are_told_in_the_words_of_the_command_line() {
         (&["--config", "/no/such.yml"], 1, "can't be read"),
         (
             &["--config", "a.yml", "--insecure"],
-            1,
+            2,
             "the file says these for each cluster",
         ),
-        (&["--cluster", "nonsense"], 1, "--cluster: has no `http://`"),
+        (&["--cluster", "nonsense"], 2, "--cluster: has no `http://`"),
         (
             &["--cluster", "https://a:1", "--ca", "/no/such.pem"],
-            1,
+            2,
             "--ca: `/no/such.pem`",
         ),
         (
             &["--cluster", "http://a:1", "--user", "u"],
-            1,
+            2,
             "TIDEGATE_PASSWORD",
         ),
         (
             &["--cluster", "http://a:1", "--password-file", "f"],
-            1,
+            2,
             "TIDEGATE_USER",
         ),
         (
             &["--cluster", "http://a:1", "--share-account"],
-            1,
+            2,
             "--share-account needs an account",
         ),
     ] {

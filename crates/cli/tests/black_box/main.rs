@@ -46,6 +46,7 @@ mod routing;
 mod single;
 mod sink;
 mod splitting;
+mod standstill;
 mod switches;
 mod threads;
 mod tls;

@@ -74,7 +74,7 @@ const OBSERVE: &[Endpoint] = &[
     ),
     reads(
         "/queue/stats",
-        "Each queue: accepted documents, and for each consumer group what became of them, lag, lanes.",
+        "Each queue: accepted documents, and for each consumer group what became of them, lag, lanes, and what they wait for (`waits`).",
         || get(observe::queue_stats),
     ),
     reads("/config", "The configuration in force, secrets masked.", || {

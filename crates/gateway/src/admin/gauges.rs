@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use wire::ServerCounts;
 
 use super::Desk;
+use super::process::write_process;
 use crate::switches::admin;
 
 impl Desk {
@@ -14,17 +15,26 @@ impl Desk {
         listeners.counts()
     }
 
+    /// The certificate chain (PEM) that each entry with TLS shows now.
+    pub(super) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.certificates()
+    }
+
     pub(super) fn write_gauges(&self, out: &mut String) {
         use std::fmt::Write as _;
         // Writing to a String cannot fail.
-        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
-            let _ = writeln!(
-                out,
-                "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}"
-            );
+        let mut whole = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
             for (labels, value) in samples {
-                let _ = writeln!(out, "tidegate_{name}{labels} {value}");
+                let _ = writeln!(out, "{name}{labels} {value}");
             }
+        };
+        write_process(&mut whole);
+        self.write_configuration(&mut whole);
+        self.write_expiries(&mut whole);
+        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
+            whole(&format!("tidegate_{name}"), kind, help, samples);
         };
         let counts = self.counts();
         let by_entry = |of: fn(&ServerCounts) -> u64| -> Vec<(String, f64)> {
@@ -148,6 +158,15 @@ impl Desk {
             "Predicted shards that the cluster's own answer agreed with.",
             &by_cluster(&|s| Some(s.predictions.right as f64)),
         );
+        family(
+            "cluster_account_refused",
+            "gauge",
+            "Whether the cluster refuses the gateway's account, or wants one and none is configured.",
+            &by_cluster(&|s| {
+                let refused = matches!(s.state, cluster::WatchState::Unauthorized);
+                Some(f64::from(u8::from(refused)))
+            }),
+        );
         let gauges = admin::gauges(&live.config, &self.shared.switches);
         let by_panel = |of: fn(&admin::Gauges) -> usize| -> Vec<(String, f64)> {
             let sample = |(name, gauges): &(Arc<str>, admin::Gauges)| {
@@ -209,8 +228,11 @@ impl Desk {
     }
 }
 
+/// Writes a metric: its name, kind, help, and samples with their labels.
+pub(super) type Family<'a> = dyn FnMut(&str, &str, &str, &[(String, f64)]) + 'a;
+
 /// As the text format wants label values.
-fn escape(value: &str) -> String {
+pub(super) fn escape(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -12,6 +12,7 @@ mod observe;
 mod openapi;
 mod parked;
 mod pipelines;
+mod process;
 mod queues;
 mod rates;
 mod refusal;

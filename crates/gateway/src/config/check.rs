@@ -42,6 +42,12 @@ pub(super) fn check(root: &Node, schema: &Json, problems: &mut Problems) -> (Jso
         problems,
         places: Places::default(),
     };
+    // An empty file has no keys, and so lacks those that are required.
+    let empty = root.is_null().then(|| Node {
+        place: root.place,
+        value: Value::Map(Vec::new()),
+    });
+    let root = empty.as_ref().unwrap_or(root);
     let value = checker
         .node(root, schema, "", "ConfigFile")
         .unwrap_or(Json::Object(Map::new()));

@@ -26,6 +26,7 @@
 mod check;
 pub mod diff;
 pub mod file;
+mod published;
 pub mod reload;
 mod resolve;
 mod retry;

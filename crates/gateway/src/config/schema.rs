@@ -4,16 +4,14 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::check::{choices, follow, types};
 use super::file::ConfigFile;
 
 /// The JSON Schema of the file, for editors (`# yaml-language-server: $schema=…`).
 pub fn schema() -> Json {
-    let mut schema = cached().clone();
-    allow_dotted_and_env(&mut schema);
-    schema
+    super::published::publish(cached())
 }
 
 /// What there is to say about one key.
@@ -113,40 +111,6 @@ pub fn markdown() -> String {
 pub(super) fn cached() -> &'static Json {
     static SCHEMA: OnceLock<Json> = OnceLock::new();
     SCHEMA.get_or_init(|| schemars::schema_for!(ConfigFile).to_value())
-}
-
-/// Editors know neither dotted keys nor `$[[env.NAME]]` in the place of a number: let both pass.
-fn allow_dotted_and_env(schema: &mut Json) {
-    match schema {
-        Json::Object(map) => {
-            map.values_mut().for_each(allow_dotted_and_env);
-            if map.get("additionalProperties") == Some(&Json::Bool(false)) {
-                map.insert("patternProperties".to_owned(), json!({ "^[a-z_]+[.]": {} }));
-                // A section may be there by its dotted keys only.
-                let sections: Vec<Json> = map["properties"]
-                    .as_object()
-                    .into_iter()
-                    .flatten()
-                    .filter(|(_, property)| property.get("$ref").is_some())
-                    .map(|(key, _)| Json::String(key.clone()))
-                    .collect();
-                if let Some(required) = map.get_mut("required").and_then(Json::as_array_mut) {
-                    required.retain(|key| !sections.contains(key));
-                }
-            }
-            let numeric = |name: &Json| name == "integer" || name == "boolean";
-            if let Some(kind) = map.get_mut("type") {
-                let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind.clone()]);
-                if kinds.iter().any(numeric) && !kinds.contains(&json!("string")) {
-                    kinds.push(json!("string"));
-                    *kind = Json::Array(kinds);
-                    map.insert("pattern".to_owned(), json!("[$]\\[\\[env[.]"));
-                }
-            }
-        }
-        Json::Array(list) => list.iter_mut().for_each(allow_dotted_and_env),
-        _ => {}
-    }
 }
 
 /// The section that a property leads to, through references, lists and `null` alternatives.

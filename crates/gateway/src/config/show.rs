@@ -30,7 +30,9 @@ fn write_map(out: &mut String, value: &Json, schema: &Json, depth: usize) {
         {
             continue;
         }
-        let default = property.and_then(|property| property.get("default")) == Some(value);
+        // A secret prints as its mask, which says nothing of whether it is the default.
+        let secret = property.is_some_and(|property| section_of(property)["format"] == "password");
+        let default = !secret && property.and_then(|property| property.get("default")) == Some(value);
         let below = property.map_or(&schema["additionalProperties"], |property| property);
         let below = section_of(below);
         out.push_str(&"  ".repeat(depth));
@@ -145,5 +147,7 @@ elasticsearch:
         let shown = super::show(&loaded.file);
         assert!(shown.contains("ES_PASSWORD"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");
+        let password = shown.lines().find(|line| line.contains("password:")).unwrap();
+        assert!(!password.contains("default"), "a password was written: {shown}");
     }
 }

@@ -24,6 +24,7 @@ impl Lane {
         time: Duration,
     ) -> Option<()> {
         let ends = Instant::now() + time;
+        self.route.group.rests_until(self.number, ends.into_std());
         let may_let_go = batch.from.is_some() && held.as_ref().is_some_and(Held::is_common);
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         tokio::select! {

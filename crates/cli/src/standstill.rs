@@ -1,0 +1,64 @@
+//! Why documents of queues do not move, in lines for people.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::output::plain;
+
+/// Lines on a queue, as the admin port tells of it.
+pub(crate) fn lines(name: &str, queue: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(why) = queue["refuses"].as_str() {
+        lines.push(format!("{name}: nothing is accepted: {why}"));
+    }
+    let groups = queue["groups"].as_object();
+    if groups.is_none_or(serde_json::Map::is_empty) && queue["accepted"].as_u64() > Some(0) {
+        lines.push(format!(
+            "{name}: nothing is delivered: no pipeline delivers from this queue"
+        ));
+    }
+    for (group, one) in groups.into_iter().flatten() {
+        for wait in one["waits"].as_array().into_iter().flatten() {
+            lines.push(format!("{name}, {group}: {}", line(wait)));
+        }
+    }
+    lines
+}
+
+fn line(wait: &Value) -> String {
+    let text = |key: &str| wait[key].as_str().unwrap_or_default();
+    let mut out = match (wait["lanes"].as_array(), wait["documents"].as_u64()) {
+        (Some(lanes), _) => {
+            let numbers: Vec<String> = lanes.iter().map(Value::to_string).collect();
+            let word = if numbers.len() == 1 { "lane" } else { "lanes" };
+            let doing = match text("reason") {
+                "paused" => "paused",
+                "retrying" => "trying again",
+                _ => "waiting",
+            };
+            format!("{word} {} {doing}", numbers.join(","))
+        }
+        (None, Some(1)) => format!("1 document {}", text("reason")),
+        (None, documents) => format!("{} documents {}", documents.unwrap_or(0), text("reason")),
+    };
+    if let Some(cluster) = wait["cluster"].as_str() {
+        out += &format!(", before the cluster {cluster}");
+    }
+    if let Some(seconds) = wait["for_s"].as_f64() {
+        out += &format!(", for {seconds:.1} s");
+    }
+    if let Some(seconds) = wait["next_try_s"].as_f64() {
+        out += &format!(", next try in {seconds:.1} s");
+    }
+    format!("{out}: {}", text("why"))
+}
+
+/// Writes them below a table; nothing if there are none.
+pub(crate) fn write(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    lines.iter().try_for_each(|line| writeln!(out, "{}", plain(line)))
+}

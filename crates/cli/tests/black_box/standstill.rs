@@ -1,0 +1,195 @@
+//! `tidegate queues list` says why documents do not move, for each reason that there is.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use crate::gateway::{Gateway, body, cluster};
+use crate::place::{Place, drained, queue};
+
+/// What `tidegate queues` prints, and its exit status.
+fn queues(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .arg("queues")
+        .args(arguments)
+        .args(["--admin", &format!("http://{}", gateway.admin)])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
+    (out.status.code().unwrap(), text)
+}
+
+/// Waits until `queues list` says all of this in one line.
+fn told(gateway: &Gateway, wanted: &[&str]) -> String {
+    let ends = Instant::now() + Duration::from_secs(20);
+    loop {
+        let (status, text) = queues(gateway, &["list"]);
+        assert_eq!(status, 0, "{text}");
+        let line = text
+            .lines()
+            .find(|line| wanted.iter().all(|word| line.contains(word)));
+        if let Some(line) = line {
+            return line.to_owned();
+        }
+        assert!(Instant::now() < ends, "{wanted:?} is not said:\n{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn answering(status: u16, error: &str) -> Cue {
+    let body = format!("{{\"error\":{{\"type\":\"{error}\",\"reason\":\"as cued\"}},\"status\":{status}}}");
+    Cue::bulk(Fault::Status { status, body }).always()
+}
+
+#[test]
+fn a_stopped_pipeline_a_busy_cluster_and_a_missing_right_are_told_apart() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let text = queues(&gateway, &["list"]).1;
+    assert!(!text.contains("q, c0:"), "nothing waits: {text}");
+
+    cluster.cue(answering(503, "unavailable"));
+    gateway.bulk(&body(100)).ok().unwrap();
+    let line = told(
+        &gateway,
+        &["q, c0: lanes ", " trying again, before the cluster c0, for "],
+    );
+    assert!(line.contains("next try in ") && line.contains("503"), "{line}");
+
+    cluster.behave();
+    drained(&gateway, "c0");
+    cluster.cue(answering(403, "security_exception"));
+    gateway.bulk(&body(100)).ok().unwrap();
+    let line = told(
+        &gateway,
+        &[" paused, before the cluster c0, for ", "next try in "],
+    );
+    assert!(line.contains("as cued"), "{line}");
+    let waits = queue(&gateway)["groups"]["c0"]["waits"].clone();
+    assert_eq!(waits[0]["reason"], "paused", "{waits}");
+    assert!(waits[0]["lanes"].as_array().unwrap().len() > 1, "{waits}");
+    assert!(
+        waits[0]["for_s"].is_number() && waits[0]["next_try_s"].is_number(),
+        "{waits}"
+    );
+
+    cluster.behave();
+    drained(&gateway, "c0");
+    let stop = gateway
+        .admin()
+        .send("POST", "/pipeline/p0/_stop", &[], &[])
+        .unwrap();
+    stop.ok().unwrap();
+    gateway.bulk(&body(100)).ok().unwrap();
+    told(
+        &gateway,
+        &[
+            "q, c0: 100 documents stopped",
+            "the pipeline p0 is stopped: `tidegate pipelines start p0`",
+        ],
+    );
+    let (status, shown) = queues(&gateway, &["show", "q"]);
+    assert!(
+        status == 0 && shown.contains("the pipeline p0 is stopped"),
+        "{shown}"
+    );
+    let (_, json) = queues(&gateway, &["list", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        json["q"]["groups"]["c0"]["waits"][0]["reason"], "stopped",
+        "{json}"
+    );
+}
+
+#[test]
+fn a_cluster_that_is_away_is_said_to_be() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    gateway.bulk(&body(10)).ok().unwrap();
+    drained(&gateway, "c0");
+    drop(cluster);
+    gateway.bulk(&body(100)).ok().unwrap();
+    told(
+        &gateway,
+        &["trying again, before the cluster c0, for ", "next try in "],
+    );
+}
+
+#[test]
+fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
+    let cluster = FakeCluster::start(Spec::default().index("blocked", 6).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let refusal = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+    cluster.refuse_writes("blocked", Some((403, refusal)));
+    gateway.bulk(&body(40).replace("logs", "blocked")).ok().unwrap();
+    told(
+        &gateway,
+        &["q, c0: 40 documents parked", "`tidegate queues parked` has each"],
+    );
+    let (status, text) = queues(&gateway, &["parked", "q", "--give-up"]);
+    assert_ne!(status, 0, "nobody can be asked: {text}");
+
+    // The pipeline gets another group: the old one keeps its place, and nobody delivers for it.
+    cluster.refuse_writes("blocked", None);
+    drained(&gateway, "c0");
+    gateway
+        .admin()
+        .send("POST", "/pipeline/p0/_stop", &[], &[])
+        .unwrap()
+        .ok()
+        .unwrap();
+    gateway.bulk(&body(10).replace("logs", "blocked")).ok().unwrap();
+    drop(gateway);
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text.replace(
+        "bulk_indexing: {elasticsearch: c0}",
+        "bulk_indexing: {elasticsearch: c0, consumer.group: other}",
+    );
+    std::fs::write(&place.file, text).unwrap();
+    let gateway = place.start();
+    told(
+        &gateway,
+        &[
+            "q, c0: 10 documents no_pipeline",
+            "no pipeline of the configuration delivers for this group",
+        ],
+    );
+}
+
+#[test]
+fn a_full_queue_says_what_it_has_no_room_for() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], ", max_size: 256kb");
+    let gateway = place.start();
+    cluster.cue(answering(503, "unavailable"));
+    let ends = Instant::now() + Duration::from_secs(30);
+    while gateway.bulk(&body(2_000)).status == 200 {
+        assert!(Instant::now() < ends, "the queue takes everything");
+    }
+    let line = told(&gateway, &["q: nothing is accepted: "]);
+    assert!(line.contains("full") || line.contains("room"), "{line}");
+}
+
+#[test]
+fn a_lane_that_waits_for_memory_says_so() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {delivery_memory: 1mb}\n");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_secs(2))).always());
+    let text = "x".repeat(300 << 10);
+    let large: String = (0..12)
+        .map(|id| format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"t\":\"{text}\"}}\n"))
+        .collect();
+    gateway.bulk(&large).ok().unwrap();
+    told(
+        &gateway,
+        &[" waiting, before the cluster c0, for ", "worker.delivery_memory"],
+    );
+}

@@ -1,0 +1,190 @@
+//! What `/metrics` says of the process, under the names that all programs use, and of its build, its configuration and
+//! its certificates.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Desk;
+use super::gauges::{Family, escape};
+use crate::config::Config;
+
+impl Desk {
+    /// Build and configuration.
+    pub(super) fn write_configuration(&self, family: &mut Family<'_>) {
+        let (version, commit) = (
+            env!("CARGO_PKG_VERSION"),
+            option_env!("TIDEGATE_COMMIT").unwrap_or("unknown"),
+        );
+        let build = format!(
+            "{{version=\"{}\",commit=\"{}\"}}",
+            escape(version),
+            escape(commit)
+        );
+        family(
+            "tidegate_build_info",
+            "gauge",
+            "Always 1; the labels say which build this is.",
+            &[(build, 1.0)],
+        );
+        let counted = self.shared.reloads.counted();
+        let one = |value: f64| [(String::new(), value)];
+        family(
+            "tidegate_config_reloads_total",
+            "counter",
+            "Reloads that put a configuration in force.",
+            &one(counted.succeeded as f64),
+        );
+        family(
+            "tidegate_config_reloads_failed_total",
+            "counter",
+            "Reloads that were refused: the configuration before stayed in force.",
+            &one(counted.failed as f64),
+        );
+        family(
+            "tidegate_config_last_reload_successful",
+            "gauge",
+            "Whether the last reload, or the start, put the file in force; 0: what runs is not what the file says.",
+            &one(f64::from(u8::from(counted.in_force))),
+        );
+        family(
+            "tidegate_config_last_reload_success_timestamp_seconds",
+            "gauge",
+            "When a configuration was last put in force, in seconds since 1970.",
+            &one(counted.succeeded_at),
+        );
+        family(
+            "tidegate_config_waits_for_restart",
+            "gauge",
+            "Keys of the file that are not in force before a restart.",
+            &one(counted.waiting as f64),
+        );
+    }
+
+    /// When certificates end.
+    pub(super) fn write_expiries(&self, family: &mut Family<'_>) {
+        let live = self.shared.live.load_full();
+        let mut samples = expiries(&live.config);
+        samples.extend(self.certificates().into_iter().filter_map(|(entry, pem)| {
+            let at = wire::earliest_expiry(&pem)?;
+            Some((labels("entry", &entry), at as f64))
+        }));
+        family(
+            "tidegate_certificate_expiry_timestamp_seconds",
+            "gauge",
+            "When the first certificate of a chain, or of a file of authorities, ends, in seconds since 1970.",
+            &samples,
+        );
+    }
+}
+
+/// Of what the configuration names as files; what cannot be read is left out, and the log says so elsewhere.
+fn expiries(config: &Config) -> Vec<(String, f64)> {
+    let mut samples = Vec::new();
+    let mut add = |kind: &str, name: &Arc<str>, file: Option<&Path>| {
+        let pem = file.and_then(|file| std::fs::read(file).ok());
+        if let Some(at) = pem.and_then(|pem| wire::earliest_expiry(&pem)) {
+            samples.push((labels(kind, name), at as f64));
+        }
+    };
+    for entry in &config.entries {
+        let tls = entry.tls.as_ref();
+        add(
+            "entry_client_ca",
+            &entry.name,
+            tls.and_then(|tls| tls.client_ca_file.as_deref()),
+        );
+    }
+    for (name, cluster) in &config.clusters {
+        let tls = &cluster.tls;
+        add("cluster_ca", name, tls.ca_file.as_deref());
+        let own = tls.client_certificate.as_ref().map(|(file, _)| file.as_path());
+        add("cluster_client", name, own);
+    }
+    samples
+}
+
+fn labels(kind: &str, name: &str) -> String {
+    format!("{{of=\"{kind}\",name=\"{}\"}}", escape(name))
+}
+
+/// The process, as the system sees it.
+pub(super) fn write_process(family: &mut Family<'_>) {
+    let now = Process::now();
+    let mut write = |name: &str, kind: &str, help: &str, value: Option<f64>| {
+        let samples: Vec<_> = value.map(|value| (String::new(), value)).into_iter().collect();
+        family(name, kind, help, &samples);
+    };
+    write(
+        "process_cpu_seconds_total",
+        "counter",
+        "CPU time of the process, in user and system mode.",
+        now.cpu_s,
+    );
+    write(
+        "process_resident_memory_bytes",
+        "gauge",
+        "Memory of the process that is in RAM.",
+        now.resident_bytes,
+    );
+    write(
+        "process_open_fds",
+        "gauge",
+        "Open file descriptors, sockets included.",
+        now.descriptors,
+    );
+    write(
+        "process_max_fds",
+        "gauge",
+        "Most file descriptors that the process may have open.",
+        now.descriptors_max,
+    );
+    write(
+        "process_start_time_seconds",
+        "gauge",
+        "When the process was started, in seconds since 1970.",
+        now.started_at,
+    );
+}
+
+/// What `/proc` says; none where it is not there.
+#[derive(Default)]
+struct Process {
+    cpu_s: Option<f64>,
+    resident_bytes: Option<f64>,
+    descriptors: Option<f64>,
+    descriptors_max: Option<f64>,
+    started_at: Option<f64>,
+}
+
+// === impl Process ===
+
+impl Process {
+    fn now() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let stat = read("/proc/self/stat").unwrap_or_default();
+        // The name in parentheses may hold anything; the third field follows it.
+        let fields: Vec<f64> = stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| {
+            let fields = rest.split_whitespace().skip(1);
+            fields.map(|field| field.parse().unwrap_or(0.0)).collect()
+        });
+        let ticks = |number: usize| fields.get(number - 4).map(|ticks| ticks / TICKS_PER_S);
+        let labelled = |text: Option<String>, label: &str, column: usize| {
+            let text = text?;
+            let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+            line.split_whitespace().nth(column)?.parse::<f64>().ok()
+        };
+        let booted = labelled(read("/proc/stat"), "btime", 0);
+        Self {
+            cpu_s: ticks(14).zip(ticks(15)).map(|(user, system)| user + system),
+            resident_bytes: labelled(read("/proc/self/status"), "VmRSS:", 0).map(|kb| kb * 1024.0),
+            descriptors: std::fs::read_dir("/proc/self/fd")
+                .ok()
+                .map(|all| all.count() as f64),
+            descriptors_max: labelled(read("/proc/self/limits"), "Max open files", 0),
+            started_at: booted.zip(ticks(22)).map(|(booted, after)| booted + after),
+        }
+    }
+}
+
+/// The unit of times in `/proc`: a constant of Linux' interface, whatever the kernel's own clock does.
+const TICKS_PER_S: f64 = 100.0;

@@ -1,0 +1,62 @@
+//! What became of reloads: whether what runs is what the file says, and since when.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Counts reloads of the configuration. The start counts as the first success.
+#[derive(Debug)]
+pub(crate) struct Reloads(Mutex<Counted>);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    /// Whether the last one succeeded.
+    pub(crate) in_force: bool,
+    /// Keys of the file that wait for a restart.
+    pub(crate) waiting: usize,
+    /// When the last one succeeded, in seconds since 1970.
+    pub(crate) succeeded_at: f64,
+}
+
+// === impl Reloads ===
+
+impl Default for Reloads {
+    fn default() -> Self {
+        Self(Mutex::new(Counted {
+            succeeded: 0,
+            failed: 0,
+            in_force: true,
+            waiting: 0,
+            succeeded_at: now(),
+        }))
+    }
+}
+
+impl Reloads {
+    /// A configuration was put in force, but for so many keys that wait for a restart.
+    pub(crate) fn succeeded(&self, waiting: usize) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.succeeded += 1;
+        (counted.in_force, counted.waiting, counted.succeeded_at) = (true, waiting, now());
+    }
+
+    /// A configuration was refused: the one before stays in force.
+    pub(crate) fn failed(&self) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.failed += 1;
+        counted.in_force = false;
+    }
+
+    pub(crate) fn counted(&self) -> Counted {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,106 @@
+//! When certificates end: the one field of theirs that rustls checks and does not tell.
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// When the first of the certificates in a PEM text ends, in seconds since 1970; none if none can be read.
+pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    certificates
+        .filter_map(|certificate| not_after(certificate.as_ref()))
+        .min()
+}
+
+/// `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version, serial number,
+/// signature and issuer.
+fn not_after(der: &[u8]) -> Option<i64> {
+    let (certificate, _) = value(der, SEQUENCE)?;
+    let (mut rest, _) = value(certificate, SEQUENCE)?;
+    if rest.first() == Some(&VERSION) {
+        rest = value(rest, VERSION)?.1;
+    }
+    for tag in [INTEGER, SEQUENCE, SEQUENCE] {
+        rest = value(rest, tag)?.1;
+    }
+    let (validity, _) = value(rest, SEQUENCE)?;
+    let (_, after) = value(validity, *validity.first()?)?;
+    let tag = *after.first()?;
+    let (text, _) = value(after, tag)?;
+    seconds(std::str::from_utf8(text).ok()?, tag)
+}
+
+/// The content of the element with this tag at the start of `der`, and what follows the element.
+fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&found, rest) = der.split_first()?;
+    let (&short, rest) = rest.split_first()?;
+    let (length, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        0x81..=0x84 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(short - 0x80))?;
+            let length = bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            (length, rest)
+        }
+        _ => return None,
+    };
+    (found == tag).then(|| rest.split_at_checked(length)).flatten()
+}
+
+/// `YYMMDDHHMMSSZ`, or with four digits of the year, as these two kinds of time are written in certificates.
+fn seconds(text: &str, tag: u8) -> Option<i64> {
+    let digits = text.strip_suffix('Z')?;
+    let (year, rest) = digits.split_at_checked(if tag == UTC_TIME { 2 } else { 4 })?;
+    let mut year: i64 = year.parse().ok()?;
+    if tag == UTC_TIME {
+        year += if year < 50 { 2000 } else { 1900 };
+    }
+    let part = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
+    let (month, day, hour, minute, second) = (part(0)?, part(2)?, part(4)?, part(6)?, part(8)?);
+    // Years that begin in March, so that the day that some have more is their last.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = days + (153 * month + 2) / 5 + day - 1 - DAYS_TO_1970;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+/// From the first of March of the year 0.
+const DAYS_TO_1970: i64 = 719_468;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_certificates_write_them() {
+        assert_eq!(seconds("700101000000Z", UTC_TIME), Some(0));
+        assert_eq!(seconds("20000229235959Z", 0x18), Some(951_868_799));
+        assert_eq!(seconds("491231235959Z", UTC_TIME), Some(2_524_607_999));
+        assert_eq!(seconds("99991231235959Z", 0x18), Some(253_402_300_799));
+        assert_eq!(seconds("2000", 0x18), None);
+    }
+
+    #[test]
+    fn the_earliest_of_several_certificates_counts_and_nonsense_is_none() {
+        let made = |year| {
+            let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 3, 1);
+            let key = rcgen::KeyPair::generate().unwrap();
+            params.self_signed(&key).unwrap().pem()
+        };
+        let (late, early) = (made(2060), made(2031));
+        assert_eq!(earliest_expiry(late.as_bytes()), Some(2_845_324_800));
+        assert_eq!(
+            earliest_expiry(format!("{late}{early}").as_bytes()),
+            Some(1_930_089_600)
+        );
+        assert_eq!(earliest_expiry(b"nonsense"), None);
+        assert_eq!(not_after(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+}
