@@ -1,5 +1,7 @@
 //! `tidegate check`: everything that is wrong with a configuration file, and what is worth a warning.
 
+mod online;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,20 +9,32 @@ use std::process::ExitCode;
 use gateway::config::{Config, Problem, Severity};
 use serde_json::json;
 
+use crate::exit;
+use crate::output::plain;
+use online::{Finding, Level};
+
 /// Check a configuration file without running it
 ///
 /// Prints one problem a line, as
 ///
 ///     FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead
 ///
-/// Exit status: 0 the file can be used (there may be warnings), 1 it can't, 2 wrong
-/// usage.
+/// With --online it looks at the world too, and changes nothing there: whether each
+/// cluster can be reached and takes the account, whether folders can be written and
+/// have room, whether the addresses to listen on are free (or held by a gateway that
+/// runs), how long certificates hold. Each finding says what to do.
+///
+/// Exit status: 0 the file can be used (there may be warnings), 1 it can't, or
+/// --online found something to put right, 2 wrong usage, 3 a cluster does not answer.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The file
     pub(crate) file: PathBuf,
-    /// Print one JSON object: file, valid, errors, warnings, problems
+    /// Look at clusters, folders, addresses and certificates too
+    #[arg(long)]
+    pub(crate) online: bool,
+    /// Print one JSON object: file, valid, errors, warnings, problems; and online
     #[arg(long)]
     pub(crate) json: bool,
     /// Print errors only
@@ -30,22 +44,30 @@ pub(crate) struct Arguments {
 
 /// Runs the command. Output that can't be written (a closed pipe) is nobody's error.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let (valid, mut problems) = match Config::load(&arguments.file) {
-        Ok(loaded) => (true, loaded.warnings),
-        Err(rejected) => (false, rejected.problems),
+    let (loaded, mut problems) = match Config::load(&arguments.file) {
+        Ok(loaded) => (Some(loaded.config), loaded.warnings),
+        Err(rejected) => (None, rejected.problems),
     };
+    let valid = loaded.is_some();
+    let mut findings = match loaded {
+        Some(config) if arguments.online => online::look(&config),
+        _ => Vec::new(),
+    };
+    let worst = findings.iter().map(|finding| finding.level).max();
     if arguments.quiet {
         problems.retain(|problem| problem.severity == Severity::Error);
+        findings.retain(|finding| finding.level >= Level::Away);
     }
     let _ = if arguments.json {
-        write_json(arguments, valid, &problems)
+        write_json(arguments, valid, &problems, &findings)
     } else {
-        write_text(arguments, valid, &problems)
+        write_text(arguments, valid, &problems).and_then(|()| write_findings(&findings))
     };
-    if valid {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match worst {
+        _ if !valid => ExitCode::from(exit::NO),
+        Some(Level::Error) => ExitCode::from(exit::NO),
+        Some(Level::Away) => ExitCode::from(exit::FAILED),
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -56,15 +78,30 @@ fn count(problems: &[Problem], severity: Severity) -> usize {
         .count()
 }
 
-fn write_json(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::Result<()> {
-    let report = json!({
+fn write_json(
+    arguments: &Arguments,
+    valid: bool,
+    problems: &[Problem],
+    findings: &[Finding],
+) -> io::Result<()> {
+    let mut report = json!({
         "file": arguments.file.display().to_string(),
         "valid": valid,
         "errors": count(problems, Severity::Error),
         "warnings": count(problems, Severity::Warning),
         "problems": problems,
     });
+    if arguments.online {
+        report["online"] = json!(findings);
+    }
     writeln!(io::stdout(), "{report:#}")
+}
+
+fn write_findings(findings: &[Finding]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    findings
+        .iter()
+        .try_for_each(|finding| writeln!(out, "{}", plain(&finding.to_string())))
 }
 
 fn write_text(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::Result<()> {

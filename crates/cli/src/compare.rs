@@ -33,7 +33,7 @@ use crate::output::write_file;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// A node of the cluster; several, separated by commas, share the requests
-    #[arg(long, value_name = "URL", required = true, value_delimiter = ',')]
+    #[arg(long, value_name = "URL", required = true, value_delimiter = ',', env = crate::typed::CLUSTER, hide_env_values = true)]
     direct: Vec<String>,
     /// The gateway before the same cluster; several, separated by commas, share the requests
     #[arg(long, value_name = "URL", required = true, value_delimiter = ',')]

@@ -40,7 +40,7 @@ use crate::output::{plain, table};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// A node of one cluster
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = crate::typed::CLUSTER, hide_env_values = true)]
     left: String,
     /// A node of the other cluster
     #[arg(long, value_name = "URL")]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
 use cluster::NodeChoice;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, response};
 use wire::guard::{Work, guarded};
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
@@ -23,7 +24,9 @@ use crate::listening::Label;
 use crate::live::{Live, Shared, node_choice};
 use crate::metrics::Counters;
 use crate::outbound::Outbound;
+use crate::pretty;
 use crate::proxy::{Body, Proxy};
+use crate::queued_answer::whole;
 use crate::request_id::{self, RequestId, RequestIds};
 use crate::rights::Rights;
 use crate::router::Router;
@@ -175,6 +178,7 @@ impl Service for Front {
         self.counters.requests.add(1);
         let id = self.request_ids.of(request.headers());
         let noted = Noted::of(&request, id.clone());
+        let pretty = pretty::is_asked(request.uri().query());
         request.extensions_mut().insert(id.clone());
         let compiled = self.compiled();
         let answered = guarded(Work::Request, self.answer(request, &compiled)).await;
@@ -182,6 +186,10 @@ impl Service for Front {
             panicked.report(Work::Request, "its client gets 500, other requests go on");
             Fault::panicked().response()
         });
+        // A fault in the extensions: the gateway itself has answered.
+        if pretty && response.extensions().get::<Fault>().is_some() {
+            response = laid_out(response);
+        }
         self.counters.response(response.status());
         self.counters.request_latency.observe(noted.took());
         self.access_log.answered(
@@ -221,6 +229,18 @@ impl Service for Front {
         response.headers_mut().insert(&request_id::HEADER, id.0);
         response
     }
+}
+
+/// An answer of the gateway's own, as `?pretty` asks for it.
+fn laid_out(response: Response<Outgoing>) -> Response<Outgoing> {
+    let (mut head, body) = response.into_parts();
+    let body = whole(body);
+    let body = match serde_json::from_slice(&body) {
+        Ok(value) => pretty::pretty(&value).into_bytes(),
+        Err(_) => body,
+    };
+    head.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(head, Outgoing::from(body))
 }
 
 /// What conditions ask besides the head. Noted before the first filter: one that has read the body leaves no trace of

@@ -71,6 +71,7 @@ mod parcel;
 mod parked;
 mod part;
 mod passing;
+mod pretty;
 mod proxy;
 mod queue;
 mod queued_answer;

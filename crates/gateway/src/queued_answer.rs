@@ -89,7 +89,7 @@ impl AnswerShape {
         }
         let told = Value::Object(told);
         let text = match self.pretty {
-            true => format!("{told:#}\n"),
+            true => crate::pretty::pretty(&told),
             false => told.to_string(),
         };
         head.headers.remove(CONTENT_LENGTH);

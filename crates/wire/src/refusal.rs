@@ -9,6 +9,10 @@ use http::StatusCode;
 pub enum Refusal {
     #[error("malformed request line")]
     BadRequestLine,
+    #[error("this port speaks TLS, and the request came in plain HTTP: its URL should begin with https://")]
+    PlainHttp,
+    #[error("a TLS handshake came to a port that speaks plain HTTP: the URL should begin with http://")]
+    TlsHello,
     #[error("malformed request target")]
     BadTarget,
     #[error("malformed header line")]

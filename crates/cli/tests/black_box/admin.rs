@@ -264,3 +264,28 @@ fn metrics_tell_of_refused_reloads_certificates_and_accounts() {
     assert_eq!(value("tidegate_config_last_reload_successful"), 1.0);
     assert_eq!(value("tidegate_config_waits_for_restart"), 1.0);
 }
+
+#[test]
+fn answers_of_the_gateways_own_are_laid_out_when_they_are_asked_to_be() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    for (path, first) in [
+        ("/health/live?pretty", "{\n  \"status\" : \"live\""),
+        ("/nothing?pretty=true", "{\n  \"error\" : {\n    \"type\" : "),
+        ("/queue/none?pretty", "{\n  \"error\" : {\n"),
+    ] {
+        let text = gateway.admin().get(path).unwrap().text();
+        assert!(text.starts_with(first) && text.ends_with("}\n"), "{path}: {text}");
+    }
+    let text = gateway.admin().get("/health/live?pretty=false").unwrap().text();
+    assert!(text.starts_with("{\"status\":"), "{text}");
+    // Nobody answers: the gateway does.
+    (0..3).for_each(|node| cluster.kill(node));
+    let answer = gateway.client().get("/_cat/indices?pretty").unwrap();
+    assert_eq!(answer.status, 503);
+    let text = answer.text();
+    assert!(text.starts_with("{\n  \"error\" : {\n"), "{text}");
+    assert!(text.contains("\"status\" : 503"), "{text}");
+    let text = gateway.client().get("/_cat/indices").unwrap().text();
+    assert!(text.starts_with("{\"error\":"), "{text}");
+}

@@ -71,7 +71,7 @@ fn a_stopped_pipeline_a_busy_cluster_and_a_missing_right_are_told_apart() {
     assert!(line.contains("as cued"), "{line}");
     let waits = queue(&gateway)["groups"]["c0"]["waits"].clone();
     assert_eq!(waits[0]["reason"], "paused", "{waits}");
-    assert!(waits[0]["lanes"].as_array().unwrap().len() > 1, "{waits}");
+    assert!(waits[0]["lanes"][0].is_number(), "{waits}");
     assert!(
         waits[0]["for_s"].is_number() && waits[0]["next_try_s"].is_number(),
         "{waits}"

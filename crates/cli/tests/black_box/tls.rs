@@ -140,10 +140,11 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
         }
     };
     wait_for(&old_ca);
+    // Its connection was closed, or it has another one: neither is served on without TLS.
     let again = plain.get("/_cluster/health");
     assert!(
-        again.is_err(),
-        "what came without TLS is not served on: {again:?}"
+        again.as_ref().map_or(true, |answer| answer.status == 400),
+        "{again:?}"
     );
 
     std::fs::write(&certificate, other.ca_pem().unwrap()).unwrap();
@@ -152,4 +153,49 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
     assert!(trusts(&old_ca) && !trusts(&new_ca), "hot_reload is off");
     gateway.signal("HUP");
     wait_for(&new_ca);
+}
+
+#[test]
+fn plain_http_at_a_tls_entry_and_tls_at_a_plain_one_are_told_to_both_sides() {
+    let cluster = tls_cluster();
+    let directory = tempfile::tempdir().unwrap();
+    let ca = write(directory.path(), "ca.pem", cluster.ca_pem().unwrap());
+    let key = write(directory.path(), "ca.key", cluster.key_pem().unwrap());
+    let text = format!(
+        "admin: {{binding: '127.0.0.1:0'}}
+entry:
+  - {{name: e, router: r, network: {{binding: '127.0.0.1:0'}}, tls: {{enabled: true, cert_file: '{ca}', key_file: '{key}'}}}}
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{url}', tls: {{ca_file: '{ca}'}}}}]
+",
+        ca = ca.display(),
+        key = key.display(),
+        url = cluster.urls()[0],
+    );
+    let file = write(directory.path(), "tidegate.yml", &text);
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    let in_clear = Client::new(&format!("http://{}", gateway.address)).unwrap();
+    let answer = in_clear.get("/_cluster/health").unwrap();
+    let told = answer.text();
+    assert_eq!(answer.status, 400, "{told}");
+    assert!(
+        told.contains("this port speaks TLS") && told.contains("https://"),
+        "{told}"
+    );
+    gateway.logged("this port speaks TLS");
+    // Whoever speaks TLS goes on being served.
+    let secure = Client::trusting(&format!("https://{}", gateway.address), &ca).unwrap();
+    secure.get("/_cluster/health").unwrap().ok().unwrap();
+    drop(gateway);
+
+    let file = write(
+        directory.path(),
+        "plain.yml",
+        &text.replace("tls: {enabled: true", "tls: {enabled: false"),
+    );
+    let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
+    let secure = Client::trusting(&format!("https://{}", gateway.address), &ca).unwrap();
+    assert!(secure.get("/_cluster/health").is_err());
+    gateway.logged("a TLS handshake came to a port that speaks plain HTTP");
 }

@@ -12,6 +12,7 @@ mod observe;
 mod openapi;
 mod parked;
 mod pipelines;
+mod pretty;
 mod process;
 mod queues;
 mod rates;
@@ -145,6 +146,7 @@ fn router(desk: Arc<Desk>) -> Router {
         .layer(from_fn(few::note))
         .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
         .method_not_allowed_fallback(async || Refusal::method())
+        .layer(from_fn(pretty::lay_out))
         .with_state(desk)
 }
 

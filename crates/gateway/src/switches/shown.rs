@@ -86,7 +86,7 @@ pub(super) fn leave_out(answer: &mut Map<String, Value>, key: &str) {
 pub(super) fn text(answer: Map<String, Value>, shape: &Shape) -> Vec<u8> {
     let answer = Value::Object(answer);
     match shape.pretty {
-        true => format!("{answer:#}\n").into_bytes(),
+        true => crate::pretty::pretty(&answer).into_bytes(),
         false => answer.to_string().into_bytes(),
     }
 }

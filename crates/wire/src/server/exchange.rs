@@ -118,8 +118,10 @@ async fn serve_to_end<S: Service>(
     let came = Instant::now();
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_nodelay(true); // an answer is written at once, so there is nothing to gather
-    let Some((stream, certificate)) = handshake(shared, socket, guest).await else {
-        return;
+    let (stream, certificate, in_clear) = match handshake(shared, socket, guest).await {
+        Shaken::Through(stream, certificate) => (stream, certificate, false),
+        Shaken::InClear(socket) => (Stream::Plain(socket), None, true),
+        Shaken::Over => return,
     };
     let peer = Peer {
         address,
@@ -140,10 +142,18 @@ async fn serve_to_end<S: Service>(
     });
     let mut hears_until = Some(came + FIRST_WORD_TIME);
     loop {
-        let after = match next_head(shared, &connection, place, hears_until.take()).await {
+        let next = match in_clear {
+            true => Next::Refused(Refusal::PlainHttp),
+            false => next_head(shared, &connection, place, hears_until.take()).await,
+        };
+        let after = match next {
             Next::End => break,
             Next::Refused(refusal) => {
                 shared.counters.refused.fetch_add(1, Ordering::Relaxed);
+                if matches!(refusal, Refusal::PlainHttp | Refusal::TlsHello) {
+                    let (client, at) = (connection.peer.address, connection.peer.local);
+                    crate::rationed!(tracing::warn, %client, %at, "{refusal}");
+                }
                 let refused = Refused {
                     peer: Some(&connection.peer),
                     headers: None,
@@ -166,13 +176,18 @@ async fn serve_to_end<S: Service>(
     }
 }
 
-async fn handshake<S>(
-    shared: &Shared<S>,
-    socket: TcpStream,
-    guest: &Guest,
-) -> Option<(Stream, Option<Arc<[u8]>>)> {
+/// What a connection's begin came to.
+enum Shaken {
+    /// It can be spoken through, and this is the certificate that the client has shown.
+    Through(Stream, Option<Arc<[u8]>>),
+    /// Its client speaks HTTP in clear where TLS is spoken.
+    InClear(TcpStream),
+    Over,
+}
+
+async fn handshake<S>(shared: &Shared<S>, socket: TcpStream, guest: &Guest) -> Shaken {
     let Some(config) = shared.tls.borrow().as_ref().map(|tls| Arc::clone(&tls.config)) else {
-        return Some((Stream::Plain(socket), None));
+        return Shaken::Through(Stream::Plain(socket), None);
     };
     let acceptor = tokio_rustls::TlsAcceptor::from(config);
     let patience = shared.limits_now().head_timeout;
@@ -183,11 +198,20 @@ async fn handshake<S>(
             Poll::Pending
         }
     });
-    let shakes = tokio::time::timeout(patience, acceptor.accept(socket));
+    let shakes = tokio::time::timeout(patience, async {
+        let mut first = [0];
+        // A method's first letter, where a TLS record has its type.
+        if let Ok(1) = socket.peek(&mut first).await
+            && is_token(first[0])
+        {
+            return Err(Ok(socket));
+        }
+        acceptor.accept(socket).await.map_err(Err)
+    });
     let shaken = tokio::select! {
         biased;
         shaken = shakes => shaken,
-        () = leaves => return None,
+        () = leaves => return Shaken::Over,
     };
     match shaken {
         Ok(Ok(stream)) => {
@@ -195,16 +219,20 @@ async fn handshake<S>(
             let certificate = chain
                 .and_then(|chain| chain.first())
                 .map(|leaf| Arc::from(leaf.as_ref()));
-            Some((Stream::Server(Box::new(stream)), certificate))
+            Shaken::Through(Stream::Server(Box::new(stream)), certificate)
         }
-        Ok(Err(error)) => {
+        Ok(Err(Ok(socket))) => {
+            shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            Shaken::InClear(socket)
+        }
+        Ok(Err(Err(error))) => {
             shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%error, "TLS handshake failed");
-            None
+            Shaken::Over
         }
         Err(_) => {
             shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-            None
+            Shaken::Over
         }
     }
 }
@@ -236,8 +264,11 @@ async fn next_head<S>(
                 limits = shared.limits_now();
                 *connection.limits.borrow_mut() = Rc::clone(&limits);
                 io.alarm.set_after(limits.head_timeout);
+                if bytes[0] == TLS_HANDSHAKE {
+                    return Poll::Ready(Next::Refused(Refusal::TlsHello));
+                }
                 if !is_token(bytes[0]) {
-                    // No method begins like this: a TLS hello, most likely, which would never come to a line's end.
+                    // No method begins like this, and it may never come to a line's end.
                     return Poll::Ready(Next::Refused(Refusal::BadRequestLine));
                 }
             }
@@ -618,3 +649,6 @@ const FIRST_WORD_TIME: Duration = Duration::from_secs(1);
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_READ_BYTES: usize = 16 << 10;
 const LINGER_BYTES_MAX: usize = 4 << 20;
+
+/// The type of the record that a TLS session begins with (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;

@@ -1,0 +1,400 @@
+//! `tidegate check --online`: what a file cannot say of itself. Are the clusters there, is the account right, can the
+//! folders be written and the addresses be had, do the certificates still hold? Nothing is changed anywhere.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cluster::WatchState;
+use gateway::config::{Certificate, Cluster, Config, Endpoint, Queue};
+use log::Disk as _;
+use serde::Serialize;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Fine,
+    /// Worth a look.
+    Warning,
+    /// A cluster that does not answer: it may be there later.
+    Away,
+    /// Something that has to be put right.
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    /// What kind of thing: `cluster`, `queue`, `entry`, `admin`, `certificate`.
+    of: &'static str,
+    name: String,
+    /// What was found.
+    says: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    then: Option<String>,
+}
+
+/// Looks at everything that the configuration needs.
+pub(crate) fn look(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, cluster) in &config.clusters {
+        look_at_cluster(name, cluster, &mut findings);
+    }
+    for (name, queue) in &config.queues {
+        findings.push(look_at_queue(name, queue, &config.paths.data));
+    }
+    let gateway_runs = config.admin.binding.is_some_and(answers_as_gateway);
+    for entry in &config.entries {
+        let spread = entry.skip_occupied_port || entry.reuse_port;
+        findings.push(look_at_address(
+            "entry",
+            &entry.name,
+            entry.binding,
+            gateway_runs,
+            spread,
+        ));
+    }
+    if let Some(binding) = config.admin.binding {
+        findings.push(look_at_address("admin", "admin", binding, gateway_runs, false));
+    }
+    look_at_certificates(config, &mut findings);
+    findings
+}
+
+fn look_at_cluster(name: &str, settings: &Cluster, findings: &mut Vec<Finding>) {
+    let found = |level, says: String, then: Option<&str>| Finding {
+        level,
+        of: "cluster",
+        name: name.to_owned(),
+        says,
+        then: then.map(str::to_owned),
+    };
+    let mut reached = false;
+    for endpoint in &settings.endpoints {
+        match reach(endpoint) {
+            Ok(()) => reached = true,
+            Err((says, then)) => findings.push(found(Level::Away, says, Some(then))),
+        }
+    }
+    if !reached {
+        return;
+    }
+    // Whoever only forwards needs the cluster's topology all the same, to know its nodes.
+    let watched = match gateway::watch(settings) {
+        Ok(watched) => watched,
+        Err(error) => {
+            let then = "mend what the file says of this cluster";
+            return findings.push(found(Level::Error, error.to_string(), Some(then)));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let learnt = runtime.is_ok_and(|runtime| runtime.block_on(watched.learnt(LEARN_TIMEOUT)));
+    let mut status = watched.status();
+    // What was read first is known a moment before the watch says so.
+    let ends = Instant::now() + SETTLE_TIMEOUT;
+    while learnt && status.state == WatchState::Starting && Instant::now() < ends {
+        std::thread::sleep(SETTLE_LOOK);
+        status = watched.status();
+    }
+    watched.stop();
+    let told = status.warnings.last().cloned().unwrap_or_default();
+    match status.state {
+        WatchState::Off => {
+            let says = "it takes connections; `discovery.enabled: false` asks nothing more of it".to_owned();
+            findings.push(found(Level::Fine, says, None));
+        }
+        WatchState::Unauthorized => {
+            let (says, then) = match &settings.credentials {
+                Some(_) => (
+                    format!("it refuses the gateway's account: {told}"),
+                    "mend `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
+                ),
+                None => (
+                    format!("it wants an account, and none is configured: {told}"),
+                    "write `basic_auth` or `api_key`: without, bulks pass whole",
+                ),
+            };
+            findings.push(found(Level::Error, says, Some(then)));
+        }
+        _ if !learnt => {
+            let then = "look whether this is an Elasticsearch or OpenSearch, and at its log";
+            findings.push(found(
+                Level::Away,
+                format!("its topology cannot be read: {told}"),
+                Some(then),
+            ));
+        }
+        _ => {
+            let up = status.nodes.iter().filter(|node| node.health.up).count();
+            let says = format!(
+                "{} {}, {up} of {} nodes are well",
+                status.flavour.unwrap_or("unknown"),
+                status.versions.join(", "),
+                status.nodes.len(),
+            );
+            findings.push(found(Level::Fine, says, None));
+            for warning in status.warnings {
+                findings.push(found(Level::Warning, warning, None));
+            }
+        }
+    }
+}
+
+/// Whether anything listens there; else what is wrong, and what to do.
+fn reach(endpoint: &Endpoint) -> Result<(), (String, &'static str)> {
+    let place = format!("{}:{}", endpoint.host, endpoint.port);
+    let addresses = (&*endpoint.host, endpoint.port).to_socket_addrs();
+    let addresses: Vec<SocketAddr> = match addresses {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => {
+            let says = format!("the name `{}` cannot be looked up: {error}", endpoint.host);
+            return Err((says, "mend the name in `endpoint`, or the name server"));
+        }
+    };
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    let Some((address, error)) = last else {
+        return Err((
+            format!("`{}` has no address", endpoint.host),
+            "mend the name in `endpoint`",
+        ));
+    };
+    Err(match error.kind() {
+        io::ErrorKind::ConnectionRefused => (
+            format!("nothing listens at {place} ({address})"),
+            "start the cluster, or mend the port in `endpoint`",
+        ),
+        io::ErrorKind::TimedOut => (
+            format!("{place} ({address}) does not answer"),
+            "look whether a firewall is between, and whether the machine is up",
+        ),
+        _ => (
+            format!("{place} ({address}) cannot be reached: {error}"),
+            "look at the network between",
+        ),
+    })
+}
+
+fn look_at_queue(name: &str, queue: &Queue, data: &Path) -> Finding {
+    let found = |level, says: String, then: Option<&str>| Finding {
+        level,
+        of: "queue",
+        name: name.to_owned(),
+        says,
+        then: then.map(str::to_owned),
+    };
+    let absolute = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+    let there = absolute.ancestors().find(|folder| folder.is_dir());
+    let Some(folder) = there else {
+        return found(
+            Level::Error,
+            format!("{} cannot be made", data.display()),
+            Some("mend `path.data`"),
+        );
+    };
+    // What is not there is made at the start, in the nearest folder that is.
+    let probe = folder.join(format!(".tidegate-check-{}", std::process::id()));
+    let wrote =
+        std::fs::write(&probe, b"tidegate check --online").and_then(|()| std::fs::remove_file(&probe));
+    if let Err(error) = wrote {
+        let says = format!("{} cannot be written: {error}", folder.display());
+        return found(
+            Level::Error,
+            says,
+            Some("mend `path.data`, or whom the folder belongs to"),
+        );
+    }
+    if queue.kafka.is_some() {
+        return found(
+            Level::Fine,
+            format!("in Kafka; {} can be written", folder.display()),
+            None,
+        );
+    }
+    let free = match log::RealDisk::default().free_bytes(folder) {
+        Ok(free) => free,
+        Err(error) => return found(Level::Warning, format!("free space is not known: {error}"), None),
+    };
+    let says = format!("{} can be written and has {} free", folder.display(), Bytes(free));
+    let least = queue.free_bytes_min;
+    match queue.bytes_max {
+        _ if free <= least => found(
+            Level::Error,
+            format!(
+                "{says}, and {} have to stay free: nothing would be accepted",
+                Bytes(least)
+            ),
+            Some("make room, or lower `queue.min_free`"),
+        ),
+        Some(most) if free < most.saturating_add(least) => found(
+            Level::Warning,
+            format!(
+                "{says}, less than the queue may take ({}) and leave ({})",
+                Bytes(most),
+                Bytes(least)
+            ),
+            Some("make room, or lower `queue.max_size`"),
+        ),
+        _ => found(Level::Fine, says, None),
+    }
+}
+
+fn look_at_address(
+    of: &'static str,
+    name: &str,
+    binding: SocketAddr,
+    gateway_runs: bool,
+    spread: bool,
+) -> Finding {
+    let found = |level, says: String, then: Option<&str>| Finding {
+        level,
+        of,
+        name: name.to_owned(),
+        says,
+        then: then.map(str::to_owned),
+    };
+    match TcpListener::bind(binding) {
+        Ok(_) => found(Level::Fine, format!("{binding} is free"), None),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && gateway_runs => found(
+            Level::Fine,
+            format!("{binding} is held, and a gateway answers at the admin port"),
+            None,
+        ),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && spread => {
+            let says = format!("{binding} is taken; `skip_occupied_port` or `reuse_port` allow for that");
+            found(Level::Warning, says, None)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => found(
+            Level::Error,
+            format!("{binding} is taken by another program"),
+            Some("stop that program, or write another `binding`"),
+        ),
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => found(
+            Level::Error,
+            format!("{binding} is no address of this machine"),
+            Some("write one of its addresses, or 0.0.0.0 for all"),
+        ),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found(
+            Level::Error,
+            format!("{binding} may not be listened on by this user: {error}"),
+            Some("take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"),
+        ),
+        Err(error) => found(
+            Level::Error,
+            format!("{binding} cannot be listened on: {error}"),
+            None,
+        ),
+    }
+}
+
+/// Whether a gateway's admin port is there. One with a token refuses, and says of itself what it is.
+fn answers_as_gateway(binding: SocketAddr) -> bool {
+    let mut address = binding;
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(CONNECT_TIMEOUT))
+        .http_status_as_error(false)
+        .build();
+    let answer = ureq::Agent::new_with_config(config)
+        .get(format!("http://{address}/"))
+        .call();
+    let text = answer
+        .ok()
+        .and_then(|mut answer| answer.body_mut().read_to_string().ok());
+    text.is_some_and(|text| text.contains("\"tidegate\"") || text.contains("admin token"))
+}
+
+fn look_at_certificates(config: &Config, findings: &mut Vec<Finding>) {
+    let mut look = |name: String, file: &Path| {
+        let finding = look_at_certificate(name, file);
+        findings.extend(finding);
+    };
+    for entry in &config.entries {
+        let Some(tls) = &entry.tls else { continue };
+        if let Certificate::Files { cert_file, .. } = &tls.certificate {
+            look(format!("entry {}", entry.name), cert_file);
+        }
+        if let Some(file) = &tls.client_ca_file {
+            look(format!("client authorities of entry {}", entry.name), file);
+        }
+    }
+    for (name, cluster) in &config.clusters {
+        if let Some(file) = &cluster.tls.ca_file {
+            look(format!("authorities of cluster {name}"), file);
+        }
+        if let Some((file, _)) = &cluster.tls.client_certificate {
+            look(format!("client certificate for cluster {name}"), file);
+        }
+    }
+}
+
+/// None: what cannot be read is an error of the file, and told as one.
+fn look_at_certificate(name: String, file: &Path) -> Option<Finding> {
+    let ends = wire::earliest_expiry(&std::fs::read(file).ok()?)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let days = (ends - i64::try_from(now.as_secs()).ok()?).div_euclid(86_400);
+    let date = jiff::Timestamp::from_second(ends).map_or_else(|_| "far away".to_owned(), |at| at.to_string());
+    let (level, says, then) = match days {
+        ..0 => (Level::Error, format!("ended at {date}"), Some("replace it")),
+        ..SOON_DAYS => (
+            Level::Warning,
+            format!("ends in {days} days, at {date}"),
+            Some("replace it soon"),
+        ),
+        _ => (Level::Fine, format!("ends at {date}"), None),
+    };
+    Some(Finding {
+        level,
+        of: "certificate",
+        name,
+        says: format!("{} {says}", file.display()),
+        then: then.map(str::to_owned),
+    })
+}
+
+// === impl Finding ===
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Fine => "fine",
+            Level::Warning => "warning",
+            Level::Away | Level::Error => "error",
+        };
+        write!(f, "{level}: {} {}: {}", self.of, self.name, self.says)?;
+        self.then.iter().try_for_each(|then| write!(f, "; {then}"))
+    }
+}
+
+/// A number of bytes for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes @ ..1_048_576 => write!(f, "{} kb", bytes >> 10),
+            bytes @ ..1_073_741_824 => write!(f, "{} mb", bytes >> 20),
+            bytes => write!(f, "{:.1} gb", bytes as f64 / 1_073_741_824.0),
+        }
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// For the first look at a cluster.
+const LEARN_TIMEOUT: Duration = Duration::from_secs(8);
+/// From then until the watch says that it watches.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+const SETTLE_LOOK: Duration = Duration::from_millis(20);
+const SOON_DAYS: i64 = 30;

@@ -1,0 +1,443 @@
+//! What the pages tell people to type and to write is true: commands are ones that `tidegate` takes, configurations pass
+//! `tidegate check`. A block that is neither is listed below with the reason, so that a new one cannot go unlooked at.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use testkit::fake::{FakeCluster, Spec};
+
+use crate::gateway::cluster;
+use crate::place::Place;
+
+/// A block of code of a page.
+struct Block {
+    page: String,
+    line: usize,
+    text: String,
+}
+
+/// What a block with YAML is.
+enum Is {
+    /// A configuration, once it stands in the place of `HERE` in this.
+    Config(&'static str),
+    /// The same of a load file.
+    Load(&'static str),
+    /// Nothing that `tidegate` reads.
+    Else(&'static str),
+}
+
+/// What is around blocks that are a part of a file.
+const AROUND_FLOW: &str = "\
+entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
+router: [{name: r, default_flow: write}]
+elasticsearch: [{name: prod, endpoint: 'http://127.0.0.1:9200'}]
+HERE";
+const AROUND_FILTER: &str = "\
+entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
+router: [{name: r, default_flow: f}]
+elasticsearch: [{name: prod, endpoint: 'http://127.0.0.1:9200'}]
+flow:
+  - name: f
+    filter:
+HERE
+      - elasticsearch: {elasticsearch: prod}
+";
+const AROUND_KEYS: &str = "\
+entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
+router: [{name: r, default_flow: f}]
+elasticsearch: [{name: prod, endpoint: 'http://127.0.0.1:9200'}]
+pipeline: [{name: p, processor: [{bulk_indexing: {elasticsearch: prod}}]}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle:
+          elasticsearch: prod
+HERE
+";
+const AROUND_LOGGING: &str = "\
+entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
+router: [{name: r, default_flow: f}]
+elasticsearch: [{name: prod, endpoint: 'http://127.0.0.1:9200'}]
+flow: [{name: f, filter: [{elasticsearch: {elasticsearch: prod}}]}]
+HERE";
+const AROUND_REQUESTS: &str = "\
+variables: [{name: index, type: list, data: [loadgen]}, {name: uuid, type: uuid}]
+HERE
+";
+const AROUND_ASSERT: &str = "\
+requests:
+  - request: {method: GET, url: 'http://127.0.0.1:9200/'}
+HERE
+";
+const AROUND_STATSD: &str = "\
+requests: [{request: {method: GET, url: 'http://127.0.0.1:9200/'}}]
+HERE
+";
+
+/// Blocks that look like YAML: page, first line, what it is.
+const BLOCKS: &[(&str, &str, Is)] = &[
+    ("docs/combine.md", "flow:", Is::Config(AROUND_FLOW)),
+    ("docs/combine.md", "- bulk_reshuffle:", Is::Config(AROUND_FILTER)),
+    ("docs/directed.md", "flow:", Is::Config(AROUND_FLOW)),
+    (
+        "docs/async.md",
+        "bulk_reshuffle:",
+        Is::Else("the second line alone is in a file as it stands here: keys_of_a_filter has it"),
+    ),
+    ("docs/kafka.md", "queue:", Is::Config(AROUND_KEYS)),
+    (
+        "docs/logging.md",
+        "logging.access: {enabled: true}",
+        Is::Else("two ways to write one key: each_line_of_logging has both"),
+    ),
+    (
+        "docs/health.md",
+        "livenessProbe:  {httpGet: {path: /health/live, port: 2900}}",
+        Is::Else("for Kubernetes"),
+    ),
+    ("docs/loadgen.md", "requests:", Is::Load(AROUND_REQUESTS)),
+    ("docs/loadgen.md", "assert:", Is::Load(AROUND_ASSERT)),
+    (
+        "docs/loadgen.md",
+        "statsd: {enabled: true, host: localhost, port: 8125, namespace: loadgen}",
+        Is::Load(AROUND_STATSD),
+    ),
+    (
+        "docs/operate.md",
+        "q, c0: lanes 0,2,3 paused, before the cluster c0, for 12.4 s, next try in 17.6 s: 401 security_exception: …",
+        Is::Else("what a command prints"),
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README.md and docs/*.md.
+fn pages() -> Vec<(String, String)> {
+    let docs = std::fs::read_dir(root().join("docs")).unwrap();
+    let names = docs.map(|page| format!("docs/{}", page.unwrap().file_name().to_str().unwrap()));
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    names.push("README.md".to_owned());
+    names.sort();
+    let read = |name: String| {
+        let text = std::fs::read_to_string(root().join(&name)).unwrap();
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Fenced and indented blocks.
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (page, text) in pages() {
+        let (mut fenced, mut blank, mut open) = (false, true, None::<Block>);
+        for (at, line) in text.lines().enumerate() {
+            let fence = line.trim_start().starts_with("```");
+            let part = match fenced {
+                true if !fence => Some(line),
+                false if !fence && (blank || open.is_some()) => line.strip_prefix("    ").or(line
+                    .trim()
+                    .is_empty()
+                    .then_some("")
+                    .filter(|_| open.is_some())),
+                _ => None,
+            };
+            blank = line.trim().is_empty();
+            match part {
+                Some(part) => {
+                    let block = open.get_or_insert_with(|| Block {
+                        page: page.clone(),
+                        line: at + 1,
+                        text: String::new(),
+                    });
+                    block.text += part;
+                    block.text.push('\n');
+                }
+                None => blocks.extend(open.take()),
+            }
+            if fence {
+                fenced = !fenced;
+            }
+        }
+        blocks.extend(open);
+    }
+    blocks
+}
+
+/// `key:` or `- key:`, as no command begins.
+fn looks_like_yaml(line: &str) -> bool {
+    let key = line
+        .trim_start_matches("- ")
+        .split(':')
+        .next()
+        .unwrap_or_default();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
+    line.contains(':') && !key.is_empty() && key.bytes().all(plain) || line.starts_with("q, ")
+}
+
+/// The arguments of each command line with `tidegate` in a text.
+fn command_lines(text: &str) -> Vec<Vec<String>> {
+    let text = text.replace("\\\n", " ");
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let parts = lines.flat_map(|line| line.split("&&").flat_map(|part| part.split(" | ")));
+    parts.filter_map(arguments).collect()
+}
+
+fn arguments(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim();
+    while !rest.is_empty() {
+        let quote = rest.chars().next().filter(|first| ['\'', '"'].contains(first));
+        let (word, after) = match quote {
+            Some(quote) => rest[1..].split_once(quote)?,
+            // What is said of a command stands behind several spaces, or a `#`.
+            None => match rest.split_once(' ') {
+                Some((word, after)) if after.starts_with("  ") => (word, ""),
+                Some((word, after)) => (word, after),
+                None => (rest, ""),
+            },
+        };
+        if ["#", "&", "<", ">", "…"].contains(&word) || word.starts_with('#') {
+            break;
+        }
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    let is_variable = |word: &&String| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
+    };
+    let variables = words.iter().take_while(is_variable).count();
+    let program = words.get(variables)?;
+    (program == "tidegate" || program == "target/release/tidegate").then(|| words[variables + 1..].to_vec())
+}
+
+fn tidegate(arguments: &[String]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_command_of_the_pages_is_one_that_tidegate_takes() {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for block in blocks() {
+        let place = format!("{}:{}", block.page, block.line);
+        lines.extend(
+            command_lines(&block.text)
+                .into_iter()
+                .map(|line| (place.clone(), line)),
+        );
+    }
+    for (page, text) in pages() {
+        let spans = text.split('`').skip(1).step_by(2);
+        let spans = spans.filter(|span| span.starts_with("tidegate ") && !span.contains('\n'));
+        lines.extend(spans.filter_map(arguments).map(|line| (page.clone(), line)));
+    }
+    assert!(lines.len() > 50, "{} commands were found", lines.len());
+    for (place, line) in lines {
+        // With --help nothing is done, but what comes before it is read as always.
+        let mut with_help: Vec<String> = line.iter().map(|word| number_for(word)).collect();
+        if with_help.last().is_none_or(|last| last != "--help") {
+            with_help.push("--help".to_owned());
+        }
+        let output = tidegate(&with_help);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{place}: tidegate {}: {complaint}",
+            line.join(" ")
+        );
+    }
+}
+
+/// A value in the place of a word that stands for one, where it is looked at.
+fn number_for(word: &str) -> String {
+    match word {
+        "N" | "POSITION" => "1".to_owned(),
+        "ADDR" => "127.0.0.1:0".to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+#[test]
+fn every_configuration_of_the_pages_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.yml");
+    let mut looked_at = 0;
+    for block in blocks() {
+        let Some(first) = block.text.lines().find(|line| !line.trim().is_empty()) else {
+            continue;
+        };
+        if !looks_like_yaml(first.trim()) {
+            continue;
+        }
+        let known = BLOCKS
+            .iter()
+            .find(|(page, line, _)| *page == block.page && *line == first.trim());
+        let Some((_, _, is)) = known else {
+            panic!(
+                "{}:{}: say in this test what `{}` is",
+                block.page,
+                block.line,
+                first.trim()
+            );
+        };
+        looked_at += 1;
+        match is {
+            Is::Else(why) => assert!(!why.is_empty()),
+            Is::Config(around) => {
+                check(&file, &around.replace("HERE", &indented(&block, around)), &block);
+            }
+            Is::Load(around) => load(&file, &around.replace("HERE", &indented(&block, around)), &block),
+        }
+    }
+    assert!(
+        looked_at >= BLOCKS.len(),
+        "{looked_at} of {} were found",
+        BLOCKS.len()
+    );
+}
+
+/// The block with the indentation that its place wants.
+fn indented(block: &Block, around: &str) -> String {
+    let room = match around {
+        AROUND_KEYS => "          ",
+        AROUND_ASSERT => "    ",
+        _ => "",
+    };
+    block.text.lines().map(|line| format!("{room}{line}\n")).collect()
+}
+
+fn check(file: &Path, text: &str, block: &Block) {
+    std::fs::write(file, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .arg("check")
+        .arg(file)
+        .env("KAFKA_PASSWORD", "secret")
+        .output()
+        .unwrap();
+    let told: String = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        // Files of people's own are not here.
+        .filter(|line| line.contains(": error: ") && !line.contains("/etc/tidegate/"))
+        .collect();
+    assert_eq!(told, "", "{}:{}:\n{text}", block.page, block.line);
+}
+
+/// A load file is read before anything is sent, and nothing listens at port 9.
+fn load(file: &Path, text: &str, block: &Block) {
+    std::fs::write(file, text).unwrap();
+    let output = tidegate(&["loadgen", "-config", file.to_str().unwrap(), "-l", "1"].map(str::to_owned));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !told.contains("page.yml:"),
+        "{}:{}: {told}\n{text}",
+        block.page,
+        block.line
+    );
+}
+
+#[test]
+fn keys_of_a_filter_and_each_line_of_logging_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.yml");
+    let blocks = blocks();
+    let find = |page: &str, first: &str| {
+        let found = blocks
+            .iter()
+            .find(|block| block.page == page && block.text.starts_with(first));
+        found.unwrap_or_else(|| panic!("{page} has no `{first}`"))
+    };
+    let keys = find("docs/async.md", "bulk_reshuffle:");
+    let line = keys.text.lines().nth(1).unwrap().trim();
+    check(
+        &file,
+        &AROUND_KEYS.replace("HERE", &format!("          {line}")),
+        keys,
+    );
+    let logging = find("docs/logging.md", "logging.access:");
+    for line in logging.text.lines().filter(|line| !line.is_empty()) {
+        check(&file, &AROUND_LOGGING.replace("HERE", line), logging);
+    }
+}
+
+#[test]
+fn the_first_steps_of_loadgen_work_as_they_are_written() {
+    let cluster = FakeCluster::start(Spec::default().index("loadgen", 6).storing()).unwrap();
+    let all = blocks();
+    let block = all
+        .iter()
+        .find(|block| block.text.starts_with("cat > loadgen.yml"));
+    let text = &block.unwrap().text;
+    let (file, commands) = text.split_once("EOF'\n").unwrap().1.split_once("EOF\n").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("loadgen.yml"), file).unwrap();
+    let mut line = command_lines(commands).remove(0);
+    // A second is enough.
+    let seconds = line.iter().position(|word| word == "10").unwrap();
+    line[seconds] = "1".to_owned();
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(&line)
+        .env("ES_ENDPOINT", &cluster.urls()[0])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(cluster.docs("loadgen").len() >= 1_000);
+}
+
+#[test]
+fn what_the_pages_ask_a_running_gateway_is_answered() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let admin = format!("http://{}", gateway.admin);
+    let mut asked = 0;
+    for block in blocks().iter().filter(|block| block.page.starts_with("docs/")) {
+        for line in command_lines(&block.text) {
+            let words: Vec<&str> = line.iter().map(String::as_str).collect();
+            let (["queues", "list" | "show" | "browse", ..]
+            | ["queues", "parked", "QUEUE"]
+            | ["pipelines", ..]
+            | ["dead-letters", "list", ..]
+            | ["switch", ..]) = words.as_slice()
+            else {
+                continue;
+            };
+            // Queues in Kafka have lanes at will; this one has four, and positions of its own.
+            if words.contains(&"--lane") {
+                continue;
+            }
+            let named = words.iter().map(|word| match (*word, words[0]) {
+                ("QUEUE", _) | ("NAME", "queues") => "q",
+                ("NAME", _) => "p0",
+                (other, _) => other,
+            });
+            let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+                .args(named)
+                .args(["--admin", &admin])
+                .output()
+                .unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{}:{}: {words:?}: {told}",
+                block.page,
+                block.line
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked >= 10, "{asked} commands were found");
+}

@@ -1,0 +1,241 @@
+//! `tidegate check --online`: each thing that can be wrong outside the file, told apart, with what to do and an exit status.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::fake::{FakeCluster, Spec};
+
+use crate::gateway::cluster;
+use crate::place::Place;
+
+/// A file before a cluster, and what the check says of it.
+struct Checked {
+    folder: tempfile::TempDir,
+    endpoint: String,
+    more: String,
+    binding: String,
+    queue: String,
+}
+
+impl Checked {
+    fn new(endpoint: &str) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            endpoint: endpoint.to_owned(),
+            more: String::new(),
+            binding: "127.0.0.1:0".to_owned(),
+            queue: String::new(),
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        let text = format!(
+            "path.data: '{data}'
+admin.enabled: false
+entry: [{{name: e, router: r, network.binding: '{binding}'}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q{queue}}}}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+pipeline: [{{name: p, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
+",
+            data = self.folder.path().join("data").display(),
+            binding = self.binding,
+            queue = self.queue,
+            endpoint = self.endpoint,
+            more = self.more,
+        );
+        let file = self.folder.path().join("gateway.yml");
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Exit status, and what is printed.
+    fn run(&self, arguments: &[&str]) -> (i32, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(["check", "--online"])
+            .args(arguments)
+            .arg(self.file())
+            .output()
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), text)
+    }
+
+    fn says(&self, status: i32, wanted: &[&str]) {
+        let (code, text) = self.run(&[]);
+        let told = |line: &str| wanted.iter().all(|word| line.contains(word));
+        assert!(text.lines().any(told), "{wanted:?} is not in one line:\n{text}");
+        assert_eq!(code, status, "{text}");
+    }
+}
+
+#[test]
+fn a_file_before_a_healthy_cluster_is_fine_and_nothing_is_left_behind() {
+    let cluster = cluster();
+    let checked = Checked::new(&cluster.urls()[0]);
+    checked.says(0, &["fine: cluster c: opensearch 3", "3 of 3 nodes are well"]);
+    checked.says(0, &["fine: queue q: ", " can be written and has ", " free"]);
+    checked.says(0, &["fine: entry e: 127.0.0.1:0 is free"]);
+    let left = std::fs::read_dir(checked.folder.path()).unwrap().count();
+    assert_eq!(left, 1, "only the file itself is there");
+    let (status, text) = checked.run(&["--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &report["valid"]), (0, &true.into()));
+    let found = report["online"].as_array().unwrap();
+    assert!(found.iter().all(|one| one["level"] == "fine"), "{text}");
+    let (status, text) = checked.run(&["--quiet"]);
+    assert_eq!((status, text.as_str()), (0, ""));
+}
+
+#[test]
+fn a_name_a_port_a_protocol_and_an_authority_that_are_wrong_are_told_apart() {
+    Checked::new("http://no-such-host.invalid:9200").says(
+        3,
+        &[
+            "error: cluster c: the name `no-such-host.invalid` cannot be looked up",
+            "mend the name",
+        ],
+    );
+    Checked::new("http://127.0.0.1:9").says(
+        3,
+        &[
+            "nothing listens at 127.0.0.1:9",
+            "start the cluster, or mend the port",
+        ],
+    );
+    let secure = FakeCluster::start(Spec::default().tls()).unwrap();
+    let url = &secure.urls()[0];
+    Checked::new(&url.replacen("https", "http", 1)).says(
+        3,
+        &[
+            "error: cluster c: its topology cannot be read",
+            "should begin with https://",
+        ],
+    );
+    Checked::new(url).says(
+        3,
+        &[
+            "error: cluster c: its topology cannot be read",
+            "as the CA to trust",
+        ],
+    );
+    // As servers that speak HTTP in clear answer to what is no HTTP.
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain_url = format!("https://{}", plain.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut socket in plain.incoming().map_while(Result::ok) {
+            let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    Checked::new(&plain_url).says(
+        3,
+        &["its topology cannot be read", "should the URL begin with http://"],
+    );
+}
+
+#[test]
+fn a_wrong_account_is_an_error_and_says_what_to_mend() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).basic_auth("u", "right")).unwrap();
+    let mut checked = Checked::new(&cluster.urls()[0]);
+    checked.says(
+        1,
+        &["error: cluster c: it wants an account, and none is configured"],
+    );
+    checked.more = ", basic_auth: {username: u, password: wrong}".to_owned();
+    checked.says(
+        1,
+        &[
+            "error: cluster c: it refuses the gateway's account",
+            "mend `basic_auth` or `api_key`",
+        ],
+    );
+    let (_, text) = checked.run(&[]);
+    assert!(!text.contains("wrong"), "no secret is told: {text}");
+    checked.more = ", basic_auth: {username: u, password: right}".to_owned();
+    checked.says(0, &["fine: cluster c: "]);
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error_unless_a_gateway_holds_it() {
+    let cluster = cluster();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut checked = Checked::new(&cluster.urls()[0]);
+    checked.binding = holder.local_addr().unwrap().to_string();
+    checked.says(
+        1,
+        &[
+            "error: entry e: ",
+            "is taken by another program",
+            "or write another `binding`",
+        ],
+    );
+    checked.binding = "192.0.2.1:8000".to_owned();
+    checked.says(
+        1,
+        &["error: entry e: 192.0.2.1:8000 is no address of this machine"],
+    );
+
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text
+        .replacen(
+            "admin: {binding: '127.0.0.1:0'}",
+            &format!("admin: {{binding: '{}'}}", gateway.admin),
+            1,
+        )
+        .replacen(
+            "network: {binding: '127.0.0.1:0'}",
+            &format!("network: {{binding: '{}'}}", gateway.address),
+            1,
+        );
+    let file = place.folder().join("held.yml");
+    std::fs::write(&file, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["check", "--online"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(
+        text.matches("is held, and a gateway answers at the admin port")
+            .count(),
+        2,
+        "{text}"
+    );
+}
+
+#[test]
+fn a_queue_without_room_or_folder_is_an_error() {
+    let cluster = cluster();
+    let mut checked = Checked::new(&cluster.urls()[0]);
+    checked.queue = ", min_free: 900tb".to_owned();
+    checked.says(
+        1,
+        &[
+            "error: queue q: ",
+            "have to stay free: nothing would be accepted",
+            "lower `queue.min_free`",
+        ],
+    );
+    checked.queue = ", max_size: 900tb".to_owned();
+    checked.says(
+        0,
+        &[
+            "warning: queue q: ",
+            "less than the queue may take",
+            "lower `queue.max_size`",
+        ],
+    );
+    checked.queue = String::new();
+    // A file in the place of a folder: what is above it can be written, so this one is left to the start.
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["check", "--online", "/nowhere.yml"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -1,0 +1,43 @@
+//! `?pretty` at the admin port: any endpoint takes it, as the clusters' APIs do.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::pretty;
+
+/// Takes the parameter off the request, since endpoints refuse what they don't know, and lays the answer out.
+pub(super) async fn lay_out(mut request: Request, next: Next) -> Response {
+    if !pretty::is_asked(request.uri().query()) {
+        return next.run(request).await;
+    }
+    if let Some(uri) = without(request.uri()) {
+        *request.uri_mut() = uri;
+    }
+    let (mut head, body) = next.run(request).await.into_parts();
+    let json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
+    if !head.headers.get(CONTENT_TYPE).is_some_and(json) {
+        return Response::from_parts(head, body);
+    }
+    head.headers.remove(CONTENT_LENGTH);
+    // Answers are made in memory, whole.
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let body = match serde_json::from_slice(&body) {
+        Ok(value) => Body::from(pretty::pretty(&value)),
+        Err(_) => Body::from(body),
+    };
+    Response::from_parts(head, body)
+}
+
+fn without(uri: &Uri) -> Option<Uri> {
+    let pairs = uri.query()?.split('&');
+    let rest: Vec<&str> = pairs.filter(|pair| !pretty::is_asked(Some(pair))).collect();
+    let target = match rest.is_empty() {
+        true => uri.path().to_owned(),
+        false => format!("{}?{}", uri.path(), rest.join("&")),
+    };
+    target.parse().ok()
+}
