@@ -214,7 +214,11 @@ impl Route {
             }
         }
         let mut done = HashSet::new();
-        for some in looks.chunks(LOOKS_MAX) {
+        let bytes = |look: &Look<'_>| {
+            let at = work.operations[look.operation];
+            at.end - at.start
+        };
+        for some in pieces(&looks, bytes) {
             match self.look_up(work, some, outbound, snapshot).await {
                 Ok(there) => {
                     for (look, there) in some.iter().zip(there) {
@@ -508,12 +512,43 @@ fn holds(source: &Value, part: &Value) -> bool {
 const SENT_BY_MAX: usize = 64;
 /// Documents that are remembered; beyond that what is in doubt is sent again whatever is found.
 const RESENT_MAX: usize = 100_000;
-/// Documents that are asked for at once: their sources come back.
+/// Cuts into what is asked for at once, of so many bytes each.
+fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
+    let mut pieces = Vec::new();
+    while !all.is_empty() {
+        let mut sum = 0;
+        let fits = |one: &&T| {
+            sum += bytes(one);
+            sum <= LOOK_BYTES_MAX
+        };
+        let count = all.iter().take(LOOKS_MAX).take_while(fits).count();
+        let (some, rest) = all.split_at(count.max(1));
+        pieces.push(some);
+        all = rest;
+    }
+    pieces
+}
+
+/// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come back.
 const LOOKS_MAX: usize = 250;
+const LOOK_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_documents_are_looked_for_few_at_a_time_and_none_is_left_out() {
+        let cut = |all: &[usize]| -> Vec<usize> {
+            let pieces = pieces(all, |bytes| *bytes);
+            assert_eq!(pieces.concat(), all);
+            pieces.iter().map(|piece| piece.len()).collect()
+        };
+        assert_eq!(cut(&[]), [0; 0]);
+        assert_eq!(cut(&[300; 600]), [250, 250, 100]);
+        assert_eq!(cut(&[400 << 10; 5]), [2, 2, 1]);
+        assert_eq!(cut(&[1, 9 << 20, 9 << 20, 1]), [1, 1, 1, 1]);
+    }
 
     #[test]
     fn an_update_is_done_where_merging_it_would_change_nothing() {
