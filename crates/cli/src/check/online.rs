@@ -348,7 +348,7 @@ fn look_at_certificate(name: String, file: &Path) -> Option<Finding> {
     let date = jiff::Timestamp::from_second(ends).map_or_else(|_| "far away".to_owned(), |at| at.to_string());
     let (level, says, then) = match days {
         ..0 => (Level::Error, format!("ended at {date}"), Some("replace it")),
-        ..SOON_DAYS => (
+        0..SOON_DAYS => (
             Level::Warning,
             format!("ends in {days} days, at {date}"),
             Some("replace it soon"),
