@@ -211,3 +211,62 @@ fn compare(kind: Kind, rounds: usize) -> Result<()> {
     ensure!(left.body.is_empty(), "{}", String::from_utf8_lossy(&left.body));
     Ok(())
 }
+
+/// The load file of the published walk-through, word for word but for address and account: `"_type":"_doc"` in each action.
+const WALK_THROUGH: &str = include_str!("black_box/guides/nginx.yml");
+
+#[test]
+fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued() -> Result<()> {
+    let server = Server::shared(Kind::Elasticsearch7)?;
+    let client = server.cluster.client()?;
+    let indices = ["test-10", "test-11", "test-12", "test-13"];
+    let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
+    for index in indices {
+        client.put(&format!("/{index}"), &settings)?.ok()?;
+    }
+    let mut expected = 0;
+    for queued in [false, true] {
+        let mut gateway = match queued {
+            false => Gateway::before(&server)?,
+            true => Gateway::queueing(&server)?,
+        };
+        gateway.wait_for_now(&mut server.http())?;
+        let report = walk_through(&gateway.url())?;
+        ensure!(report["documents"]["accepted"] == 10_000, "{report}");
+        // The warm-up sends one more.
+        expected += 15_000;
+        if queued {
+            gateway.delivered(15_000, 0)?;
+        } else {
+            gateway.split_at_least(0.9)?;
+        }
+        let there: Result<u64> = indices.iter().map(|index| count(&client, index)).sum();
+        ensure!(there? == expected, "{expected} documents were accepted");
+    }
+    for index in indices {
+        client.delete(&format!("/{index}"))?.ok()?;
+    }
+    Ok(())
+}
+
+fn walk_through(url: &str) -> Result<Value> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("dict"))?;
+    std::fs::write(path("dict/ip.txt"), "192.168.0.1\n192.168.0.2\n")?;
+    std::fs::write(path("dict/user.txt"), "medcl\nelastic\n")?;
+    let line =
+        r#"175.10.75.216 - - [28/Jul/2020:21:20:26 +0800] \"GET / HTTP/1.1\" 200 8676 \"-\" \"Mozilla/5.0\""#;
+    std::fs::write(path("nginx.log"), format!("{line}\n"))?;
+    std::fs::write(
+        path("loadgen.yml"),
+        WALK_THROUGH.replace("http://10.0.128.58:8000", url),
+    )?;
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["loadgen", "-l", "2", "-c", "2", "--compress", "--json"])
+        .current_dir(folder.path())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    serde_json::from_slice(&output.stdout).context("a report")
+}
