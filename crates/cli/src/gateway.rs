@@ -12,6 +12,7 @@ use gateway::config::reload::FileWatch;
 use gateway::config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
 use gateway::{Gateway, Reloaded};
 use tokio::signal::unix::{SignalKind, signal};
+use wire::guard::{Work, caught, fault};
 
 use crate::access::Access;
 use crate::logging::{self, Level};
@@ -199,14 +200,14 @@ async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(),
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
                 match file {
-                    Some(file) => reload(&gateway, file, &mut watch, level),
+                    Some(file) => guarded_reload(&gateway, file, &mut watch, level),
                     None => tracing::info!("SIGHUP: there is no configuration file to read again"),
                 }
                 certificates(&gateway, true);
             }
             () = changed(&mut watch) => {
                 if let Some(file) = file && gateway.auto_reload() {
-                    reload(&gateway, file, &mut watch, level);
+                    guarded_reload(&gateway, file, &mut watch, level);
                 }
             }
             _ = look_at_certificates.tick() => certificates(&gateway, false),
@@ -231,8 +232,25 @@ async fn changed(watch: &mut Option<FileWatch>) {
 }
 
 fn certificates(gateway: &Gateway, asked: bool) {
-    for entry in gateway.reload_certificates(asked) {
+    let looked = caught(Work::Reload, || gateway.reload_certificates(asked));
+    let reloaded = looked.unwrap_or_else(|panicked| {
+        panicked.report(Work::Reload, "certificates are looked at again in a second");
+        Vec::new()
+    });
+    for entry in reloaded {
         tracing::info!(entry = &*entry, "certificate reloaded");
+    }
+}
+
+/// The same, whatever it does to the gateway.
+fn guarded_reload(gateway: &Gateway, file: &Path, watch: &mut Option<FileWatch>, level: &Level) {
+    let reloaded = caught(Work::Reload, || {
+        fault("reload", b"");
+        reload(gateway, file, watch, level);
+    });
+    if let Err(panicked) = reloaded {
+        let comes_to = "configuration not reloaded, or a part of it only; a restart puts all of it in force";
+        panicked.report(Work::Reload, comes_to);
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) async fn deliver(
                     suspect: Suspect::default(),
                     stop: stop.clone(),
                 };
-                running.spawn_local(lane.run());
+                guard::spawn_in(&mut running, Work::Lane, lane.run());
             }
             Err(error) => route.group.set(number, Doing::Paused, Some(&error.to_string())),
         }

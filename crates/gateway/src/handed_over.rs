@@ -8,6 +8,7 @@ use std::time::Duration;
 use kafka::Change;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use wire::guard::{Work, spawn_in};
 
 use crate::delivery::Suspect;
 use crate::lane::{Lane, Route, stopped};
@@ -19,6 +20,18 @@ pub(crate) async fn deliver_handed_over(
     shared: &kafka::Group,
     mut stop: watch::Receiver<bool>,
 ) {
+    while !take_part(route, shared, stop.clone()).await {
+        let why = "the thread that takes lanes from Kafka has failed, which is a bug; it begins anew";
+        route.group.set(0, Doing::Paused, Some(why));
+        tokio::select! {
+            () = stopped(&mut stop) => return,
+            () = tokio::time::sleep(START_AGAIN) => {}
+        }
+    }
+}
+
+/// `false` if that has ended before it was to.
+async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Receiver<bool>) -> bool {
     let group = &route.group;
     // Bounded by what Kafka says: one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
@@ -30,7 +43,7 @@ pub(crate) async fn deliver_handed_over(
             Err(error) => group.set(0, Doing::Paused, Some(&error.to_string())),
         }
         tokio::select! {
-            () = stopped(&mut stop) => return,
+            () = stopped(&mut stop) => return true,
             () = tokio::time::sleep(START_AGAIN) => {}
         }
     };
@@ -80,7 +93,7 @@ pub(crate) async fn deliver_handed_over(
                                 suspect: Suspect::default(),
                                 stop: ended.clone(),
                             };
-                            lanes.spawn_local(lane.run());
+                            spawn_in(&mut lanes, Work::Lane, lane.run());
                         }
                         Err(error) => group.set(number, Doing::Paused, Some(&error.to_string())),
                     }
@@ -98,7 +111,10 @@ pub(crate) async fn deliver_handed_over(
             }
         }
     }
+    end.send_replace(true);
+    while lanes.join_next().await.is_some() {}
     running.join();
+    leaving
 }
 
 /// What died in a batch that was not committed is delivered once more, here or elsewhere, and dies there anew.

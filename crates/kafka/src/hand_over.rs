@@ -17,6 +17,7 @@ use crate::client::consumer_config;
 use crate::group::{Change, CommitError, Handed, Inner, lock};
 use crate::lane::Fetched;
 use crate::seek::offset_of;
+use crate::threads::{self, caught};
 use crate::topic;
 use crate::{Cursor, Head, ReadError};
 
@@ -68,9 +69,7 @@ impl HandOver {
             .map_err(|error: KafkaError| failed(error.to_string()))?;
         let consumer = Arc::new(consumer);
         *lock(&group.consumer) = Some(Arc::downgrade(&consumer));
-        std::thread::Builder::new()
-            .name("kafka-group".to_owned())
-            .spawn(move || run(&consumer))
+        threads::spawn("kafka-group", move || run_to_its_end(&consumer))
             .map_err(|error| failed(error.to_string()))
     }
 
@@ -288,6 +287,20 @@ pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, String>
     (head, header(Head::PARAMS).unwrap_or_default().to_vec())
 }
 
+/// The same, whatever happens: its lanes are given up before the brokers may give them to others.
+fn run_to_its_end(consumer: &Arc<BaseConsumer<HandOver>>) {
+    if caught("a consumer group gives up its lanes and begins anew", || {
+        run(consumer)
+    })
+    .is_some()
+    {
+        return;
+    }
+    let context = consumer.context();
+    caught("lanes could not be given up", || context.let_go(consumer));
+    *lock(&context.group.consumer) = None;
+}
+
 /// Until it is stopped, and all lanes are let go.
 fn run(consumer: &Arc<BaseConsumer<HandOver>>) {
     let context = Arc::clone(consumer.context());
@@ -339,6 +352,16 @@ impl ClientContext for HandOver {
 
 impl ConsumerContext for HandOver {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        let moved = || self.move_lanes(consumer, what, list);
+        if caught("a consumer group gives up its lanes and is joined anew", moved).is_none() {
+            caught("lanes could not be given up", || self.let_go(consumer));
+            self.join_anew.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl HandOver {
+    fn move_lanes(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &TopicPartitionList) {
         if what != RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             self.let_go(consumer);
             return;

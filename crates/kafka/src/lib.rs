@@ -62,6 +62,8 @@ mod produce;
 #[cfg(feature = "client")]
 mod seek;
 #[cfg(feature = "client")]
+mod threads;
+#[cfg(feature = "client")]
 mod topic;
 #[cfg(feature = "client")]
 mod watch;

@@ -13,6 +13,7 @@ use rdkafka::producer::{
 };
 
 use crate::append::{Append, Counts, Pending};
+use crate::threads::caught;
 use crate::{AppendError, Head, Part, Status};
 
 /// What tells of messages that the producer was given.
@@ -163,6 +164,13 @@ impl ProducerContext<NoCustomPartitioner> for Outcomes {
     type DeliveryOpaque = Arc<Pending>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, pending: Arc<Pending>) {
+        let told = || self.delivered(result, &pending);
+        caught("a request's client hears nothing of it, and times out", told);
+    }
+}
+
+impl Outcomes {
+    fn delivered(&self, result: &DeliveryResult<'_>, pending: &Pending) {
         match result {
             Ok(message) => {
                 self.away.store(false, Ordering::Relaxed);

@@ -9,13 +9,13 @@ use std::time::Duration;
 use rdkafka::consumer::Consumer as _;
 
 use crate::group::lock;
+use crate::threads::{self, caught};
 use crate::topic::{ASK_TIMEOUT, Inner};
 
 /// Watches until the topic is closed.
 pub(crate) fn start(topic: &Arc<Inner>) -> io::Result<()> {
     let topic = Arc::downgrade(topic);
-    let spawned = thread::Builder::new().name("kafka-watch".to_owned());
-    spawned.spawn(move || run(&topic)).map(drop)
+    threads::spawn("kafka-watch", move || run(&topic)).map(drop)
 }
 
 fn run(topic: &Weak<Inner>) {
@@ -26,7 +26,7 @@ fn run(topic: &Weak<Inner>) {
                 return;
             };
             if at % LOOKS == 0 {
-                look(&topic);
+                caught("a topic is looked at again in a moment", || look(&topic));
             }
         }
         at += 1;

@@ -22,10 +22,6 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
 }
 
 /// Starts a thread, whose panics are its own to catch: nobody else hears of them.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "this crate knows nothing of `wire`; its threads are these"
-)]
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }

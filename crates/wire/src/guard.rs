@@ -5,7 +5,7 @@
 //! met them, with a consequence that is stated there. All that the work held is given back by `Drop`. Each panic is
 //! counted ([`panics`]) and told of in one line of the log, with its message and place, and without documents.
 //!
-//! Nothing else starts a task or a thread (clippy refuses the ways around this module), so there is none that ends
+//! Nothing else starts a task or a thread (`./dev tidy` refuses the ways around this module), so there is none that ends
 //! unseen, or that others wait for in vain.
 //!
 //! A panic in a `Drop` that runs while another one unwinds, a stack that overflows and memory that the system refuses end
@@ -23,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 pub use fault::fault;
 pub use told::{Panicked, Work, panics, tell_of_panics};
@@ -83,14 +83,20 @@ pub fn caught<T>(work: Work, run: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| Panicked::take(&*payload))
 }
 
-/// Starts a task on this thread that nobody waits for; its panic ends it, and nothing else.
-#[allow(clippy::disallowed_methods, reason = "this is the way")]
+/// Starts a task on this thread; its panic ends it, and nothing else.
 pub fn spawn(work: Work, future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
-    tokio::task::spawn_local(async move {
-        if let Err(panicked) = guarded(work, future).await {
-            panicked.report(work, "it ends, and nothing else does");
-        }
-    })
+    tokio::task::spawn_local(reported(work, future))
+}
+
+/// The same, as one of those that somebody waits for together.
+pub fn spawn_in(set: &mut JoinSet<()>, work: Work, future: impl Future<Output = ()> + 'static) {
+    set.spawn_local(reported(work, future));
+}
+
+async fn reported(work: Work, future: impl Future<Output = ()>) {
+    if let Err(panicked) = guarded(work, future).await {
+        panicked.report(work, "it ends, and nothing else does");
+    }
 }
 
 /// Runs what `make` makes, and once more after each panic, with growing pauses; until it ends by itself.
@@ -114,7 +120,6 @@ pub async fn restarted<F: Future<Output = ()>>(work: Work, mut make: impl FnMut(
 ///
 /// # Errors
 /// When the system gives no thread.
-#[allow(clippy::disallowed_methods, reason = "this is the way")]
 pub fn thread<T: Send + 'static>(
     name: &str,
     work: Work,

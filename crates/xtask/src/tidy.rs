@@ -1,5 +1,7 @@
 //! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks at.
 
+mod starts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,6 +51,7 @@ pub(crate) fn run() -> Result<()> {
         // What is not text has no lines to check.
         if let Ok(text) = std::fs::read_to_string(root.join(file)) {
             check_text(file, &text, &mut wrong);
+            starts::check(file, &text, &mut wrong);
             check_links(&root, file, &text, &mut wrong);
         }
     }

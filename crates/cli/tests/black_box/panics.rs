@@ -338,6 +338,22 @@ fn what_goes_on_in_the_background_is_started_again() {
     );
 }
 
+#[test]
+fn a_reload_that_the_gateway_fails_on_is_refused_and_the_next_one_goes_through() {
+    let cluster = storing();
+    let (gateway, folder) = synchronous(&cluster, "reload=*1");
+    let file = folder.path().join("tidegate.yml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}logging: {{level: debug}}\n")).unwrap();
+    gateway.signal("HUP");
+    let line = gateway.logged("configuration not reloaded");
+    assert!(line.contains("planted at reload"), "{line}");
+    gateway.bulk(&docs(0, 10, 1)).ok().unwrap();
+    gateway.signal("HUP");
+    gateway.logged("configuration reloaded");
+    gateway.bulk(&docs(0, 10, 2)).ok().unwrap();
+}
+
 /// The tests of this file run a build of the profile `dev`. A panic takes the same ways in a release as long as both unwind:
 /// which code catches it is the same source, and `wire::guard` asserts the rest when it is compiled. Only what is planted differs, which debug
 /// assertions let in.

@@ -12,7 +12,7 @@ use log::AppendError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use wire::guard::{Work as Kind, caught, fault, guarded};
+use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
 
 use super::lane::named;
 use super::state::{Picked, Tried};
@@ -91,12 +91,8 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         }
         let due = parked.state().due(AT_ONCE - running.len());
         for key in due {
-            running.spawn_local(attend_guarded(
-                Rc::clone(&route),
-                Arc::clone(&parked),
-                key,
-                stop.clone(),
-            ));
+            let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
+            spawn_in(&mut running, Kind::Parked, attended);
         }
         let latest = Instant::now() + LOOK_AGAIN;
         let next = match running.len() < AT_ONCE {

@@ -107,7 +107,7 @@ fn hook(info: &PanicHookInfo<'_>) {
     COUNTS[work as usize].fetch_add(1, Relaxed);
     match doing {
         // Whoever catches it says what comes of it.
-        Some(_) => LAST.with(|last| drop(last.borrow_mut().replace(panicked))),
+        Some(_) => drop(LAST.try_with(|last| last.borrow_mut().replace(panicked))),
         None => panicked.report(work, "what nobody watches over has ended"),
     }
 }
@@ -157,8 +157,8 @@ impl Drop for Doing {
 impl Panicked {
     /// Of a panic that was caught just now on this thread.
     pub(super) fn take(payload: &(dyn Any + Send)) -> Self {
-        let seen = LAST.with(|last| last.borrow_mut().take());
-        seen.unwrap_or_else(|| Panicked {
+        let seen = LAST.try_with(|last| last.borrow_mut().take());
+        seen.ok().flatten().unwrap_or_else(|| Panicked {
             message: told(payload),
             ..Panicked::default()
         })

@@ -1,0 +1,170 @@
+//! What a panic on one of the log's own threads comes to: nobody waits for ever, nothing unsound is written on, and what was there
+//! is read all the same. The disk plants them.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
+
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use log::{AppendError, Disk, Event, File, Listed, Lock, Log, Next, Options, RealDisk, Record, StartAt};
+
+/// The real disk, until the thread of this name asks it how much is free.
+#[derive(Clone, Default)]
+struct Trap {
+    disk: RealDisk,
+    thread: Arc<Mutex<&'static str>>,
+}
+
+impl Trap {
+    fn set(&self, thread: &'static str) {
+        *self.thread.lock().unwrap() = thread;
+    }
+}
+
+impl Disk for Trap {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
+        self.disk.list(folder)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.disk.open(path)
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.disk.open_to_write(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.disk.create(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.disk.sync_folder(folder)
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let trapped = *self.thread.lock().unwrap();
+        let here = std::thread::current();
+        assert!(trapped.is_empty() || here.name() != Some(trapped), "planted");
+        self.disk.free_bytes(folder)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        self.disk.lock(path)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.disk.now_ms()
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.disk.elapsed_ms()
+    }
+}
+
+/// A log, and what it has told of.
+fn open(folder: &Path, disk: &Trap) -> (Log, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tells = Arc::clone(&told);
+    let options = Options {
+        lanes: 1,
+        free_bytes_min: 0,
+        cursor_interval: Duration::from_millis(5),
+        on_event: Arc::new(move |event: &Event| tells.lock().unwrap().push(format!("{event:?}"))),
+        ..Options::default()
+    };
+    (Log::open(folder, options, disk.clone()).unwrap(), told)
+}
+
+fn record(log: &Log) -> Record {
+    let mut record = log.record(0, b"");
+    record.group(0, 1, |out| out.resize(1000, b'x'));
+    record
+}
+
+fn read(log: &Log) -> usize {
+    let mut reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+    let mut out = Vec::new();
+    let mut count = 0;
+    while let Some(next) = reader.next(&mut out).unwrap() {
+        assert!(matches!(next, Next::Group(_)));
+        count += 1;
+    }
+    count
+}
+
+/// Waits for something, for ten seconds at most.
+fn within<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(is) = is() {
+            return is;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_writer_that_panics_ends_the_log_and_tells_all_who_wait() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Trap::default());
+    let (log, told) = open(folder.path(), &disk);
+    log.append_blocking(record(&log)).unwrap();
+    disk.set("log-writer");
+    let mut append = pin!(log.append_async(record(&log)));
+    let outcome = within("who waits for a record is told", || {
+        match append.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    });
+    assert!(outcome.is_err(), "{outcome:?}");
+    within("the log says so", || {
+        let told = told.lock().unwrap();
+        told.iter()
+            .any(|event| event.contains("Poisoned") && event.contains("planted"))
+            .then_some(())
+    });
+    let refused = log.append_blocking(record(&log));
+    assert!(matches!(refused, Err(AppendError::Poisoned(_))), "{refused:?}");
+    assert_eq!(read(&log), 1, "what was accepted is read");
+    drop(log);
+    disk.set("");
+    let (log, _) = open(folder.path(), &disk);
+    assert_eq!(read(&log), 1);
+    log.append_blocking(record(&log)).unwrap();
+    assert_eq!(read(&log), 2);
+}
+
+#[test]
+fn a_keeper_that_panics_goes_on_with_its_next_round() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Trap::default());
+    let (log, told) = open(folder.path(), &disk);
+    disk.set("log-keeper");
+    within("several rounds fail", || {
+        let told = told.lock().unwrap();
+        (told.iter().filter(|event| event.contains("planted")).count() > 2).then_some(())
+    });
+    disk.set("");
+    log.append_blocking(record(&log)).unwrap();
+    assert_eq!(read(&log), 1);
+    let rounds = told.lock().unwrap().len();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(told.lock().unwrap().len() <= rounds + 1, "it is well again");
+}
