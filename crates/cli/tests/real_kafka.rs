@@ -167,6 +167,27 @@ fn a_bulk_is_answered_once_kafka_has_it_and_delivered_from_there_across_a_restar
 }
 
 #[test]
+fn one_message_that_the_gateway_fails_on_dies_and_its_partition_goes_on() {
+    let cluster = cluster();
+    let place = Place::new(&cluster, broker(), "poison", ", partitions: 4");
+    let arguments = ["--config", place.file.to_str().unwrap()];
+    let gateway = Gateway::start_with(&arguments, &[("TIDEGATE_TEST_PANIC", "batch=poison")]);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let poison = "{\"index\":{\"_index\":\"logs\",\"_id\":\"poison\"}}\n{\"n\":1}\n";
+    gateway.bulk(&body(100)).ok().unwrap();
+    gateway.bulk(poison).ok().unwrap();
+    gateway.bulk(&body(100)).ok().unwrap();
+    let all = |one: &Value| one["indexed"] == 200 && one["dead"] == 1 && one["pending"] == 0;
+    wait(&gateway, all);
+    // Another gateway has it dead once too.
+    drop(gateway);
+    let gateway = place.start();
+    gateway.bulk(&body(10)).ok().unwrap();
+    let one = wait(&gateway, |one| one["pending"] == 0 && one["indexed"] == 210);
+    assert_eq!(one["dead"], 1, "{one}");
+}
+
+#[test]
 fn several_gateways_share_a_topic_and_one_that_is_killed_loses_and_reorders_nothing() {
     let cluster = cluster();
     // So that there is always something under way.
