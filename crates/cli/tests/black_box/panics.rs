@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
 use crate::gateway::Gateway;
 use crate::place::{Place, account, drained, queue, wait};
@@ -150,9 +150,18 @@ fn a_nodes_answer_that_the_gateway_fails_on_costs_one_record_and_no_lane() {
     let cluster = storing();
     let place = sixteen_lanes(&cluster);
     let gateway = planted(&place, "reply=poison");
+    // An answer about what went well has nothing to tell one document's from another's.
+    cluster.set_manners(Manners {
+        unfit: Some(Unfit {
+            holds: "{\"n\":666}".to_owned(),
+            status: 400,
+            error: r#"{"type":"mapper_parsing_exception","reason":"poison"}"#.to_owned(),
+        }),
+        ..Manners::default()
+    });
     cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))));
     gateway.bulk(&docs(0, 100, 1)).ok().unwrap();
-    gateway.bulk(&doc("poison", 1)).ok().unwrap();
+    gateway.bulk(&doc("a", 666)).ok().unwrap();
     gateway.bulk(&docs(0, 200, 2)).ok().unwrap();
     let one = drained(&gateway, "c0");
     assert_eq!((&one["dead"], &one["indexed"]), (&json!(1), &json!(300)), "{one}");
