@@ -281,6 +281,10 @@ impl<'a, 's> Draft<'a, 's> {
             writes: Vec::new(),
         };
         scratch.slots.clear(level, table);
+        if matches!(level, Level::Lane(_)) {
+            // Never more than the table's names take, whatever numbers entries have.
+            scratch.named.resize(table.names().div_ceil(64), 0);
+        }
         Self {
             body,
             level,
@@ -369,13 +373,12 @@ impl<'a, 's> Draft<'a, 's> {
             (Level::Lane(lanes), Some(shard)) => {
                 if slots.name != Some(doc.name) {
                     slots.name = Some(doc.name);
+                    // A name that is supposed to be new is none of the table's.
                     let (at, bit) = (doc.name as usize / 64, 1 << (doc.name % 64));
-                    let named = &mut self.scratch.named;
-                    if named.len() <= at {
-                        named.resize(at + 1, 0);
-                    }
-                    if named[at] & bit == 0 {
-                        named[at] |= bit;
+                    if let Some(named) = self.scratch.named.get_mut(at)
+                        && *named & bit == 0
+                    {
+                        *named |= bit;
                         self.plan.names.push(doc.name);
                     }
                 }

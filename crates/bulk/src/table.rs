@@ -62,6 +62,9 @@ pub(crate) struct Entry {
     pub(crate) unproven: Option<Box<Entry>>,
 }
 
+/// Of an entry that is none of the table's names.
+const NO_NUMBER: u32 = u32::MAX;
+
 // === impl Target ===
 
 impl Target {
@@ -102,7 +105,7 @@ impl RouteTable {
                 telling_pipelines: HashSet::new(),
                 new_index: Entry {
                     target: Target::Index(Arc::new(IndexRoute::new("", Formula::Modulo, [None]))),
-                    number: u32::MAX,
+                    number: NO_NUMBER,
                     ordinal: u32::MAX - 1,
                     unproven: None,
                 },
@@ -125,6 +128,11 @@ impl RouteTable {
     /// The number of concrete indices that names lead to.
     pub fn indices(&self) -> u32 {
         self.indices
+    }
+
+    /// How many names have a number.
+    pub(crate) fn names(&self) -> usize {
+        self.numbered.len()
     }
 
     /// What `name` stands for; `None` for a name that the cluster does not have.

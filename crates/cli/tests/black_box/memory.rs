@@ -205,3 +205,19 @@ fn a_node_that_says_more_than_it_is_asked_for_takes_no_memory_and_all_is_counted
         "each was sent once"
     );
 }
+
+#[test]
+fn an_index_that_is_new_costs_no_more_memory_than_one_that_is_there() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    for round in 0..3 {
+        let both: String = (0..2)
+            .map(|n| large(&format!("new-{round}-{n}"), "d", 2, 1))
+            .collect();
+        gateway.bulk(&both).ok().unwrap();
+    }
+    assert_eq!(drained(&gateway, "c0")["indexed"], 12);
+    let peak = peak_mib(&gateway);
+    assert!(peak < 150, "{peak} MiB for six small indices that are new");
+}
