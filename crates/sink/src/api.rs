@@ -361,7 +361,10 @@ fn aliases(state: &State) -> Value {
             .iter()
             .filter(|(_, indices)| indices.contains(&index.name));
         let held: Map<String, Value> = held
-            .map(|(alias, indices)| (alias.clone(), json!({"is_write_index": indices[0] == index.name})))
+            .map(|(alias, indices)| {
+                let leads = indices[0] == index.name && !state.unled.contains(alias);
+                (alias.clone(), json!({"is_write_index": leads}))
+            })
             .collect();
         (index.name.clone(), json!({"aliases": held}))
     });

@@ -293,17 +293,20 @@ impl Bulk<'_> {
         }
         // Taken out and put back: a copy of the pointer for each document would cost two atomic additions.
         match self.seen.take() {
-            Some(index) if index.closed => {
-                let error = json!({"type": "index_closed_exception", "reason": "closed", "index": name});
-                self.fail(action, name, action.id.as_deref(), 400, &error.to_string());
-            }
             Some(index) => {
                 self.apply_to(&index, action, defaults, source, seq_no);
                 self.seen = Some(index);
             }
             None => {
-                let error = json!({"type": "index_not_found_exception", "reason": format!("no such index [{name}]"), "index": name});
-                self.fail(action, name, action.id.as_deref(), 404, &error.to_string());
+                let not_found = || {
+                    let reason = format!("no such index [{name}]");
+                    (
+                        404,
+                        json!({"type": "index_not_found_exception", "reason": reason, "index": name}),
+                    )
+                };
+                let (status, error) = refusal::of_name(&self.state, name).unwrap_or_else(not_found);
+                self.fail(action, name, action.id.as_deref(), status, &error.to_string());
             }
         }
         Ok(())
@@ -413,8 +416,11 @@ impl Bulk<'_> {
         }
     }
 
-    /// The index of this name, created when it is not there and may be.
+    /// The index that takes writes to this name, created when it is not there and may be.
     fn find(&mut self, name: &str, may_create: bool) -> Option<Arc<Index>> {
+        if refusal::of_name(&self.state, name).is_some() {
+            return None;
+        }
         if let Some(index) = self.state.index(name) {
             return Some(Arc::clone(index));
         }

@@ -26,9 +26,17 @@ pub(super) fn write(
         let error = json!({"type": "parse_exception", "reason": reason});
         return (400, json!({"error": error, "status": 400}));
     }
+    let refused = refusal::of_name(&shared.state(), name);
+    if let Some((status, error)) = refused {
+        return (status, json!({"error": error, "status": status}));
+    }
     let Some(index) = find(shared, name) else {
         return no_such_index(name);
     };
+    if let Some((status, error)) = &index.refusing {
+        let error: Value = serde_json::from_str(error).unwrap_or_default();
+        return (*status, json!({"error": error, "status": status}));
+    }
     let routing = head.parameter("routing");
     if index.routing_required && routing.is_none() {
         return match id {

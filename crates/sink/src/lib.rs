@@ -373,6 +373,14 @@ impl FakeCluster {
         self.shared.change(|state| state.alias(alias, indices));
     }
 
+    /// Gives an alias to indices none of which takes the writes.
+    pub fn alias_without_write_index(&self, alias: &str, indices: &[&str]) {
+        self.shared.change(|state| {
+            state.alias(alias, indices);
+            state.unled.insert(alias.to_owned());
+        });
+    }
+
     /// Splits the index that takes an alias's writes, or shrinks it: another index of so many shards has its documents and its
     /// place, and it is deleted. A server takes no writes meanwhile; here it is one moment.
     ///

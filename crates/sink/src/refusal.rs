@@ -8,7 +8,7 @@ use super::bulk::{Action, Defaults, any_action};
 use super::flavour::Flavour;
 use super::http::Head;
 use super::index::Index;
-use super::state::Shared;
+use super::state::{Shared, State};
 
 /// What a bulk is answered as a whole for one of its lines. Looked for only where there may be one.
 pub(super) fn of_whole(shared: &Shared, body: &[u8], defaults: &Defaults) -> Option<(u16, Value)> {
@@ -77,6 +77,26 @@ pub(super) fn null_id() -> (u16, Value) {
 fn whole(status: u16, kind: &str, reason: &str) -> Value {
     let cause = json!({"type": kind, "reason": reason});
     json!({"error": {"root_cause": [cause], "type": kind, "reason": reason}, "status": status})
+}
+
+/// Why no write to this name is taken, whatever the document: its index is closed, or it is an alias that none of its
+/// indices takes the writes for.
+pub(super) fn of_name(state: &State, name: &str) -> Option<(u16, Value)> {
+    if state.unled.contains(name) {
+        let reason = format!(
+            "no write index is defined for alias [{name}]. The write index may be explicitly disabled using \
+             is_write_index=false or the alias points to multiple indices without one being designated as a write index"
+        );
+        return Some((
+            400,
+            json!({"type": "illegal_argument_exception", "reason": reason}),
+        ));
+    }
+    let closed = state.index(name).is_some_and(|index| index.closed);
+    closed.then(|| {
+        let error = json!({"type": "index_closed_exception", "reason": "closed", "index": name});
+        (400, error)
+    })
 }
 
 /// The error of a document whose routing is missing.

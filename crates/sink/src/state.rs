@@ -1,6 +1,6 @@
 //! What all nodes share: the cluster state, replaced whole at each change, and the counters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -56,6 +56,8 @@ pub(super) struct State {
     pub(super) indices: BTreeMap<String, Arc<Index>>,
     /// Alias to indices; the first takes the writes.
     pub(super) aliases: BTreeMap<String, Vec<String>>,
+    /// Aliases none of whose indices takes the writes.
+    pub(super) unled: BTreeSet<String>,
     /// Settings of the cluster that were set.
     pub(super) persistent: Flat,
     pub(super) transient: Flat,
@@ -85,6 +87,7 @@ impl Shared {
             nodes: (0..spec.nodes).map(NodeState::new).collect(),
             indices: BTreeMap::new(),
             aliases: BTreeMap::new(),
+            unled: BTreeSet::new(),
             persistent: Flat::new(),
             transient: Flat::new(),
             index_settings: BTreeMap::new(),
@@ -262,6 +265,7 @@ impl State {
     }
 
     pub(super) fn alias(&mut self, alias: &str, indices: &[&str]) {
+        self.unled.remove(alias);
         self.aliases.insert(
             alias.to_owned(),
             indices.iter().map(|&index| index.to_owned()).collect(),

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// Good clients beside hostile ones, in place of what goes wrong with nodes and disks
     #[arg(long)]
     neighbours: bool,
-    /// Only this hostile behaviour, also one that good clients still suffer from
+    /// Only this hostile behaviour
     #[arg(long, value_name = "NAME", requires = "neighbours")]
     only: Option<String>,
     /// How many seeds, one run each [default: 100; 1 with --real]
@@ -83,6 +83,14 @@ impl Options {
             jobs: 3,
             program: Some(program.to_owned()),
             ..Self::default()
+        }
+    }
+
+    /// Good clients beside hostile ones.
+    pub(crate) fn beside_neighbours(self) -> Self {
+        Self {
+            neighbours: true,
+            ..self
         }
     }
 

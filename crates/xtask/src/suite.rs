@@ -57,6 +57,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             steps.step("drill", || {
                 drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway))
             });
+            steps.step("neighbours drill", || {
+                drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway).beside_neighbours())
+            });
         }
         if let Some(started) = started {
             meanwhile();
@@ -72,6 +75,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             if options.filter.is_none() {
                 steps.step("drill on real clusters", || {
                     drill::run_verb(&drill::Options::real(DRILL_MINUTES, &gateway))
+                });
+                steps.step("neighbours drill on a real cluster", || {
+                    drill::run_verb(&drill::Options::real(NEIGHBOURS_MINUTES, &gateway).beside_neighbours())
                 });
             }
         }
@@ -111,10 +117,13 @@ fn start_clusters() -> Result<()> {
     Ok(())
 }
 
-/// Seeds of the drill on fake clusters: little more than a minute on two cores.
+/// Seeds of each drill on fake clusters: little more than a minute on two cores.
 const DRILL_SEEDS: u64 = 200;
 /// Load and trouble of the drill on real clusters.
 const DRILL_MINUTES: f64 = 2.0;
+
+/// Load of the neighbours drill on a real cluster, one of those that the tests have.
+const NEIGHBOURS_MINUTES: f64 = 1.0;
 
 /// The workspace's integration test targets.
 struct Targets {

@@ -1,5 +1,5 @@
-//! The accounts while everything happens: accepted + rewound = indexed + dead + replayed + purged + skipped + lost + pending,
-//! for each consumer group, whenever anybody asks.
+//! The accounts while everything happens:
+//! accepted + rewound = indexed + dead + parked + replayed + purged + skipped + lost + pending, for each consumer group, whenever anybody asks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,9 +12,11 @@ use super::ledger::Ledger;
 use super::place::Place;
 
 /// The states that add up.
-const STATES: [&str; 7] = [
-    "indexed", "dead", "replayed", "purged", "skipped", "lost", "pending",
+const STATES: [&str; 8] = [
+    "indexed", "dead", "parked", "replayed", "purged", "skipped", "lost", "pending",
 ];
+/// Those of them that are still to be delivered: by the lanes, and apart from them.
+const WAITING: [&str; 2] = ["pending", "parked"];
 
 /// What is wrong with a sample. `told`: documents whose clients had been told before that they are accepted.
 pub(crate) fn flaws(queue: &Value, told: u64, groups: usize) -> Vec<Flaw> {
@@ -67,6 +69,11 @@ pub(crate) fn watch(stop: &AtomicBool, place: &Place, ledger: &Ledger, groups: u
     (samples, found)
 }
 
+/// How many documents of a consumer group are still to be delivered, in its lanes or parked.
+pub(crate) fn waiting(group: &Value) -> Option<u64> {
+    WAITING.iter().map(|state| group[state].as_u64()).sum()
+}
+
 /// The account of a consumer group, as the checker wants it.
 pub(crate) fn account(queue: &Value, group: &str) -> Result<Account> {
     let one = &queue["groups"][group];
@@ -74,13 +81,15 @@ pub(crate) fn account(queue: &Value, group: &str) -> Result<Account> {
         let number = value[name].as_u64();
         number.with_context(|| format!("no {name} in the account of {group}: {queue:.500}"))
     };
+    let waiting =
+        waiting(one).with_context(|| format!("the account of {group} is not whole: {queue:.500}"))?;
     let other = ["replayed", "purged", "skipped", "rewound"].map(|state| number(one, state));
     Ok(Account {
         accepted: number(queue, "accepted")?,
         indexed: number(one, "indexed")?,
         dead: number(one, "dead")?,
         lost: number(one, "lost")?,
-        pending: number(one, "pending")?,
+        waiting,
         other: other.into_iter().sum::<Result<u64>>()?,
     })
 }
@@ -97,7 +106,8 @@ mod tests {
 
     fn sample() -> Value {
         let group = json!({
-            "indexed": 5, "dead": 1, "replayed": 0, "purged": 0, "skipped": 0, "lost": 2, "pending": 4, "rewound": 0,
+            "indexed": 5, "dead": 1, "parked": 3, "replayed": 0, "purged": 0, "skipped": 0, "lost": 2, "pending": 1,
+            "rewound": 0,
         });
         json!({"accepted": 12, "groups": {"c0": group, "c1": group}})
     }
@@ -120,8 +130,8 @@ mod tests {
     fn an_account_is_read_whole_or_not_at_all() {
         let account = account(&sample(), "c0").expect("it is there");
         assert_eq!(
-            (account.accepted, account.indexed, account.lost, account.other),
-            (12, 5, 2, 0)
+            (account.accepted, account.indexed, account.lost, account.waiting),
+            (12, 5, 2, 4)
         );
         assert!(super::account(&sample(), "c2").is_err());
     }

@@ -38,7 +38,8 @@ pub(crate) struct Account {
     pub(crate) indexed: u64,
     pub(crate) dead: u64,
     pub(crate) lost: u64,
-    pub(crate) pending: u64,
+    /// Pending or parked.
+    pub(crate) waiting: u64,
     /// Replayed, purged, skipped, rewound: nobody did that.
     pub(crate) other: u64,
 }
@@ -446,7 +447,7 @@ impl<'a> OfCluster<'a> {
             indexed,
             dead,
             lost,
-            pending,
+            waiting,
             other,
         } = *account;
         let sent = self.known.documents(self.requests);
@@ -454,7 +455,7 @@ impl<'a> OfCluster<'a> {
             let what = format!("{accepted} documents are accounted for, {sent} were accepted");
             self.flaw(FlawKind::Accounts, what);
         }
-        if (pending, other) != (0, 0) || accepted != indexed + dead + lost {
+        if (waiting, other) != (0, 0) || accepted != indexed + dead + lost {
             self.flaw(FlawKind::Accounts, format!("{account:?} does not add up"));
         }
         if dead != letters.len() as u64 {

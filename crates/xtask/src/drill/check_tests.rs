@@ -295,7 +295,7 @@ fn accounts_that_do_not_add_up_are_found() {
         |one| one.accepted += 1,
         |one| one.indexed -= 1,
         |one| one.dead += 1,
-        |one| one.pending += 1,
+        |one| one.waiting += 1,
         |one| one.other += 1,
         |one| {
             one.lost += 1;

@@ -5,24 +5,27 @@
 //! must be in the cluster, none of them is refused, the queue stays close behind, the gateway stays small, and what a good
 //! client waits at most doubles.
 
+mod control;
 mod good;
 mod hostile;
+mod operator;
 mod place;
 mod verdict;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 
 use crate::terminal::{Look, paint, progress, say};
-use good::{Good, Told};
+use control::Control;
+use good::{ALONE, BESIDE, Good, Told, WARMING_UP};
 use hostile::{Behaviour, Scene};
 use place::{Fabric, Gateway};
-use verdict::{Seen, Waits};
+use verdict::{Seen, Wait, Waits};
 
 /// What to do.
 pub(super) struct Plan {
@@ -31,7 +34,7 @@ pub(super) struct Plan {
     pub(super) jobs: usize,
     /// How long a real run takes.
     pub(super) minutes: f64,
-    /// Only this behaviour, whether its mending is in or not.
+    /// Only this behaviour.
     pub(super) only: Option<String>,
     pub(super) verbose: bool,
     pub(super) program: PathBuf,
@@ -53,7 +56,7 @@ struct Outcome {
 /// # Errors
 /// When something is not as it has to be, or nothing could be run.
 pub(super) fn run(plan: &Plan) -> Result<()> {
-    let behaviours = hostile::wanted(plan.only.as_deref(), plan.real)?;
+    let behaviours = hostile::wanted(plan.only.as_deref())?;
     let (next, done) = (AtomicU64::new(plan.seeds.start), Mutex::new(Vec::new()));
     let begun = Instant::now();
     let work = || -> Result<()> {
@@ -92,7 +95,7 @@ fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outc
     let fabric = if plan.real {
         Fabric::real()?
     } else {
-        Fabric::fake()?
+        Fabric::fake(seed)?
     };
     let gateway = Gateway::start(&folder, &plan.program, &fabric)?;
     let times = if plan.real {
@@ -101,7 +104,10 @@ fn one(plan: &Plan, seed: u64, behaviours: &[&'static Behaviour]) -> Result<Outc
     } else {
         // Some last long enough for what shows only when it is held.
         let long = seed.is_multiple_of(LONG_ONE_IN);
-        (FAKE_QUIET, if long { FAKE_HOSTILE_LONG } else { FAKE_HOSTILE }, 1)
+        match long {
+            true => (FAKE_QUIET, FAKE_HOSTILE_LONG, 1),
+            false => (FAKE_QUIET, FAKE_HOSTILE, FAKE_ROUNDS),
+        }
     };
     let outcome = neighbours(seed, &fabric, &gateway, behaviours, times);
     fabric.clear()?;
@@ -120,9 +126,10 @@ fn neighbours(
     behaviours: &[&'static Behaviour],
     (quiet, hostile, rounds): (Duration, Duration, u32),
 ) -> Result<Outcome> {
-    let (stop, beside) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (stop, phase) = (AtomicBool::new(false), AtomicU8::new(WARMING_UP));
     let hostilities = AtomicU64::new(0);
-    let (told, mut seen) = std::thread::scope(|scope| {
+    let control_url = fabric.urls().swap_remove(0);
+    let (told, mut seen, control) = std::thread::scope(|scope| {
         let good: Vec<_> = (0..GOOD_CLIENTS)
             .map(|number| {
                 let client = Good {
@@ -131,33 +138,29 @@ fn neighbours(
                     reads: (number % 2 == 0).then(|| gateway.url(false)),
                     number,
                     stop: &stop,
-                    beside: &beside,
+                    phase: &phase,
                     pause: fabric.pause(),
                     rng: Rng::with_seed(seed * 100 + number as u64),
                 };
                 scope.spawn(move || client.write())
             })
             .collect();
+        let control = scope.spawn(|| Control::run(&control_url, &stop, fabric.pause()));
         let watch = scope.spawn(|| gateway.watch(&stop));
+        let mut leaks = Vec::new();
+        std::thread::sleep(WARM_UP * fabric.slowness());
         for round in 0..rounds {
+            phase.store(ALONE, Ordering::SeqCst);
             std::thread::sleep(quiet);
-            beside.store(true, Ordering::SeqCst);
+            phase.store(BESIDE, Ordering::SeqCst);
             let until = Instant::now() + hostile;
-            std::thread::scope(|scope| {
-                for number in 0..HOSTILE_CLIENTS {
-                    let rng = Rng::with_seed(seed * 10_000 + u64::from(round * HOSTILE_CLIENTS + number));
-                    let scene = Scene {
-                        gateway,
-                        fabric,
-                        from: 2 + number as u8,
-                        until,
-                        rng,
-                    };
-                    let hostilities = &hostilities;
-                    scope.spawn(move || scene.play(behaviours, hostilities));
-                }
-            });
-            beside.store(false, Ordering::SeqCst);
+            leaks.extend(hostile_phase(
+                (seed, round),
+                (fabric, gateway),
+                behaviours,
+                until,
+                &hostilities,
+            ));
         }
         stop.store(true, Ordering::SeqCst);
         let told: Vec<Told> = good
@@ -167,27 +170,56 @@ fn neighbours(
                     .unwrap_or_else(|_| Told::broken("a good client panicked"))
             })
             .collect();
-        (
-            told,
-            watch
-                .join()
-                .unwrap_or_else(|_| Seen::broken("the watch panicked")),
-        )
+        let mut seen = watch
+            .join()
+            .unwrap_or_else(|_| Seen::broken("the watch panicked"));
+        seen.leaks = leaks;
+        (told, seen, control.join().unwrap_or_default())
     });
     seen.missing = gateway.wait_for(fabric, &told)?;
-    let mut flaws = verdict::flaws(&told, &seen);
+    let mut flaws = verdict::flaws(&told, &seen, &control);
     if let Some(crash) = gateway.has_crashed() {
         flaws.push(crash);
     }
+    let waits: Vec<Wait> = told.iter().flat_map(|one| &one.waits).copied().collect();
+    let waits = Waits::of(&waits, &control);
     Ok(Outcome {
         seed,
         flaws,
-        waits: told
-            .iter()
-            .fold(Waits::default(), |waits, one| waits.and(&one.waits)),
-        requests: told.iter().map(|one| one.waits.count()).sum(),
+        requests: waits.count(),
+        waits,
         documents: told.iter().map(|one| one.written.len()).sum(),
         hostilities: hostilities.into_inner(),
+    })
+}
+
+/// Lets hostile clients do what they do until then; what they were told of others.
+fn hostile_phase(
+    (seed, round): (u64, u32),
+    (fabric, gateway): (&Fabric, &Gateway),
+    behaviours: &[&'static Behaviour],
+    until: Instant,
+    hostilities: &AtomicU64,
+) -> Vec<String> {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..HOSTILE_CLIENTS)
+            .map(|number| {
+                let rng = Rng::with_seed(seed * 10_000 + u64::from(round * HOSTILE_CLIENTS + number));
+                let scene = Scene {
+                    gateway,
+                    fabric,
+                    from: 2 + number as u8,
+                    until,
+                    rng,
+                    leaks: Vec::new(),
+                };
+                scope.spawn(move || scene.play(behaviours, hostilities))
+            })
+            .collect();
+        let leaks = clients.into_iter().map(|client| client.join());
+        leaks
+            .flat_map(|leaks| leaks.unwrap_or_else(|_| vec!["a hostile client panicked".to_owned()]))
+            .collect()
     })
 }
 
@@ -247,14 +279,16 @@ fn conclude(plan: &Plan, done: &[Outcome], took: Duration) -> Result<()> {
 
 const GOOD_CLIENTS: usize = 4;
 const HOSTILE_CLIENTS: u32 = 3;
-const FAKE_QUIET: Duration = Duration::from_millis(250);
-const FAKE_HOSTILE: Duration = Duration::from_millis(450);
-const FAKE_HOSTILE_LONG: Duration = Duration::from_secs(3);
-const LONG_ONE_IN: u64 = 10;
+const WARM_UP: Duration = Duration::from_millis(150);
+const FAKE_QUIET: Duration = Duration::from_millis(150);
+const FAKE_HOSTILE: Duration = Duration::from_millis(200);
+const FAKE_ROUNDS: u32 = 2;
+const FAKE_HOSTILE_LONG: Duration = Duration::from_millis(2_000);
+const LONG_ONE_IN: u64 = 20;
 const REAL_QUIET: Duration = Duration::from_secs(5);
-const REAL_HOSTILE: Duration = Duration::from_secs(10);
-/// Waits below this are what the scheduler makes of several processes on few cores. Runs on fake clusters last a moment, and
-/// several at once take the cores from one another.
-const FAKE_WAIT_FREE: Duration = Duration::from_millis(500);
-const REAL_WAIT_FREE: Duration = Duration::from_millis(50);
+const REAL_HOSTILE: Duration = Duration::from_secs(7);
+/// Waits below these, without the machine's own stalls, are no flaw: what the scheduler makes of several processes on few
+/// cores, several runs at the same time.
+const FAKE_WAIT_FREE: Duration = Duration::from_millis(100);
+const REAL_WAIT_FREE: Duration = Duration::from_millis(100);
 const FLAWS_SHOWN: usize = 8;

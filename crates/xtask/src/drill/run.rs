@@ -215,6 +215,8 @@ impl<'a> Run<'a> {
             Act::Busy(number) => cluster(number).busy(false)?,
             Act::BusyItems(number) => cluster(number).busy(true)?,
             Act::Calm(number) => cluster(number).calm()?,
+            Act::CloseIndex(number) => cluster(number).close(true)?,
+            Act::OpenIndex(number) => cluster(number).close(false)?,
             Act::LoseAnswers(number, times) => cluster(number).lose_answers(*times),
             Act::SwapAlias(number, shards) => cluster(number).move_alias(*shards, false),
             Act::RollOver(number, shards) => cluster(number).move_alias(*shards, true),
@@ -231,7 +233,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Waits until nothing is pending.
+    /// Waits until nothing is pending, and nothing parked.
     fn drain(&self) -> Result<()> {
         (self.say)("         load and trouble are over; waiting until all is delivered");
         let admin = self.place.admin_client()?;
@@ -242,12 +244,13 @@ impl<'a> Run<'a> {
             }
             let queue = self.place.stats(&admin)?;
             let groups = queue["groups"].as_object().into_iter().flatten();
-            let pending: Vec<Option<u64>> = groups.map(|(_, group)| group["pending"].as_u64()).collect();
-            if pending.len() == self.clusters.len() && pending.iter().all(|pending| *pending == Some(0)) {
+            // What is parked comes apart from the lanes, and counts as well.
+            let left: Vec<Option<u64>> = groups.map(|(_, group)| books::waiting(group)).collect();
+            if left.len() == self.clusters.len() && left.iter().all(|left| *left == Some(0)) {
                 return Ok(());
             }
-            if last.as_ref() != Some(&pending) {
-                (last, moved) = (Some(pending), Instant::now());
+            if last.as_ref() != Some(&left) {
+                (last, moved) = (Some(left), Instant::now());
             }
             if moved.elapsed() > STILL_MAX {
                 self.place.keep("accounts.json", &format!("{queue:#}\n"))?;

@@ -65,6 +65,9 @@ pub(crate) enum Act {
     /// Some items are answered with 429.
     BusyItems(usize),
     Calm(usize),
+    /// The index that all clients write to takes nothing.
+    CloseIndex(usize),
+    OpenIndex(usize),
     /// Answers to so many requests are lost after they were executed.
     LoseAnswers(usize, u32),
     FillDisk,
@@ -103,6 +106,8 @@ impl Act {
             Act::ResumeNode(cluster, node) => Role::Mends(format!("pace of {node} of {cluster}")),
             Act::Busy(cluster) | Act::BusyItems(cluster) => Role::Breaks(format!("calm of {cluster}")),
             Act::Calm(cluster) => Role::Mends(format!("calm of {cluster}")),
+            Act::CloseIndex(cluster) => Role::Breaks(format!("index of {cluster}")),
+            Act::OpenIndex(cluster) => Role::Mends(format!("index of {cluster}")),
             Act::FillDisk => Role::Breaks("disk".to_owned()),
             Act::FreeDisk => Role::Mends("disk".to_owned()),
             Act::MoveShards(_)
@@ -122,6 +127,7 @@ struct Lengths {
     cluster_down: RangeInclusive<u64>,
     paused: RangeInclusive<u64>,
     busy: RangeInclusive<u64>,
+    closed: RangeInclusive<u64>,
     disk_full: RangeInclusive<u64>,
 }
 
@@ -131,6 +137,7 @@ const FAKE: Lengths = Lengths {
     cluster_down: 80..=350,
     paused: 30..=200,
     busy: 40..=250,
+    closed: 30..=250,
     disk_full: 80..=300,
 };
 
@@ -140,6 +147,7 @@ const REAL: Lengths = Lengths {
     cluster_down: 1_000..=5_000,
     paused: 1_000..=4_000,
     busy: 1_000..=4_000,
+    closed: 1_000..=5_000,
     disk_full: 1_000..=4_000,
 };
 
@@ -155,6 +163,7 @@ enum Trouble {
     MoveShards(usize),
     Busy(usize),
     BusyItems(usize),
+    CloseIndex(usize),
     LoseAnswers(usize),
     Down(usize),
     FullDisk,
@@ -172,6 +181,7 @@ const ALIAS_STAYS_MS: u64 = 120;
 enum Part {
     Gateway,
     Cluster(usize),
+    Index(usize),
     Disk,
     /// What the alias of a cluster leads to.
     Alias(usize),
@@ -200,7 +210,7 @@ impl Schedule {
         }
         for _ in 0..rng.usize(3..=7) {
             let cluster = rng.usize(..2);
-            troubles.push(match rng.u32(..12) {
+            troubles.push(match rng.u32(..13) {
                 0 | 1 => Trouble::KillGateway,
                 2 => Trouble::StopGateway,
                 3 => Trouble::FlipBits,
@@ -211,6 +221,7 @@ impl Schedule {
                 8 => Trouble::Busy(cluster),
                 9 => Trouble::BusyItems(cluster),
                 10 => Trouble::LoseAnswers(cluster),
+                11 => Trouble::CloseIndex(cluster),
                 _ => Trouble::Down(cluster),
             });
         }
@@ -297,6 +308,8 @@ impl Schedule {
                 Trouble::MoveShards(0),
                 Trouble::Busy(0),
                 Trouble::Busy(1),
+                Trouble::CloseIndex(0),
+                Trouble::CloseIndex(1),
                 Trouble::Down(1),
                 Trouble::Down(0),
             ];
@@ -363,6 +376,7 @@ impl Trouble {
             Trouble::KillNode(_) | Trouble::LoseNode(_) => &lengths.node_down,
             Trouble::PauseNode(_) => &lengths.paused,
             Trouble::Busy(_) | Trouble::BusyItems(_) => &lengths.busy,
+            Trouble::CloseIndex(_) => &lengths.closed,
             Trouble::Down(_) => &lengths.cluster_down,
             Trouble::FullDisk => &lengths.disk_full,
             Trouble::SwapAlias(_) | Trouble::RollOver(_) | Trouble::Split(_) => return ALIAS_STAYS_MS,
@@ -382,6 +396,7 @@ impl Trouble {
             | Trouble::Busy(cluster)
             | Trouble::BusyItems(cluster)
             | Trouble::Down(cluster) => vec![Part::Cluster(cluster)],
+            Trouble::CloseIndex(cluster) => vec![Part::Index(cluster)],
             Trouble::SwapAlias(cluster) | Trouble::RollOver(cluster) | Trouble::Split(cluster) => {
                 vec![Part::Alias(cluster)]
             }
@@ -421,6 +436,7 @@ impl Trouble {
             Trouble::MoveShards(cluster) => acts.push((from, Act::MoveShards(cluster))),
             Trouble::Busy(cluster) => from_to(Act::Busy(cluster), Act::Calm(cluster)),
             Trouble::BusyItems(cluster) => from_to(Act::BusyItems(cluster), Act::Calm(cluster)),
+            Trouble::CloseIndex(cluster) => from_to(Act::CloseIndex(cluster), Act::OpenIndex(cluster)),
             Trouble::LoseAnswers(cluster) => acts.push((from, Act::LoseAnswers(cluster, rng.u32(1..=4)))),
             Trouble::Down(cluster) => {
                 let all: Vec<usize> = (0..setup.nodes[cluster]).collect();
@@ -476,6 +492,6 @@ mod tests {
             }
             assert!(broken.is_empty(), "{schedule:#?}");
         }
-        assert_eq!(kinds.len(), 20, "{kinds:?}");
+        assert_eq!(kinds.len(), 22, "{kinds:?}");
     }
 }

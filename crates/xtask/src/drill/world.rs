@@ -265,6 +265,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Closes the index that all clients write to, or opens it again.
+    pub(crate) fn close(&self, close: bool) -> Result<()> {
+        match (&self.engine, close) {
+            (Engine::Fake(cluster), true) => cluster.close_index(&self.index),
+            (Engine::Fake(cluster), false) => cluster.open_index(&self.index),
+            (Engine::Real(cluster), close) => {
+                let action = if close { "_close" } else { "_open" };
+                let path = format!("/{}/{action}?timeout=30s", self.index);
+                cluster.client()?.post(&path, &Value::Null)?.ok()?;
+            }
+        }
+        Ok(())
+    }
+
     /// So many requests are executed, and their answers lost.
     pub(crate) fn lose_answers(&self, times: u32) {
         if let Engine::Fake(cluster) = &self.engine {

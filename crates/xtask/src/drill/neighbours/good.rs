@@ -1,13 +1,13 @@
 //! Clients that do everything right.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::Value;
 use testkit::client::Client;
 
-use super::verdict::Waits;
+use super::verdict::Wait;
 
 /// One of them.
 pub(super) struct Good<'a> {
@@ -17,8 +17,8 @@ pub(super) struct Good<'a> {
     pub(super) reads: Option<String>,
     pub(super) number: usize,
     pub(super) stop: &'a AtomicBool,
-    /// Whether hostile clients are there at the moment.
-    pub(super) beside: &'a AtomicBool,
+    /// Whether hostile clients are there at the moment, one of the constants here.
+    pub(super) phase: &'a AtomicU8,
     pub(super) pause: Duration,
     pub(super) rng: Rng,
 }
@@ -31,9 +31,9 @@ pub(super) struct Told {
     pub(super) written: Vec<(String, u64)>,
     /// Answers that no good client deserves.
     pub(super) wronged: Vec<String>,
-    pub(super) waits: Waits,
-    /// The longest that one of its documents took to the cluster, of those that it looked for.
-    pub(super) lag_max: Duration,
+    pub(super) waits: Vec<Wait>,
+    /// When it began to look for a document in the cluster, and how long that took to be there.
+    pub(super) followed: Vec<(Instant, Duration)>,
 }
 
 impl Good<'_> {
@@ -58,7 +58,7 @@ impl Good<'_> {
                 token += 1;
                 let id = format!("g{token}");
                 body.push_str(&format!(
-                    "{{\"index\":{{\"_index\":\"{}\",\"_id\":\"{id}\"}}}}\n{{\"w\":{token},\"p\":\"{padding}\"}}\n",
+                    "{{\"index\":{{\"_index\":\"{}\",\"_id\":\"{id}\"}}}}\n{{\"w\":{token},\"of_a_good_client\":true,\"p\":\"{padding}\"}}\n",
                     self.index
                 ));
                 documents.push((id, token));
@@ -70,13 +70,14 @@ impl Good<'_> {
             let Some(client) = &client else {
                 return Told::broken("a client that cannot be made");
             };
-            let before = self.beside.load(Ordering::SeqCst);
+            let phase = self.phase.load(Ordering::SeqCst);
             let began = Instant::now();
             let answer = client.post_ndjson("/_bulk", body.as_bytes());
             let took = began.elapsed();
             // What began alone and ended beside others tells nothing of either.
-            if before == self.beside.load(Ordering::SeqCst) {
-                told.waits.add(before, took);
+            if phase != WARMING_UP && phase == self.phase.load(Ordering::SeqCst) {
+                let beside = phase == BESIDE;
+                told.waits.push(Wait { beside, began, took });
             }
             let last = documents.last().map(|(id, _)| id.clone());
             match answer {
@@ -93,7 +94,7 @@ impl Good<'_> {
                 },
             }
             if let (Some(id), 0) = (last, self.rng.u32(..20)) {
-                told.lag_max = told.lag_max.max(self.follow(&id));
+                told.followed.push((Instant::now(), self.follow(&id)));
             }
             std::thread::sleep(self.pause);
         }
@@ -117,6 +118,11 @@ impl Good<'_> {
         began.elapsed()
     }
 }
+
+/// The gateway has just been started: waits tell nothing of others.
+pub(super) const WARMING_UP: u8 = 0;
+pub(super) const ALONE: u8 = 1;
+pub(super) const BESIDE: u8 = 2;
 
 /// Longer than any lag that is allowed.
 const FOLLOWED_FOR: Duration = Duration::from_secs(10);

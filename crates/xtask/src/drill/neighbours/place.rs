@@ -14,6 +14,7 @@ use testkit::real::{Kind, RealCluster};
 
 use super::good::Told;
 use super::verdict::Seen;
+use crate::drill::books;
 use crate::drill::place::{Place, free_address};
 use crate::drill::world::{scroll, token_of};
 
@@ -34,7 +35,8 @@ pub(super) struct Gateway {
 // === impl Fabric ===
 
 impl Fabric {
-    pub(super) fn fake() -> Result<Self> {
+    /// A fake one; whose answers it imitates follows from the seed.
+    pub(super) fn fake(seed: u64) -> Result<Self> {
         let manners = Manners {
             unfit: Some(Unfit {
                 holds: "\"n\":\"unfit".to_owned(),
@@ -49,26 +51,28 @@ impl Fabric {
             manners,
             ..Spec::default()
         };
-        let spec = GOOD
-            .iter()
-            .fold(spec.flavour(Flavour::OpenSearch3), |spec, index| {
-                spec.index(index, 3)
-            });
-        Ok(Fabric::Fake(FakeCluster::start(
-            spec.index("hostile", 3).storing(),
-        )?))
+        let spec = spec.flavour(FLAVOURS[seed as usize % FLAVOURS.len()]);
+        let all = GOOD.iter().chain(&HOSTILE);
+        let spec = all.fold(spec, |spec, index| spec.index(index, 3));
+        let cluster = FakeCluster::start(spec.storing())?;
+        cluster.require_routing(ROUTED);
+        Ok(Fabric::Fake(cluster))
     }
 
+    /// The one that tests have as well, while nobody else uses it.
     pub(super) fn real() -> Result<Self> {
         let cluster = RealCluster::alone(Kind::OpenSearch).context("a real cluster")?;
         let fabric = Fabric::Real(cluster);
         fabric.clear()?;
         let client = fabric.client()?;
-        for index in GOOD.iter().chain(&["hostile"]) {
-            let settings = json!({
+        for index in GOOD.iter().chain(&HOSTILE) {
+            let mut settings = json!({
                 "settings": {"number_of_shards": 3, "number_of_replicas": 0},
                 "mappings": {"properties": {"w": {"type": "long"}, "n": {"type": "long"}}},
             });
+            if *index == ROUTED {
+                settings["mappings"]["_routing"] = json!({"required": true});
+            }
             client.put(&format!("/{index}"), &settings)?.ok()?;
         }
         if let Fabric::Real(cluster) = &fabric {
@@ -77,7 +81,7 @@ impl Fabric {
         Ok(fabric)
     }
 
-    fn urls(&self) -> Vec<String> {
+    pub(super) fn urls(&self) -> Vec<String> {
         match self {
             Fabric::Fake(cluster) => cluster.urls(),
             Fabric::Real(cluster) => cluster.urls(),
@@ -182,10 +186,7 @@ impl Gateway {
         while !stop.load(Ordering::SeqCst) {
             let began = Instant::now();
             match self.look(&mut seen) {
-                Ok(()) if began.elapsed() > LOOK_MAX => {
-                    seen.looks_failed.push(format!("for {:?}", began.elapsed()));
-                }
-                Ok(()) => seen.looks += 1,
+                Ok(()) => seen.looks.push((began, began.elapsed())),
                 Err(error) => seen.looks_failed.push(format!("{error:#}")),
             }
             std::thread::sleep(BETWEEN_LOOKS);
@@ -195,6 +196,9 @@ impl Gateway {
 
     fn look(&self, seen: &mut Seen) -> Result<()> {
         self.place.admin_client()?.get("/metrics")?.ok()?;
+        let queue = self.place.stats(&self.place.admin_client()?)?;
+        let flaws = books::flaws(&queue, 0, 1);
+        seen.accounts.extend(flaws.into_iter().map(|flaw| flaw.what));
         if let Some(bytes) = self.place.resident_bytes() {
             seen.resident_bytes_max = seen.resident_bytes_max.max(bytes);
         }
@@ -258,11 +262,28 @@ elasticsearch: [{{name: c, endpoints: ['{}']}}]
     )
 }
 
-const GOOD: [&str; 2] = ["good", "good-sync"];
+const GOOD: [&str; 3] = ["good", "good-sync", "control"];
+const ROUTED: &str = "hostile-routed";
+/// What is there from the start.
+const HOSTILE: [&str; 10] = [
+    "hostile",
+    "hostile-blocked",
+    "hostile-closed",
+    ROUTED,
+    "hostile-a",
+    "hostile-b",
+    "hostile-c",
+    "hostile-d",
+    "hostile-e",
+    "hostile-f",
+];
+const FLAVOURS: [Flavour; 3] = [
+    Flavour::OpenSearch3,
+    Flavour::Elasticsearch7,
+    Flavour::Elasticsearch9,
+];
 /// Few, so that hostile clients can reach it.
 const CONNECTIONS_MAX: u32 = 120;
 const START_MAX: Duration = Duration::from_secs(20);
-/// Health checks would have given up by then.
-const LOOK_MAX: Duration = Duration::from_secs(2);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
+const DELIVERED_WITHIN: Duration = Duration::from_secs(20);

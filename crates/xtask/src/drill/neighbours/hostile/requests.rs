@@ -1,0 +1,169 @@
+//! Requests that are whole, and are more than is good for anybody, or what no server takes.
+
+use anyhow::Result;
+
+use super::{NDJSON, Scene, lines};
+
+pub(super) fn broken_json(scene: &mut Scene<'_>) -> Result<()> {
+    let broken = [
+        "{\"index\":{\"_index\":\"hostile\"}}\n{\"t\":\"\\x\"}\n",
+        "{\"index\":\n{}\n",
+        "{\"index\":{\"_index\":\"hostile\"}}\n{\"a\":1}",
+        "\0\0\0\n\n\n",
+        "{\"index\":{\"_index\":\"Hostile/../x\"}}\n{}\n",
+        // Behind a line that is whole.
+        "{\"index\":{\"_index\":\"hostile\",\"_id\":\"1\"}}\n{\"a\":1}\n{\"indices\":{}}\n{}\n",
+    ];
+    let body = scene.rng.choice(broken).unwrap_or_default();
+    scene.bulk("/_bulk", body)
+}
+
+pub(super) fn large_bulks(scene: &mut Scene<'_>) -> Result<()> {
+    let body = lines("hostile", 200, 10_000, &mut scene.rng);
+    scene.bulk("/_bulk", &body)
+}
+
+/// For many indices, so that delivery makes many groups of it.
+pub(super) fn wide_bulks(scene: &mut Scene<'_>) -> Result<()> {
+    let one = |number: u32| lines(&format!("hostile-new-{number}"), 4, 20_000, &mut scene.rng);
+    let body: String = (0..10).map(one).collect();
+    scene.bulk("/_bulk", &body)
+}
+
+/// Each answer holds the whole document.
+pub(super) fn echoed_updates(scene: &mut Scene<'_>) -> Result<()> {
+    let padding = "x".repeat(20_000);
+    let line = format!(
+        "{{\"update\":{{\"_index\":\"hostile\",\"_id\":\"echo\",\"_source\":true}}}}\n\
+         {{\"doc\":{{\"p\":\"{padding}\"}},\"doc_as_upsert\":true}}\n"
+    );
+    scene.bulk("/_bulk", &line.repeat(20))
+}
+
+/// Of one document, beside those of others: writers come between one another.
+pub(super) fn contested_updates(scene: &mut Scene<'_>) -> Result<()> {
+    let line = |number: u32| {
+        format!(
+            "{{\"update\":{{\"_index\":\"hostile\",\"_id\":\"contested\"}}}}\n\
+             {{\"doc\":{{\"n\":{number}}},\"doc_as_upsert\":true}}\n"
+        )
+    };
+    let body: String = (0..20).map(|_| line(scene.rng.u32(..))).collect();
+    scene.bulk("/_bulk", &body)
+}
+
+pub(super) fn large_searches(scene: &mut Scene<'_>) -> Result<()> {
+    let body = format!(
+        "{{\"query\":{{\"match_all\":{{}}}},\"_source\":[\"{}\"]}}",
+        "x".repeat(500_000)
+    );
+    scene.json("POST", "/hostile/_search", &body)
+}
+
+/// Documents that the cluster will not take, whose letters are as large as they get.
+pub(super) fn large_dead_letters(scene: &mut Scene<'_>) -> Result<()> {
+    let value = "\\u0000".repeat(6_000);
+    let body = format!("{{\"index\":{{\"_index\":\"hostile\"}}}}\n{{\"n\":\"unfit{value}\"}}\n");
+    let path = format!("/_bulk?routing={}", "r".repeat(scene.rng.usize(..15_000)));
+    // Quotes, since each of them is two bytes in a letter.
+    let quotes = "\"".repeat(scene.rng.usize(..12_000));
+    let headers = format!("Content-Type: application/x-ndjson; x={quotes}\r\n");
+    scene.request("POST", &path, &headers, body.as_bytes())
+}
+
+pub(super) fn new_indices(scene: &mut Scene<'_>) -> Result<()> {
+    let index = format!("hostile-new-{}", scene.rng.u32(..10));
+    let body = lines(&index, 3, 10, &mut scene.rng);
+    scene.bulk("/_bulk", &body)
+}
+
+pub(super) fn many_keys(scene: &mut Scene<'_>) -> Result<()> {
+    for _ in 0..30 {
+        let headers = format!("{NDJSON}Idempotency-Key: h{}\r\n", scene.rng.u64(..));
+        let body = lines("hostile", 1, 10, &mut scene.rng);
+        scene.request("POST", "/_bulk", &headers, body.as_bytes())?;
+    }
+    Ok(())
+}
+
+pub(super) fn bad_parameters(scene: &mut Scene<'_>) -> Result<()> {
+    let nonsense = format!("nonsense{}=1", scene.rng.u32(..1_000));
+    let parameters = [
+        "refresh=banana",
+        "timeout=banana",
+        "pipeline=none-such",
+        "require_alias=true",
+        &nonsense,
+    ];
+    let parameter = scene.rng.choice(parameters).unwrap_or_default();
+    let body = lines("hostile", 3, 10, &mut scene.rng);
+    scene.bulk(&format!("/_bulk?{parameter}"), &body)
+}
+
+pub(super) fn vendor_types(scene: &mut Scene<'_>) -> Result<()> {
+    let version = scene.rng.u32(7..=10);
+    let headers = format!(
+        "Content-Type: application/vnd.elasticsearch+x-ndjson; compatible-with={version}\r\n\
+         Accept: application/vnd.elasticsearch+json; compatible-with={version}\r\n"
+    );
+    let body = lines("hostile", 3, 10, &mut scene.rng);
+    scene.request("POST", "/_bulk", &headers, body.as_bytes())
+}
+
+/// One operation that the cluster refuses the whole request for, among others.
+pub(super) fn refused_as_a_whole(scene: &mut Scene<'_>) -> Result<()> {
+    let mut body = lines("hostile", 5, 10, &mut scene.rng);
+    body.push_str(
+        "{\"update\":{\"_index\":\"hostile\",\"_id\":\"r\",\"retry_on_conflict\":99999999999}}\n{\"doc\":{\"a\":1}}\n",
+    );
+    scene.bulk("/_bulk", &body)
+}
+
+/// Writes that no queue takes: they wait for what is before them, or are refused.
+pub(super) fn unqueued_writes(scene: &mut Scene<'_>) -> Result<()> {
+    let body = lines("hostile", 3, 10, &mut scene.rng);
+    match scene.rng.u32(..4) {
+        0 => scene.bulk("/_bulk?filter_path=items", &body),
+        1 => scene.json(
+            "POST",
+            "/hostile/_delete_by_query",
+            "{\"query\":{\"match_none\":{}}}",
+        ),
+        2 => scene.json("PUT", "/hostile/_doc/alone?refresh=wait_for", "{\"a\":1}"),
+        _ => scene.request(
+            "POST",
+            "/_bulk",
+            &format!("{NDJSON}Accept: application/yaml\r\n"),
+            body.as_bytes(),
+        ),
+    }
+}
+
+/// The same index in other spellings, and what looks like one.
+pub(super) fn spelled_paths(scene: &mut Scene<'_>) -> Result<()> {
+    let spelled = [
+        "/%68ostile/_bulk",
+        "/%3Chostile%3E/_bulk",
+        "//hostile//_bulk",
+        "/hostile,hostile-c/_bulk",
+        "/_bulk?index=hostile",
+        "/hostile%2F_bulk",
+        "/%zz/_bulk",
+    ];
+    let path = scene.rng.choice(spelled).unwrap_or_default();
+    let body = lines("hostile", 3, 10, &mut scene.rng);
+    scene.bulk(path, &body)
+}
+
+/// What the admin port lists at length, asked for all the time.
+pub(super) fn admin_lists(scene: &mut Scene<'_>) -> Result<()> {
+    let to = scene.gateway.admin();
+    for path in [
+        "/dead_letters?queue=q&group=c&limit=1000",
+        "/queue/stats",
+        "/metrics",
+    ] {
+        scene.request_to(to, "GET", path, "", b"")?;
+    }
+    Ok(())
+}
