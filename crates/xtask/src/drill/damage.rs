@@ -11,11 +11,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 
 /// Flips a bit in so many records of a log that nobody has open; those whose clients were told their positions. Returns
-/// the positions of the damaged ones.
+/// the positions of the damaged ones. Those that are damaged `already` are left alone: nobody can say where their bits are.
 pub(crate) fn flip_bits(
     folder: &Path,
     told: &[(u64, usize)],
-    count: usize,
+    (count, already): (usize, &HashSet<u64>),
     rng: &mut Rng,
 ) -> Result<HashSet<u64>> {
     let segments = segments(folder)?;
@@ -36,7 +36,7 @@ pub(crate) fn flip_bits(
             .rev()
             .find(|(first, _)| *first <= position)
             .context("a record is in a segment")?;
-        if damaged.insert(position) {
+        if !already.contains(&position) && damaged.insert(position) {
             flip_one(path, position - first, rng)?;
         }
     }

@@ -203,7 +203,8 @@ impl<'a> Run<'a> {
             }
             Act::StartGateway => self.place.start()?,
             Act::FlipBits(count) => {
-                let flipped = flip_bits(&self.place.queue(), &self.ledger.positions(), *count, rng)?;
+                let (folder, told) = (self.place.queue(), self.ledger.positions());
+                let flipped = flip_bits(&folder, &told, (*count, &*damaged), rng)?;
                 damaged.extend(flipped);
             }
             Act::KillNodes(number, nodes) => cluster(number).kill(nodes)?,
