@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List queues with the accounts of their consumer groups, and why documents do not move
+    /// List queues, the accounts of their consumer groups, and why nothing moves
     List,
     Show(Show),
     Browse(Browse),

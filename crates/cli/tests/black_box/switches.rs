@@ -503,7 +503,7 @@ fn a_file_that_cannot_be_read_keeps_the_gateway_from_starting_and_says_what_to_d
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
     for word in ["switches.json", "mend the file, or remove it", "path.data"] {
         assert!(said.contains(word), "{word}: {said}");
     }
