@@ -46,8 +46,7 @@ enum Verb {
     Reset(Reset),
 }
 
-/// Show each switch: what it was switched to, and what is in force at the
-/// cluster's filters
+/// Show each switch: what it was switched to, and what is in force
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
