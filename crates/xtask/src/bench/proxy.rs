@@ -165,11 +165,10 @@ impl Proxy {
     fn wait(&mut self, case: &Case, folder: &Path) -> Result<()> {
         let begun = Instant::now();
         let client = client(&self.origin(case), case, folder)?;
+        let count = format!("/{}/_count", case.index_names()[0]);
         loop {
             if TcpStream::connect(self.address).is_ok()
-                && client
-                    .get("/bench*/_count")
-                    .is_ok_and(|answer| answer.status == 200)
+                && client.get(&count).is_ok_and(|answer| answer.status == 200)
             {
                 return Ok(());
             }
