@@ -5,8 +5,9 @@ use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, Uri};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
+use super::refusal::Refusal;
 use crate::pretty;
 
 /// Takes the parameter off the request, since endpoints refuse what they don't know, and lays the answer out.
@@ -24,7 +25,10 @@ pub(super) async fn lay_out(mut request: Request, next: Next) -> Response {
     }
     head.headers.remove(CONTENT_LENGTH);
     // Answers are made in memory, whole.
-    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let body = match to_bytes(body, usize::MAX).await {
+        Ok(body) => body,
+        Err(error) => return Refusal::failed(error).into_response(),
+    };
     let body = match serde_json::from_slice(&body) {
         Ok(value) => Body::from(pretty::pretty(&value)),
         Err(_) => Body::from(body),
