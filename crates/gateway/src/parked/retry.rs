@@ -126,8 +126,15 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
         let letters = &route.group.queue.dead_letters;
         letters.drop_parked(&route.group.settings.group, holds)
     });
-    if let Ok(Err(error)) = forgotten {
-        tracing::error!(%error, "dead letters of operations that are still parked may be told of twice");
+    match forgotten {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::error!(%error, "dead letters of operations that are still parked may be told of twice");
+        }
+        Err(panicked) => panicked.report(
+            Kind::Parked,
+            "dead letters of operations that are still parked may be told of twice",
+        ),
     }
     let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
     let mut state = parked.state();
