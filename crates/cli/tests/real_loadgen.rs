@@ -1,11 +1,12 @@
 //! The example load files on real clusters: what loadgen says was written is what is there. And the comparison of a
 //! gateway with the cluster behind it.
 
+mod guides;
 mod real;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use loadgen::{Load, Options, Stop, VerifyOptions};
@@ -212,13 +213,14 @@ fn compare(kind: Kind, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// The load file of the published walk-through, word for word but for address and account: `"_type":"_doc"` in each action.
-const WALK_THROUGH: &str = include_str!("black_box/guides/nginx.yml");
+/// The guides name their indices, and one cluster is shared by all tests.
+static GUIDES_INDICES: Mutex<()> = Mutex::new(());
 
 #[test]
 fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued() -> Result<()> {
     let server = Server::shared(Kind::Elasticsearch7)?;
     let client = server.cluster.client()?;
+    let _alone = GUIDES_INDICES.lock().unwrap_or_else(PoisonError::into_inner);
     let indices = ["test-10", "test-11", "test-12", "test-13"];
     let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
     for index in indices {
@@ -250,23 +252,118 @@ fn the_walk_throughs_load_with_types_is_split_before_elasticsearch_7_and_queued(
 }
 
 fn walk_through(url: &str) -> Result<Value> {
-    let folder = tempfile::tempdir()?;
-    let path = |name: &str| folder.path().join(name);
-    std::fs::create_dir(path("dict"))?;
-    std::fs::write(path("dict/ip.txt"), "192.168.0.1\n192.168.0.2\n")?;
-    std::fs::write(path("dict/user.txt"), "medcl\nelastic\n")?;
-    let line =
-        r#"175.10.75.216 - - [28/Jul/2020:21:20:26 +0800] \"GET / HTTP/1.1\" 200 8676 \"-\" \"Mozilla/5.0\""#;
-    std::fs::write(path("nginx.log"), format!("{line}\n"))?;
-    std::fs::write(
-        path("loadgen.yml"),
-        WALK_THROUGH.replace("http://10.0.128.58:8000", url),
-    )?;
-    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-        .args(["loadgen", "-l", "2", "-c", "2", "--compress", "--json"])
-        .current_dir(folder.path())
-        .output()?;
+    let places = [("http://10.0.128.58:8000", url)];
+    guide_load(
+        &guides::as_written(guides::WALK),
+        &places,
+        &["-l", "2", "-c", "2", "--compress"],
+    )
+}
+
+/// The report of a run of a guide's load file that ended well.
+fn guide_load(file: &str, places: &[(&str, &str)], how: &[&str]) -> Result<Value> {
+    let folder = guides::folder()?;
+    let output = guides::run(folder.path(), file, places, how)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {said}", output.status);
     serde_json::from_slice(&output.stdout).context("a report")
+}
+
+/// Word for word but for hosts and ports: this cluster speaks no TLS and asks nobody who he is.
+fn guide_gateway(server: &Server) -> Result<Gateway> {
+    let mut gateway = Gateway::from_file(server, |listen, admin| {
+        let mut text = guides::GATEWAY.replace("0.0.0.0:8000", listen);
+        for (at, node) in server.nodes.iter().enumerate() {
+            text = text.replace(&format!("https://127.0.0.1:922{}", at + 1), &node.url());
+        }
+        format!("{text}admin.binding: {admin}\n")
+    })?;
+    gateway.wait_for_now(&mut server.http())?;
+    Ok(gateway)
+}
+
+/// Each file of the guides through the gateway of the guides: all of it is accepted, and all of it is there.
+#[test]
+fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> Result<()> {
+    let server = Server::shared(Kind::Elasticsearch7)?;
+    let client = server.cluster.client()?;
+    let _alone = GUIDES_INDICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut gateway = guide_gateway(&server)?;
+    let url = gateway.url();
+    let here = url.trim_start_matches("http://");
+    let bulks = format!("{}{}", guides::SEARCH, guides::BULK);
+    let (limit, sequence) = (
+        guides::with_requests(guides::SEARCH, guides::LIMIT),
+        guides::with_requests(guides::SEARCH, guides::SEQUENCE),
+    );
+    let walk = guides::WALK_DIRECT.map(guides::as_written);
+    // The file, its host and port, how it is started, where it writes, and how many documents with the warm-up's.
+    let loads: [(&str, &str, &[&str], &str, u64); 6] = [
+        (
+            &walk[0],
+            "10.0.1.2:9200",
+            &["-c", "100", "-l", "1"],
+            "test-*",
+            20_000,
+        ),
+        (
+            &walk[1],
+            "10.0.1.2:9200",
+            &["-c", "100", "-l", "1"],
+            "test-*",
+            10_000,
+        ),
+        (
+            &bulks,
+            "localhost:8000",
+            &["-d", "30", "-c", "1", "-compress", "-l", "10"],
+            "medcl-y4",
+            6_000,
+        ),
+        (
+            &limit,
+            "localhost:8000",
+            &["-d", "600", "-c", "100", "-l", "500"],
+            "medcl-test",
+            501,
+        ),
+        (
+            &sequence,
+            "localhost:8000",
+            &["-c", "1", "-l", "50"],
+            "medcl-test",
+            51,
+        ),
+        (
+            guides::ROUTING,
+            "192.168.3.188:9206",
+            &["-c", "2", "-l", "20"],
+            "test-*",
+            210,
+        ),
+    ];
+    // Searches of an index that nobody made are 404, in the guide's world too.
+    client.put("/medcl", &json!({}))?.ok()?;
+    for (file, guides_place, how, indices, documents) in loads {
+        client
+            .delete("/test-*,medcl-y4,medcl-test?ignore_unavailable=true")?
+            .ok()?;
+        gateway.wait_for_now(&mut server.http())?;
+        let report = guide_load(file, &[(guides_place, here)], how)?;
+        ensure!(
+            report["documents"]["refused"].as_u64().unwrap_or(0) == 0,
+            "{report}"
+        );
+        let ends = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while count(&client, indices)? != documents {
+            let there = count(&client, indices)?;
+            ensure!(
+                std::time::Instant::now() < ends,
+                "{there} of {documents} in {indices}: {report}"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+    client.delete("/test-*,medcl*")?.ok()?;
+    Ok(())
 }

@@ -386,7 +386,7 @@ mod tests {
     }
 
     fn expected(text: &str) -> Expected {
-        Expected(Template::compile(text, &mut |_| Ok(Slot::Registered(0))).unwrap())
+        Expected(Template::compile(text, &mut |_| Ok(Some(Slot::Registered(0)))).unwrap())
     }
 
     #[test]

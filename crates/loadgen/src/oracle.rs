@@ -67,9 +67,11 @@ fn obvious(text: &str, repeat: u32) -> String {
 
 #[test]
 fn what_is_wrong_with_a_text_is_said() {
-    let compile = |text: &str| Template::compile(text, &mut resolve);
+    let compile = |text: &str| Template::compile(text, &mut |name| resolve(name).map(Some));
     assert_eq!(compile("a $[[nobody]]"), Err("no nobody".to_owned()));
     assert_eq!(compile("a $[[id"), Err("`$[[` has no `]]`".to_owned()));
+    let kept = Template::compile("a $[[nobody]] b", &mut |_| Ok(None)).unwrap();
+    assert_eq!(kept.fixed(), Some(&b"a $[[nobody]] b"[..]));
     let plain = compile("$ [[ ]] $[").unwrap();
     assert_eq!(plain.fixed(), Some(&b"$ [[ ]] $["[..]));
 }
@@ -91,7 +93,7 @@ proptest! {
         prop_assume!(!text.contains("$[[[") && !text.contains("]]]"));
         let variables = variables();
         let body = Body {
-            text: Template::compile(&text, &mut resolve).unwrap(),
+            text: Template::compile(&text, &mut |name| resolve(name).map(Some)).unwrap(),
             repeat,
             once: [0].into(),
             uniform: true,

@@ -20,13 +20,13 @@ enum Piece {
 // === impl Template ===
 
 impl Template {
-    /// Compiles a text; `resolve` says what a name stands for.
+    /// Compiles a text; `resolve` says what a name stands for; a name that is `None` stays text, as it is written.
     ///
     /// # Errors
     /// The first name that `resolve` refuses, or a `$[[` that is never closed, in words.
     pub(crate) fn compile(
         text: &str,
-        resolve: &mut dyn FnMut(&str) -> Result<Slot, String>,
+        resolve: &mut dyn FnMut(&str) -> Result<Option<Slot>, String>,
     ) -> Result<Template, String> {
         let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
         let mut rest = text;
@@ -41,10 +41,16 @@ impl Template {
             let Some(length) = rest[start..].find("]]") else {
                 return Err("`$[[` has no `]]`".to_owned());
             };
-            push(&rest[..start], &mut pieces);
             let name = rest[start + 3..start + length].trim();
-            pieces.push(Piece::Slot(resolve(name)?));
-            rest = &rest[start + length + 2..];
+            let end = start + length + 2;
+            match resolve(name)? {
+                Some(slot) => {
+                    push(&rest[..start], &mut pieces);
+                    pieces.push(Piece::Slot(slot));
+                }
+                None => push(&rest[..end], &mut pieces),
+            }
+            rest = &rest[end..];
         }
         push(rest, &mut pieces);
         Ok(Template {

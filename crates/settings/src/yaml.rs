@@ -105,11 +105,8 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
                     line: mark.line() as u32,
                     column: mark.col() as u32 + 1,
                 };
-                let help = text
-                    .lines()
-                    .nth(place.line.saturating_sub(1) as usize)
-                    .filter(|line| line.contains("$[["))
-                    .map(|_| "put `$[[env.NAME]]` in quotes".to_owned());
+                let line = text.lines().nth(place.line.saturating_sub(1) as usize);
+                let help = line.and_then(advice).map(str::to_owned);
                 builder
                     .problems
                     .error(place, "", format!("not valid YAML: {}", error.info()), help);
@@ -121,6 +118,17 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
         builder.problems.error(start, "", "the file is empty", None);
     }
     builder.root
+}
+
+/// What to do about a line that is not valid YAML, where that is known.
+fn advice(line: &str) -> Option<&'static str> {
+    if line.contains(": \\\"") {
+        return Some(
+            "quotes begin with `\\\"`, as if copied from a page that escapes them: begin and end with `\"`",
+        );
+    }
+    let variable = line.contains("$[[");
+    variable.then_some("put `$[[env.NAME]]` in quotes")
 }
 
 /// Puts events together to a tree.

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -83,6 +84,13 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.envs(variables.iter().copied());
+        Self::start_by(command, arguments)
+    }
+
+    /// The same in this folder.
+    pub(crate) fn start_in(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.envs(variables.iter().copied()).current_dir(folder);
         Self::start_by(command, arguments)
     }
 

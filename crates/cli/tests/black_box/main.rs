@@ -21,6 +21,8 @@ mod failures;
 mod forms;
 mod full_disk;
 mod gateway;
+#[path = "../guides/mod.rs"]
+mod guide_files;
 mod guides;
 mod hardening;
 mod health;

@@ -83,6 +83,17 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Self::started(command, home, listen, admin, server)
     }
 
+    /// Starts Tidegate from a file that `text` makes of the two addresses where it is to listen: for clients, and for admins.
+    pub(crate) fn from_file(server: &Server, text: impl Fn(&str, &str) -> String) -> Result<Self> {
+        let (listen, admin, home) = (free_address()?, free_address()?, tempfile::tempdir()?);
+        std::fs::write(home.path().join("gateway.yml"), text(&listen, &admin))?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command
+            .args(["gateway", "-config", "gateway.yml"])
+            .current_dir(home.path());
+        Self::started(command, home, listen, admin, server)
+    }
+
     /// Waits until all that was queued is delivered: so many documents are indexed, and so many dead.
     pub(crate) fn delivered(&self, indexed: u64, dead: u64) -> Result<()> {
         let Some(running) = &self.running else {

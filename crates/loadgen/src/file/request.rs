@@ -116,7 +116,8 @@ pub(super) fn read(
     });
     let needs = request::needs(variables, &texts, &once, body.as_ref());
     let assertion = assertion.and_then(|node| {
-        let compile = |text: &Text| Template::compile(&text.text, &mut |name| scope.resolve_registered(name));
+        let compile =
+            |text: &Text| Template::compile(&text.text, &mut |name| scope.resolve_registered(name).map(Some));
         condition::read(node, &item_path(&path, "assert"), &compile, problems)
     });
     let register = registered(item_node, &item_path(&path, "register"), problems)
@@ -262,18 +263,26 @@ fn path_of_url(url: &str) -> &str {
     path.split('?').next().unwrap_or(path)
 }
 
+/// Why a name in a text stands for nothing, in words.
+enum Unresolved {
+    /// Nothing has this name.
+    Unknown(String),
+    /// What has it is drawn for another part of the request.
+    Elsewhere(String),
+}
+
 // === impl Scope ===
 
 impl Scope<'_> {
-    fn resolve(&self, name: &str, in_body: bool) -> Result<Slot, String> {
+    fn resolve(&self, name: &str, in_body: bool) -> Result<Slot, Unresolved> {
         let among = |list: &[(String, u16)]| list.iter().position(|(known, _)| known == name);
         if let Some(at) = among(&self.line) {
             return if in_body {
                 Ok(Slot::Line(at as u16))
             } else {
-                Err(format!(
+                Err(Unresolved::Elsewhere(format!(
                     "`{name}` is drawn for each line of the body, and this is not the body"
-                ))
+                )))
             };
         }
         if let Some(at) = among(&self.request) {
@@ -288,10 +297,10 @@ impl Scope<'_> {
         let runtime = self.line.iter().chain(&self.request).map(|(name, _)| name);
         let names = runtime.chain(self.registered).map(String::as_str);
         let names = names.chain(self.variables.iter().map(|variable| variable.name.as_str()));
-        Err(match nearest(name, names) {
-            Some(near) => format!("there is no variable `{name}`; did you mean `{near}`?"),
+        Err(Unresolved::Unknown(match nearest(name, names) {
+            Some(near) => format!("there is no variable `{name}` (did you mean `{near}`?)"),
             None => format!("there is no variable `{name}`"),
-        })
+        }))
     }
 
     /// In assertions only what answers left is known: the request's own draws are past.
@@ -307,7 +316,23 @@ impl Scope<'_> {
     }
 
     fn compile(&self, text: &Text, in_body: bool, problems: &mut Problems) -> Option<Template> {
-        match Template::compile(&text.text, &mut |name| self.resolve(name, in_body)) {
+        let mut unknown = Vec::new();
+        let mut resolve = |name: &str| match self.resolve(name, in_body) {
+            Ok(slot) => Ok(Some(slot)),
+            // A document may hold anything; a URL or an account with such a text leads nowhere.
+            Err(Unresolved::Unknown(message)) if in_body => {
+                unknown.push(message);
+                Ok(None)
+            }
+            Err(Unresolved::Unknown(message) | Unresolved::Elsewhere(message)) => Err(message),
+        };
+        let compiled = Template::compile(&text.text, &mut resolve);
+        unknown.dedup();
+        for message in unknown {
+            let message = format!("{message}: it is sent as it is written");
+            problems.warning(text.place, &text.path, message);
+        }
+        match compiled {
             Ok(template) => Some(template),
             Err(message) => {
                 problems.error(text.place, &text.path, message, None);
