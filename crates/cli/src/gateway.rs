@@ -12,7 +12,7 @@ use gateway::config::reload::FileWatch;
 use gateway::config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
 use gateway::{Gateway, Reloaded};
 use tokio::signal::unix::{SignalKind, signal};
-use wire::guard::{Work, caught, fault};
+use wire::guard::{Work, broken, caught, fault};
 
 use crate::access::Access;
 use crate::logging::{self, Level};
@@ -34,7 +34,8 @@ use crate::{exit, typed};
 /// is one, and all certificates again.
 ///
 /// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
-/// usage, 3 it could not start (an address is taken, say).
+/// usage, 3 it could not start (an address is taken, say), 4 it ended by itself, since a
+/// bug of its own left it without a thread that it needs: start it again.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[group(skip)]
@@ -105,7 +106,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return fail(exit::FAILED, &error.to_string()),
     };
     match runtime.block_on(serve(arguments.from.config.as_deref(), loaded, &level)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ended::AsTold) => ExitCode::SUCCESS,
+        // What is left of it may wait for a thread that is gone: nothing is to keep it from ending.
+        Ok(Ended::Broken) => std::process::exit(exit::BROKEN.into()),
         Err(reason) => fail(exit::FAILED, &reason),
     }
 }
@@ -173,7 +176,14 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     listen_address(text).map_err(|why| format!("`{text}` {why}"))
 }
 
-async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(), String> {
+/// Why a gateway has ended.
+enum Ended {
+    AsTold,
+    /// A thread has panicked that it cannot do without.
+    Broken,
+}
+
+async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<Ended, String> {
     let said = |error: std::io::Error| error.to_string();
     let mut terminate = signal(SignalKind::terminate()).map_err(said)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(said)?;
@@ -194,10 +204,11 @@ async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(),
         }
     });
     let mut look_at_certificates = tokio::time::interval(CERTIFICATES_LOOK);
-    loop {
+    let ended = loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break Ended::AsTold,
+            _ = interrupt.recv() => break Ended::AsTold,
+            () = broken() => break Ended::Broken,
             _ = hangup.recv() => {
                 match file {
                     Some(file) => guarded_reload(&gateway, file, &mut watch, level),
@@ -212,15 +223,37 @@ async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<(),
             }
             _ = look_at_certificates.tick() => certificates(&gateway, false),
         }
-    }
+    };
     let deadline = gateway.drain_timeout();
-    tracing::info!(
-        deadline_s = deadline.as_secs(),
-        "stopping: requests under way are finished"
-    );
+    if matches!(ended, Ended::Broken) {
+        tracing::error!(
+            deadline_s = deadline.as_secs(),
+            status = exit::BROKEN,
+            "the gateway is broken by a bug of its own: requests under way are finished, and the process ends, to be \
+             started again"
+        );
+        end_after(deadline + DRAIN_GRACE);
+    } else {
+        tracing::info!(
+            deadline_s = deadline.as_secs(),
+            "stopping: requests under way are finished"
+        );
+    }
     let cut = gateway.drain(deadline).await;
     tracing::info!(connections_cut = cut, "stopped");
-    Ok(())
+    Ok(ended)
+}
+
+/// Ends the process after this time, whatever it waits for then.
+fn end_after(time: Duration) {
+    let ends = move || {
+        std::thread::sleep(time);
+        tracing::error!("what was under way has not ended in time: the process ends without it");
+        std::process::exit(exit::BROKEN.into())
+    };
+    if wire::guard::thread("end", Work::Other, ends).is_err() {
+        std::process::exit(exit::BROKEN.into());
+    }
 }
 
 /// Waits for the file to change; for ever, without a file that is watched.
@@ -308,6 +341,9 @@ fn fail(status: u8, reason: &str) -> ExitCode {
 }
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8000));
+
+/// A broken gateway ends so long after its deadline for what is under way, if nothing else ends it.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// How often certificate files are looked at.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);

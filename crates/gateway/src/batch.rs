@@ -47,6 +47,8 @@ pub(crate) struct Batch {
 pub(crate) struct Origin {
     /// The first one's number in the batch.
     pub(crate) first: usize,
+    /// The first one's number among what its request has for the lane.
+    pub(crate) place: u32,
     /// Position of the client's request.
     pub(crate) position: u64,
     /// When it was accepted, ms since 1970.
@@ -130,6 +132,15 @@ impl Batch {
     }
 }
 
+// === impl Origin ===
+
+impl Origin {
+    /// The number of an operation of a batch among what its request has for the lane.
+    pub(crate) fn place_of(&self, operation: usize) -> u32 {
+        self.place + (operation - self.first) as u32
+    }
+}
+
 pub(crate) fn minted(params: &Params) -> Option<Minted> {
     let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
     let (first, last) = params.minted.as_ref()?;
@@ -204,9 +215,9 @@ impl<'b> Work<'b> {
 impl Lane {
     /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if the gateway stops
     /// first.
-    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared, held: Held) -> Option<u64> {
+    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared, held: Option<Held>) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
-        let (mut body, mut held) = (body, Some(held));
+        let (mut body, mut held) = (body, held);
         // A cluster that was never read may be away for long: others may want the memory.
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
@@ -344,7 +355,7 @@ impl Lane {
                     accepted_ms: origin.time_ms,
                     position: origin.position,
                     lane: self.number,
-                    place: (operation - origin.first) as u32,
+                    place: origin.place_of(*operation),
                     target: batch.target().to_owned(),
                     content_type: DELIVERED_TYPE.to_owned(),
                     ..Cause::default()

@@ -199,17 +199,34 @@ pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), String> {
     dropped.map_err(|error| error.to_string())
 }
 
-/// The same of one lane, of which nothing is under way, while others are.
-pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32) -> Result<(), String> {
+/// A moment: what has been put among the dead letters, and parked, before.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Since {
+    letters: u64,
+    parked: u64,
+}
+
+impl Since {
+    pub(crate) fn now(group: &Group) -> Self {
+        Self {
+            letters: group.queue.dead_letters.end(),
+            parked: group.parked.as_ref().map_or(0, |parked| parked.end()),
+        }
+    }
+}
+
+/// The same of one lane, of which nothing is under way, while others are; of what was put there since a moment.
+pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), String> {
     let name = &*group.settings.group;
     if let Some(parked) = &group.parked {
-        let dropped = parked.drop_unsettled_of(lane);
+        let dropped = parked.drop_unsettled_of(lane, since.parked);
         dropped.map_err(|error| error.to_string())?;
     }
-    let dropped = group
-        .queue
-        .dead_letters
-        .drop_unsettled_of_lane(name, lane, &group.queue.committed());
+    let dropped =
+        group
+            .queue
+            .dead_letters
+            .drop_unsettled_of_lane(name, lane, since.letters, &group.queue.committed());
     dropped.map_err(|error| error.to_string())
 }
 

@@ -2,6 +2,7 @@
 //! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
 //! way, and never two operations on one document, so that nothing overtakes anything.
 
+mod apart;
 mod brief;
 mod memory;
 mod resting;
@@ -226,8 +227,8 @@ impl Lane {
                     group.set(self.number, Doing::Delivering, None);
                     let body = body.freeze();
                     let buried = match failed_before {
-                        Some(panicked) => self.bury_record(&batch, &body, &panicked).await,
-                        None => self.deliver(&batch, body, held).await,
+                        Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await,
+                        None => self.deliver(&batch, body, Some(held)).await,
                     };
                     match buried {
                         Some(buried) => {
@@ -442,6 +443,7 @@ fn read(
             (Some(Next::Group(group)), batch) => {
                 let origin = Origin {
                     first: documents,
+                    place: 0,
                     position: group.position,
                     time_ms: group.time_ms,
                 };

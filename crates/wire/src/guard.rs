@@ -23,6 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use fault::fault;
@@ -131,6 +132,37 @@ pub fn thread<T: Send + 'static>(
             .ok()
     })
 }
+
+/// Starts a thread without which the gateway would be half dead: a core, an acceptor, the admin port. Its panic is told to
+/// whoever waits for [`broken`], who is to end the process.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn vital_thread(
+    name: &str,
+    work: Work,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<thread::JoinHandle<Option<()>>> {
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let ran = caught(work, run);
+        let panicked = ran.as_ref().err();
+        if let Some(panicked) = panicked {
+            panicked.report(
+                work,
+                "a thread has ended that the gateway cannot do without: it stops accepting, and ends",
+            );
+            BROKEN.notify_one();
+        }
+        ran.ok()
+    })
+}
+
+/// Ends when a thread has panicked that the gateway cannot do without ([`vital_thread`]). For one waiter.
+pub async fn broken() {
+    BROKEN.notified().await;
+}
+
+static BROKEN: Notify = Notify::const_new();
 
 /// Starts a thread that runs `turn` until that returns `true`, and once more after each panic, with growing pauses.
 ///

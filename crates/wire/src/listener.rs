@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::admission::peer_of;
-use crate::guard::{Work, caught};
+use crate::guard::{Work, caught, fault};
 use crate::guests::{Guest, Guests};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
@@ -166,6 +166,7 @@ pub(crate) async fn accept(
         };
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
+                fault("accept", b"");
                 let dealt = caught(Work::Connection, || {
                     deal(stream, peer, &seats, &census, &mut turn)
                 });

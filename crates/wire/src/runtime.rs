@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 
 use crate::admission::Fairness;
 use crate::budget::{BUDGET_BYTES_DEFAULT, Budget};
-use crate::guard::{self, Work};
+use crate::guard::{self, Work, fault};
 use crate::pool::Pool;
 
 /// How many workers, and what they share.
@@ -86,7 +86,7 @@ impl Workers {
             };
             let budget = Arc::clone(&workers.budget);
             let name = format!("{}-{index}", config.name);
-            let thread = guard::thread(&name, Work::Housekeeping, move || {
+            let thread = guard::vital_thread(&name, Work::Core, move || {
                 if let Some(core) = core {
                     pin_to(core);
                 }
@@ -94,6 +94,8 @@ impl Workers {
                     index,
                     pool: Pool::new(budget),
                 };
+                // What is planted here stands for a bug of what drives all tasks of a core.
+                fault("core", index.to_string().as_bytes());
                 LocalSet::new().block_on(&runtime, work(worker, queue));
             })?;
             workers.links.push(Link {

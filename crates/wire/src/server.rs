@@ -181,7 +181,7 @@ impl Server {
         }
         let (stop, stopped) = oneshot::channel();
         let census_of = Arc::clone(&census);
-        let acceptor = guard::thread("accept", Work::Housekeeping, move || {
+        let acceptor = guard::vital_thread("accept", Work::Core, move || {
             runtime.block_on(listener::accept(listener, seats, census_of, stopped));
         })?;
         Ok(Server {

@@ -363,6 +363,116 @@ fn a_reload_that_the_gateway_fails_on_is_refused_and_the_next_one_goes_through()
     gateway.bulk(&docs(0, 10, 2)).ok().unwrap();
 }
 
+/// Starts a gateway that is to end by itself, does something meanwhile, and returns its status and what it said.
+fn ends_by_itself(cluster: &FakeCluster, bugs: &str, meanwhile: impl FnOnce(&str)) -> (Option<i32>, String) {
+    let place = Place::before(&[cluster], "");
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let entry = "router: r, network: {binding: '127.0.0.1:0'}";
+    assert!(text.contains(entry), "{text}");
+    let text = text.replace(entry, &format!("router: r, network: {{binding: '{port}'}}"));
+    std::fs::write(&place.file, text).unwrap();
+    let log = place.file.with_extension("log");
+    let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["gateway", "--config", place.file.to_str().unwrap()])
+        .env("TIDEGATE_TEST_PANIC", bugs)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    meanwhile(&port.to_string());
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = running.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > Duration::from_secs(20) {
+            running.kill().unwrap();
+            running.wait().unwrap();
+            panic!("it goes on: {}", std::fs::read_to_string(&log).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    (status.code(), std::fs::read_to_string(&log).unwrap())
+}
+
+#[test]
+fn a_gateway_that_lost_a_core_ends_to_be_started_again() {
+    let (status, said) = ends_by_itself(&storing(), "core=0*1", |_| {});
+    assert_eq!(status, Some(4), "{said}");
+    assert!(
+        said.contains("the gateway is broken by a bug of its own"),
+        "{said}"
+    );
+    assert!(said.contains("planted at core"), "{said}");
+}
+
+#[test]
+fn a_gateway_that_takes_no_connections_any_more_ends_to_be_started_again() {
+    let connect = |address: &str| {
+        let began = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let (status, said) = ends_by_itself(&storing(), "accept=*1", connect);
+    assert_eq!(status, Some(4), "{said}");
+    assert!(said.contains("planted at accept"), "{said}");
+}
+
+#[test]
+fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_beside_it() {
+    let cluster = storing();
+    let place = Place::before(&[&cluster], "");
+    let gateway = planted(&place, "batch=poison");
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(100))));
+    gateway.bulk(&docs(0, 200, 1)).ok().unwrap();
+    // A request whose documents depend on their order, with two bad ones among them.
+    let mut request = String::new();
+    for n in 2..5 {
+        request.push_str(&docs(0, 100, n));
+        if n < 4 {
+            request.push_str(&doc(&format!("poison-{n}"), n));
+        }
+        request.push_str("{\"delete\":{\"_index\":\"logs\",\"_id\":\"d3\"}}\n");
+    }
+    gateway.bulk(&request).ok().unwrap();
+    gateway.bulk(&docs(100, 200, 5)).ok().unwrap();
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["indexed"]), (&json!(2), &json!(603)), "{one}");
+    let there = cluster.docs("logs");
+    assert_eq!(there.len(), 199);
+    assert!(
+        (0..100)
+            .filter(|n| *n != 3)
+            .all(|n| there[&format!("d{n}")].source == "{\"n\":4}")
+    );
+    assert!((100..200).all(|n| there[&format!("d{n}")].source == "{\"n\":5}"));
+    let letters = letters(&gateway);
+    assert_eq!(letters.len(), 2, "{letters:?}");
+    for letter in &letters {
+        assert_eq!(letter["type"], "gateway_failure", "{letter}");
+    }
+
+    // What was committed stays so.
+    drop(gateway);
+    let gateway = place.start();
+    account(&queue(&gateway), "c0");
+    gateway
+        .admin()
+        .send("POST", "/dead_letters/_replay?all=true", &[], b"")
+        .unwrap()
+        .ok()
+        .unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0 && one["dead"] == 0);
+    assert_eq!(one["replayed"], 2, "{one}");
+    let there = cluster.docs("logs");
+    assert!(there.contains_key("poison-2") && there.contains_key("poison-3"));
+}
+
 /// The tests of this file run a build of the profile `dev`. A panic takes the same ways in a release as long as both unwind:
 /// which code catches it is the same source, and `wire::guard` asserts the rest when it is compiled. Only what is planted differs, which debug
 /// assertions let in.

@@ -31,7 +31,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Router, serve};
 use tokio::sync::oneshot;
 use wire::Budget;
-use wire::guard::{Work, fault, restarted, thread};
+use wire::guard::{Work, fault, restarted, vital_thread};
 
 use crate::deliveries::Deliveries;
 use crate::listening::Listeners;
@@ -82,7 +82,7 @@ impl Admin {
             .enable_all()
             .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        thread("admin", Work::Admin, move || {
+        vital_thread("admin", Work::Core, move || {
             runtime.block_on(async move {
                 tokio::select! {
                     () = serve_until_it_fails(listener, &desk) => {}

@@ -201,11 +201,12 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// The same of one lane, of which nothing is under way, while others are.
+    /// The same of one lane, of which nothing is under way, while others are; of the letters from a place on.
     pub(crate) fn drop_unsettled_of_lane(
         &self,
         group: &str,
         lane: u32,
+        since: u64,
         committed: &Committed,
     ) -> Result<(), LettersError> {
         let _work = lock(&self.work);
@@ -215,7 +216,7 @@ impl DeadLetters {
             .get(group)
             .map_or(0, |tally| tally.settled_before);
         let mut dropped = Vec::new();
-        self.visit(settled_before, |letter| {
+        self.visit(settled_before.max(since), |letter| {
             let is_ours = letter.cause.group == group && letter.cause.lane == lane;
             if is_ours && !committed.has(&letter, settled_before) {
                 dropped.push((letter.id, letter.at, letter.bytes));
@@ -281,6 +282,11 @@ impl DeadLetters {
         let guard = self.counting.read().unwrap_or_else(PoisonError::into_inner);
         let tallies = self.books().tallies.clone();
         (guard, tallies)
+    }
+
+    /// The place of the next letter.
+    pub(crate) fn end(&self) -> u64 {
+        self.log.status().end
     }
 
     /// Bytes of the store on disk.

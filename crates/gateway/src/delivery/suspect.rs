@@ -1,19 +1,15 @@
 //! What a lane does when the gateway fails on a record of it. Nobody knows which record of the batch it was, so they are
-//! delivered one by one; the one that it happens with again becomes dead letters, with the reason, and the lane goes on.
-//! Each failure in a row makes the pause before the next try longer: a fault that is no record's (an answer that every node
+//! delivered one by one; the one that it happens with again is halved ([`super::apart`]) down to the operation that is to
+//! blame, which becomes a dead letter, with the reason, and the lane goes on. Each failure in a row makes the pause before the next try longer: a fault that is no record's (an answer that every node
 //! gives, say) must not drain a queue into dead letters.
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use wire::Shared;
 use wire::guard::{Panicked, Work, caught, guarded};
 
-use crate::batch::{Batch, ROOM_AGAIN, backoff};
-use crate::dead_letters::Cause;
-use crate::deliveries::drop_unsettled_of_lane;
+use crate::batch::{Batch, backoff};
+use crate::deliveries::{Since, drop_unsettled_of_lane};
 use crate::lane::Lane;
-use crate::parcel::DELIVERED_TYPE;
 use crate::queue::Doing;
 
 /// What a lane knows of records that the gateway failed on.
@@ -55,6 +51,17 @@ impl Suspect {
         (*condemned == first && first == last).then(|| panicked.clone())
     }
 
+    /// An operation has died by itself of the gateway's failure; how many have in a row.
+    pub(super) fn buried(&mut self) -> u32 {
+        self.failures = self.failures.saturating_add(1);
+        self.failures
+    }
+
+    /// Some operations of a record that the gateway fails on as a whole went well.
+    pub(super) fn went_well(&mut self) {
+        self.failures = 0;
+    }
+
     /// The batch under way is committed.
     pub(super) fn committed(&mut self) {
         let was_condemned = self.condemned.take().is_some();
@@ -87,7 +94,7 @@ impl Lane {
         while let Err(panicked) = Box::pin(guarded(Work::Lane, self.work())).await {
             panicked.report(
                 Work::Lane,
-                "the lane goes on with its records one by one; the one to blame becomes dead letters",
+                "the lane goes on with its records one by one; what is to blame becomes a dead letter",
             );
             self.suspect.failed(&panicked);
             if self.go_back(panicked).await.is_none() {
@@ -106,7 +113,7 @@ impl Lane {
             let pause = backoff(group.settings.retry.delay, self.suspect.failures, fastrand::f64());
             self.rest(pause).await?;
             let went = caught(Work::Lane, || {
-                drop_unsettled_of_lane(group, self.number)?;
+                drop_unsettled_of_lane(group, self.number, Since::default())?;
                 // What was read is forgotten with the reader.
                 let reader = group.consumer.reader(self.number);
                 self.reader = reader.map_err(|error| error.to_string())?;
@@ -123,137 +130,11 @@ impl Lane {
             self.suspect.failures = self.suspect.failures.saturating_add(1);
         }
     }
-
-    /// Makes dead letters of a whole record that the gateway fails on; how many. It looks at its lines as little as may be.
-    /// `None` if the gateway stops first.
-    pub(super) async fn bury_record(
-        &mut self,
-        batch: &Batch,
-        body: &Shared,
-        panicked: &Panicked,
-    ) -> Option<u64> {
-        let route = Rc::clone(&self.route);
-        let group = &route.group;
-        let origin = batch.origins.first()?;
-        let pieces = pieces(body, batch.documents);
-        let (position, documents) = (origin.position, pieces.len());
-        tracing::error!(
-            queue = &*group.queue.name,
-            group = &*group.settings.group,
-            lane = self.number,
-            position,
-            documents,
-            "the gateway failed on a record twice: its documents become dead letters"
-        );
-        let mut left: Vec<(usize, &[u8])> = pieces.into_iter().enumerate().collect();
-        let mut dead = 0;
-        while !left.is_empty() {
-            let some = left.len().min(LETTERS_AT_ONCE);
-            let puts = left[..some].iter().map(|(place, piece)| {
-                let cause = Cause {
-                    group: group.settings.group.to_string(),
-                    cluster: group.settings.cluster.to_string(),
-                    status: 500,
-                    kind: "gateway_failure".to_owned(),
-                    reason: format!(
-                        "the gateway failed on the request that this was part of, twice, which is a bug of its own: \
-                         {panicked}; it may have been executed"
-                    ),
-                    attempts: 2,
-                    accepted_ms: origin.time_ms,
-                    position,
-                    lane: self.number,
-                    place: *place as u32,
-                    target: batch.target().to_owned(),
-                    content_type: DELIVERED_TYPE.to_owned(),
-                    ..Cause::default()
-                };
-                group.queue.dead_letters.put(cause, piece)
-            });
-            let mut results = join_all(puts).await.into_iter();
-            let mut failed = None;
-            left.retain(|_| match results.next() {
-                Some(Ok(())) => {
-                    dead += 1;
-                    false
-                }
-                Some(Err(error)) => {
-                    failed = Some(error.to_string());
-                    true
-                }
-                None => true,
-            });
-            if let Some(why) = failed {
-                let why = format!("dead letters cannot be written: {why}");
-                group.set(self.number, Doing::Paused, Some(&why));
-                self.rest(ROOM_AGAIN).await?;
-            }
-        }
-        Some(dead)
-    }
 }
-
-/// Cuts lines into so many operations, without a look into documents. If the lines do not come out even, the last piece has what
-/// is left, and there are as many as there are to account for all the same.
-fn pieces(body: &[u8], documents: usize) -> Vec<&[u8]> {
-    let mut pieces: Vec<&[u8]> = Vec::with_capacity(documents);
-    let mut left = body;
-    while pieces.len() + 1 < documents {
-        let mut end = line(left);
-        if !is_delete(&left[..end]) {
-            end += line(&left[end..]);
-        }
-        let (piece, rest) = left.split_at(end);
-        pieces.push(piece);
-        left = rest;
-    }
-    if documents > 0 {
-        pieces.push(left);
-    }
-    pieces
-}
-
-/// The length of the first line, with its end.
-fn line(bytes: &[u8]) -> usize {
-    memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)
-}
-
-/// Whether an action line stands alone.
-fn is_delete(line: &[u8]) -> bool {
-    let mut words = line.split(|byte| *byte == b'"');
-    let opens = words.next().is_some_and(|start| start.trim_ascii() == b"{");
-    opens && words.next() == Some(b"delete")
-}
-
-const LETTERS_AT_ONCE: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_cut_into_operations_and_always_into_as_many_as_there_are() {
-        let body =
-            b"{\"index\":{}}\n{\"a\":1}\n{ \"delete\":{\"_id\":\"1\"}}\n{\"create\":{}}\n{\"delete\":{}}\n";
-        let pieces = |documents| -> Vec<String> {
-            let pieces = super::pieces(body, documents);
-            pieces
-                .iter()
-                .map(|piece| String::from_utf8_lossy(piece).into_owned())
-                .collect()
-        };
-        let three = [
-            "{\"index\":{}}\n{\"a\":1}\n",
-            "{ \"delete\":{\"_id\":\"1\"}}\n",
-            "{\"create\":{}}\n{\"delete\":{}}\n",
-        ];
-        assert_eq!(pieces(3), three);
-        for documents in 0..9 {
-            let pieces = pieces(documents);
-            assert_eq!(pieces.len(), documents);
-            assert_eq!(pieces.concat().len(), if documents > 0 { body.len() } else { 0 });
-        }
-    }
 
     #[test]
     fn a_record_is_condemned_when_it_was_alone_and_pauses_grow_until_a_batch_goes_through() {
@@ -263,6 +144,7 @@ mod tests {
                 .iter()
                 .map(|position| crate::batch::Origin {
                     first: 0,
+                    place: 0,
                     position: *position,
                     time_ms: 0,
                 })

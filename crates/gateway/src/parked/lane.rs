@@ -174,7 +174,7 @@ impl Lane {
             if entry.origins.last() != Some(&request) {
                 entry.origins.push(request);
             }
-            let place = (operation - origin.first) as u32;
+            let place = origin.place_of(*operation);
             entry.ops.push((entry.origins.len() as u32 - 1, place));
             entry.documents.push(named.document);
             for name in named.names() {

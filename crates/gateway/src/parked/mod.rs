@@ -274,19 +274,24 @@ impl Parked {
 
     /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing is under way.
     pub(crate) fn drop_unsettled(&self) -> Result<(), AppendError> {
-        self.drop_some(None)?;
+        self.drop_some(None, 0)?;
         self.state().doubt_all();
         Ok(())
     }
 
-    /// The same of one lane, of which nothing is under way, while others are.
-    pub(crate) fn drop_unsettled_of(&self, lane: u32) -> Result<(), AppendError> {
-        self.drop_some(Some(lane))
+    /// The same of one lane, of which nothing is under way, while others are; of the entries from a place on.
+    pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), AppendError> {
+        self.drop_some(Some(lane), since)
     }
 
-    fn drop_some(&self, lane: Option<u32>) -> Result<(), AppendError> {
+    /// The place of the next entry.
+    pub(crate) fn end(&self) -> u64 {
+        self.opened().map_or(0, |store| store.end())
+    }
+
+    fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), AppendError> {
         let mut state = self.state();
-        let unsettled = state.unsettled(lane);
+        let unsettled = state.unsettled(lane, since);
         if !unsettled.is_empty()
             && let Some(store) = lock(&self.store).clone()
         {
@@ -295,7 +300,7 @@ impl Parked {
                 dead: state.dead,
             };
             state.last_resolved = store.resolve_blocking(&resolved)?;
-            state.drop_unsettled(lane);
+            state.drop_unsettled(lane, since);
         }
         self.any.store(!state.is_empty(), Ordering::Release);
         Ok(())

@@ -446,6 +446,7 @@ impl Load {
             let position = entry.origins.first().map_or(0, |(position, _)| *position);
             load.batch.origins.push(Origin {
                 first: load.of.len(),
+                place: 0,
                 position,
                 time_ms: 0,
             });

@@ -274,20 +274,28 @@ impl State {
         }
     }
 
-    /// What is parked of batches that are not committed, of one lane or of all.
-    pub(super) fn unsettled(&self, lane: Option<u32>) -> Vec<(u64, Option<Vec<u32>>)> {
+    /// What is parked of batches that are not committed, of one lane or of all, from a place on.
+    pub(super) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<(u64, Option<Vec<u32>>)> {
         let lanes = self.unsettled.iter();
         let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
         let places = places.flat_map(|(_, places)| places);
         let pieces = places.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
+        let pieces = pieces.filter(|piece| piece.at >= since);
         pieces.map(|piece| (piece.at, piece.ops.clone())).collect()
     }
 
-    pub(super) fn drop_unsettled(&mut self, lane: Option<u32>) {
-        let dropped = self
-            .unsettled
-            .extract_if(|of, _| lane.is_none_or(|lane| lane == *of));
-        let dropped: Vec<_> = dropped.flat_map(|(_, places)| places).collect();
+    pub(super) fn drop_unsettled(&mut self, lane: Option<u32>, since: u64) {
+        let (keys, mut dropped) = (&self.keys, Vec::new());
+        let is_since = |(key, order): &(Key, Order)| {
+            let piece = keys.get(key).and_then(|held| held.pieces.get(order));
+            piece.is_none_or(|piece| piece.at >= since)
+        };
+        for (of, places) in &mut self.unsettled {
+            if lane.is_none_or(|lane| lane == *of) {
+                dropped.extend(places.extract_if(.., |place| is_since(place)));
+            }
+        }
+        self.unsettled.retain(|_, places| !places.is_empty());
         for (key, order) in dropped {
             self.remove(&key, order);
             self.forget_if_empty(&key);
@@ -708,7 +716,7 @@ mod tests {
         let behind = state.holder(&named("logs", "2"), 3, "/_bulk", Some(&index));
         assert_eq!(behind, Some(Key::Documents));
         assert_eq!(state.holder(&named("logs", "1"), 3, "/_bulk", Some(&index)), None);
-        state.drop_unsettled(None);
+        state.drop_unsettled(None, 0);
         assert!(state.is_empty() && holder(&state, "logs", "2").is_none());
     }
 

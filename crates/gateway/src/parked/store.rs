@@ -169,6 +169,11 @@ impl Store {
         (self.log.status().bytes, self.bytes_max.load(Ordering::Relaxed))
     }
 
+    /// The place of the next record.
+    pub(super) fn end(&self) -> u64 {
+        self.log.status().end
+    }
+
     pub(super) fn close(&self) {
         self.log.close();
     }

@@ -35,9 +35,12 @@ works! {
     Request "request",
     /// A connection between requests: it is closed.
     Connection "connection",
+    /// What drives all work of a core, or takes connections for them: the gateway stops accepting and ends, with status 4.
+    Core "core",
     /// The request that carries several clients' parts: each is sent apart, as after an answer that got lost.
     Combined "combined",
-    /// A batch of a lane: it is read again one record at a time, and a record that does it again becomes dead letters.
+    /// A batch of a lane: it is read again one record at a time, one that does it again is halved, and an operation that does it
+    /// alone becomes a dead letter.
     Lane "lane",
     /// The request that carries several lanes' parcels: each is sent apart.
     Parcels "parcels",

@@ -1,0 +1,268 @@
+//! A record that the gateway fails on, in halves: what goes well is delivered, what does not is halved again, down to the
+//! operation that is to blame, which becomes a dead letter. Halves follow one another, so operations keep their order.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use wire::Shared;
+use wire::guard::{Panicked, Work, guarded};
+
+use super::Held;
+use crate::batch::{Batch, Origin, ROOM_AGAIN, backoff};
+use crate::dead_letters::Cause;
+use crate::deliveries::{Since, drop_unsettled_of_lane};
+use crate::lane::Lane;
+use crate::parcel::DELIVERED_TYPE;
+use crate::queue::Doing;
+
+/// A record that the gateway fails on.
+struct Condemned<'b> {
+    batch: &'b Batch,
+    body: &'b Shared,
+    /// Where its operations are.
+    operations: Vec<Range<usize>>,
+}
+
+// === impl Condemned ===
+
+impl Condemned<'_> {
+    /// Some of its operations, as a batch of their own.
+    fn some(&self, wanted: Range<usize>) -> Option<(Batch, Shared)> {
+        let origin = self.batch.origins.first()?;
+        let mut some = Batch {
+            params: self.batch.params.clone(),
+            raw_params: Vec::new(),
+            minted: self.batch.minted.clone(),
+            documents: wanted.len(),
+            origins: Vec::new(),
+            mark: self.batch.mark,
+            // Its lines are part of what the record's batch holds until it is settled.
+            from: None,
+        };
+        some.origins.push(Origin {
+            first: 0,
+            place: origin.place + wanted.start as u32,
+            ..*origin
+        });
+        let bytes = self.operations[wanted.start].start..self.operations[wanted.end - 1].end;
+        Some((some, self.body.slice(bytes)))
+    }
+}
+
+impl Lane {
+    /// Delivers a record that the gateway has failed on when it was alone; how many of its operations are dead. `None` if the
+    /// gateway stops first.
+    pub(super) async fn deliver_apart(
+        &mut self,
+        batch: &Batch,
+        body: Shared,
+        held: Held,
+        panicked: Panicked,
+    ) -> Option<u64> {
+        let condemned = Condemned {
+            batch,
+            body: &body,
+            operations: operations(&body, batch.documents),
+        };
+        let all = 0..condemned.operations.len();
+        let mut dead = 0;
+        // The last is next.
+        let mut left = Vec::new();
+        if is_cut_evenly(&body, &condemned.operations) {
+            dead += self.halve(&condemned, all, &mut left, &panicked).await?;
+        } else {
+            for operation in all {
+                dead += self.bury_one(&condemned, operation, &panicked).await?;
+            }
+        }
+        while let Some(next) = left.pop() {
+            let since = Since::now(&self.route.group);
+            let (some, lines) = condemned.some(next.clone())?;
+            let delivered = Box::pin(guarded(Work::Lane, self.deliver(&some, lines, None)));
+            match delivered.await {
+                Ok(died) => {
+                    dead += died?;
+                    self.suspect.went_well();
+                }
+                Err(panicked) => {
+                    panicked.report(Work::Lane, "the record's operations are delivered in halves");
+                    self.forget_since(since).await?;
+                    dead += self.halve(&condemned, next, &mut left, &panicked).await?;
+                }
+            }
+        }
+        drop(held);
+        Some(dead)
+    }
+
+    /// Halves operations that the gateway has failed on together; of one alone it makes a dead letter. How many died.
+    async fn halve(
+        &mut self,
+        condemned: &Condemned<'_>,
+        operations: Range<usize>,
+        left: &mut Vec<Range<usize>>,
+        panicked: &Panicked,
+    ) -> Option<u64> {
+        if operations.len() > 1 {
+            let middle = operations.start + operations.len() / 2;
+            left.push(middle..operations.end);
+            left.push(operations.start..middle);
+            self.rest(HALVES_AFTER).await?;
+            return Some(0);
+        }
+        let mut dead = 0;
+        for operation in operations {
+            dead += self.bury_one(condemned, operation, panicked).await?;
+        }
+        let group = Rc::clone(&self.route);
+        let group = &group.group;
+        let why = format!("the gateway failed on an operation, which is a bug of its own: {panicked}");
+        group.set(self.number, Doing::Retrying, Some(&why));
+        let pause = backoff(group.settings.retry.delay, self.suspect.buried(), fastrand::f64());
+        self.rest(pause).await?;
+        group.set(self.number, Doing::Delivering, None);
+        Some(dead)
+    }
+
+    /// Forgets what operations that are tried again have put among the dead letters and parked.
+    async fn forget_since(&mut self, since: Since) -> Option<()> {
+        while let Err(why) = drop_unsettled_of_lane(&self.route.group, self.number, since) {
+            self.route.group.set(self.number, Doing::Paused, Some(&why));
+            self.rest(ROOM_AGAIN).await?;
+        }
+        Some(())
+    }
+
+    /// Makes a dead letter of an operation that the gateway fails on; it looks at its lines as little as may be. How many that
+    /// are: one. `None` if the gateway stops first.
+    async fn bury_one(
+        &mut self,
+        condemned: &Condemned<'_>,
+        operation: usize,
+        panicked: &Panicked,
+    ) -> Option<u64> {
+        let route = Rc::clone(&self.route);
+        let (group, batch) = (&route.group, condemned.batch);
+        let origin = batch.origins.first()?;
+        let lines = &condemned.body[condemned.operations[operation].clone()];
+        let place = origin.place + operation as u32;
+        let (queue, name, lane) = (&*group.queue.name, &*group.settings.group, self.number);
+        let position = origin.position;
+        wire::rationed!(
+            tracing::error,
+            queue,
+            group = name,
+            lane,
+            position,
+            place,
+            "the gateway failed on an operation by itself: it becomes a dead letter"
+        );
+        loop {
+            let cause = Cause {
+                group: group.settings.group.to_string(),
+                cluster: group.settings.cluster.to_string(),
+                status: 500,
+                kind: "gateway_failure".to_owned(),
+                reason: format!(
+                    "the gateway failed on this operation, and again when it was alone, which is a bug of its own: \
+                     {panicked}; it may have been executed"
+                ),
+                attempts: 2,
+                accepted_ms: origin.time_ms,
+                position,
+                lane,
+                place,
+                target: batch.target().to_owned(),
+                content_type: DELIVERED_TYPE.to_owned(),
+                ..Cause::default()
+            };
+            let Err(error) = group.queue.dead_letters.put(cause, lines).await else {
+                return Some(1);
+            };
+            let why = format!("dead letters cannot be written: {error}");
+            group.set(lane, Doing::Paused, Some(&why));
+            self.rest(ROOM_AGAIN).await?;
+        }
+    }
+}
+
+/// Cuts lines into so many operations, without a look into documents. If the lines do not come out even, the last one has what
+/// is left, and there are as many as there are to account for all the same.
+fn operations(body: &[u8], documents: usize) -> Vec<Range<usize>> {
+    let (mut operations, mut start) = (Vec::with_capacity(documents), 0);
+    while operations.len() + 1 < documents {
+        let end = start + operation(&body[start..]);
+        operations.push(start..end);
+        start = end;
+    }
+    if documents > 0 {
+        operations.push(start..body.len());
+    }
+    operations
+}
+
+/// Whether each of them is an operation, as far as its lines tell.
+fn is_cut_evenly(body: &[u8], operations: &[Range<usize>]) -> bool {
+    operations
+        .iter()
+        .all(|at| !at.is_empty() && operation(&body[at.clone()]) == at.len())
+}
+
+/// The length of the first operation.
+fn operation(body: &[u8]) -> usize {
+    let action = line(body);
+    match is_delete(&body[..action]) {
+        true => action,
+        false => action + line(&body[action..]),
+    }
+}
+
+/// The length of the first line, with its end.
+fn line(bytes: &[u8]) -> usize {
+    memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)
+}
+
+/// Whether an action line stands alone.
+fn is_delete(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b'"');
+    let opens = words.next().is_some_and(|start| start.trim_ascii() == b"{");
+    opens && words.next() == Some(b"delete")
+}
+
+/// The pause before operations that the gateway failed on together are tried in halves. How often that happens is bounded by
+/// the dead letters that come of it, each of which has a longer pause.
+const HALVES_AFTER: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_into_operations_and_always_into_as_many_as_there_are() {
+        let body =
+            b"{\"index\":{}}\n{\"a\":1}\n{ \"delete\":{\"_id\":\"1\"}}\n{\"create\":{}}\n{\"delete\":{}}\n";
+        let pieces = |documents| -> Vec<String> {
+            let pieces = operations(body, documents);
+            pieces
+                .iter()
+                .map(|at| String::from_utf8_lossy(&body[at.clone()]).into_owned())
+                .collect()
+        };
+        let three = [
+            "{\"index\":{}}\n{\"a\":1}\n",
+            "{ \"delete\":{\"_id\":\"1\"}}\n",
+            "{\"create\":{}}\n{\"delete\":{}}\n",
+        ];
+        assert_eq!(pieces(3), three);
+        for documents in 0..9 {
+            let pieces = pieces(documents);
+            assert_eq!(pieces.len(), documents);
+            assert_eq!(pieces.concat().len(), if documents > 0 { body.len() } else { 0 });
+        }
+        for documents in 0..9 {
+            let even = is_cut_evenly(body, &operations(body, documents));
+            assert_eq!(even, documents == 3 || documents == 0, "{documents}");
+        }
+    }
+}
