@@ -90,6 +90,7 @@ mod standstill;
 mod start_error;
 mod switches;
 mod sync;
+mod unquoted;
 mod whereabouts;
 
 pub use access_log::ACCESS_LOG;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Cluster, Node, PickReason};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{Method, Response, response};
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use crate::metrics::Counters;
 use crate::outbound::{Message, Outbound};
 use crate::relay::{Relay, ReplyTooLarge};
 use crate::request_id::RequestId;
+use crate::unquoted::{self, Asked};
 
 /// Forwards requests, one instance a core.
 #[derive(Debug)]
@@ -53,9 +54,54 @@ impl Proxy {
             Ok(body) => body,
             Err(answer) => return answer,
         };
+        let snapshot = self.outbound.cluster().snapshot();
+        if unquoted::may_quote(&snapshot) {
+            return self.forward_to_quoting(head, &target, body, reason).await;
+        }
         match self.reach(&mut head, &target, body, reason).await {
             Ok(reached) => self.answer(reached, RequestId::of(&head.extensions)),
             Err(answer) => answer,
+        }
+    }
+
+    /// The same at a cluster whose errors quote: what may quote is read whole, and passed on without what is others'.
+    async fn forward_to_quoting(
+        &self,
+        mut head: Parts,
+        target: &str,
+        body: Sendable,
+        reason: PickReason,
+    ) -> Response<Outgoing> {
+        head.headers.remove(ACCEPT_ENCODING);
+        let lent = self.fallback.would_fill(&head.headers);
+        let asked = Asked::new(&head, target, body.held(), lent);
+        let request_id = RequestId::of(&head.extensions);
+        let reached = match self.reach(&mut head, target, body, reason).await {
+            Ok(reached) => reached,
+            Err(answer) => return answer,
+        };
+        if head.method == Method::HEAD || !asked.may_be_quoted(reached.0.status()) {
+            return self.answer(reached, request_id);
+        }
+        let (reply, node, began) = reached;
+        let (mut told, body) = reply.into_parts();
+        wire::strip_hop_by_hop(&mut told.headers, &[]);
+        let bytes_max = self.response_bytes_max.unwrap_or(ANSWER_BYTES_MAX);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match body.collect(bytes_max).await {
+            Ok(body) => {
+                let unquoted = unquoted::without_others(told.status, &told.headers, &body, &asked);
+                told.headers.remove(CONTENT_LENGTH);
+                let body = match unquoted {
+                    Some(unquoted) => Outgoing::from(unquoted),
+                    None => Outgoing::from(body.freeze()),
+                };
+                Response::from_parts(told, body)
+            }
+            Err(error) => {
+                self.outbound.ledger().failed(&node, &error, began, &request_id);
+                Fault::upstream(&error).response()
+            }
         }
     }
 
@@ -188,6 +234,14 @@ enum Sendable {
 }
 
 impl Sendable {
+    /// The client's body, if it is here.
+    fn held(&self) -> Option<Shared> {
+        match self {
+            Sendable::Held(body) => Some(body.clone()),
+            Sendable::Nothing | Sendable::Made(_) | Sendable::Once(_) => None,
+        }
+    }
+
     /// What to send now, and what is left to send again.
     fn take(self) -> (Outgoing, Option<Sendable>) {
         match self {

@@ -31,6 +31,9 @@ struct Quoting {
 /// Before the name of what is quoted.
 const MARK: &[u8] = b"[Source: (";
 
+/// How a quote begins, and ends.
+const OPENS: &[u8] = br#"\""#;
+
 /// After a quote.
 const AFTER: &[u8] = b"; line: ";
 
@@ -142,12 +145,39 @@ pub(crate) fn without(answer: Shared, pool: &Pool) -> Shared {
 
 /// A text of JSON without what it quotes.
 fn cut(text: &[u8]) -> Vec<u8> {
+    cut_where(text, |_| true)
+}
+
+/// Whether something may be quoted in an answer.
+pub(crate) fn has_mark(answer: &[u8]) -> bool {
+    memmem::find(answer, MARK).is_some()
+}
+
+/// A text of JSON without those quotes that `is_meant` is true of.
+pub(crate) fn cut_where(text: &[u8], is_meant: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(quote) = find(&text[at..]) {
-        out.extend_from_slice(&text[at..at + quote.start]);
-        at += quote.end;
+        let quote = at + quote.start..at + quote.end;
+        let inner = &text[quote.start + OPENS.len()..quote.end];
+        let inner = &inner[..memmem::rfind(inner, OPENS).unwrap_or(inner.len())];
+        let kept = if is_meant(inner) { quote.start } else { quote.end };
+        out.extend_from_slice(&text[at..kept]);
+        at = quote.end;
     }
     out.extend_from_slice(&text[at..]);
+    out
+}
+
+/// An answer in another form than JSON with nothing but spaces where it quotes: texts keep their lengths, which some
+/// forms say beforehand.
+pub(crate) fn blank(answer: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (answer.to_vec(), 0);
+    while let Some(mark) = memmem::find(&out[at..], MARK) {
+        let start = at + mark + MARK.len();
+        let end = memmem::find(&out[start..], AFTER).map_or(out.len(), |after| start + after);
+        out[start..end].fill(b' ');
+        at = end;
+    }
     out
 }
 
@@ -158,7 +188,7 @@ fn find(text: &[u8]) -> Option<Range<usize>> {
     loop {
         let name = from + memmem::find(&text[from..], MARK)? + MARK.len();
         let start = name + memchr(b')', &text[name..])? + 1;
-        if text[start..].starts_with(br#"\""#) {
+        if text[start..].starts_with(OPENS) {
             let end = end_of_string(text, start);
             let after = memmem::rfind(&text[start..end], AFTER);
             return Some(start..after.map_or(end, |after| start + after));

@@ -123,11 +123,9 @@ pub(super) fn of_source(shared: &Shared, head: &Head, body: &[u8], source: &[u8]
     if !reads || serde_json::from_slice::<serde::de::IgnoredAny>(source).is_ok() {
         return None;
     }
-    let authorization = head.authorization.as_deref().unwrap_or("none");
-    let mut read = format!(
-        "{} {} HTTP/1.1\r\nAuthorization: {authorization}\r\n\r\n",
-        head.method, head.path
-    );
+    let account = head.authorization.as_deref();
+    let account = account.map_or(String::new(), |account| format!("Authorization: {account}\r\n"));
+    let mut read = format!("{} {} HTTP/1.1\r\n{account}\r\n", head.method, head.path);
     read.push_str(&String::from_utf8_lossy(
         &body[..body.len().min(QUOTED_BYTES_MAX)],
     ));

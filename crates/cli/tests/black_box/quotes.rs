@@ -185,3 +185,60 @@ fn the_gateways_own_credentials_are_not_quoted_either() {
         );
     }
 }
+
+/// A gateway that forwards everything as it came.
+fn forwarding(cluster: &FakeCluster, settings: &str) -> Gateway {
+    Gateway::with_file(cluster, "      - elasticsearch: {elasticsearch: c}", settings)
+}
+
+#[test]
+fn what_passes_whole_with_the_gateways_account_does_not_quote_it() {
+    let cluster = FakeCluster::start(quoting().basic_auth("gateway", "hush")).unwrap();
+    let gateway = forwarding(
+        &cluster,
+        ", basic_auth: {username: gateway, password: hush}, anonymous: use_gateway_account",
+    );
+    let answer = gateway.bulk(&body("logs", 1, 0, true)).ok().unwrap();
+    let read = answer.json().unwrap();
+    assert_eq!(statuses(&read), [201, 201, 201, 400, 201, 201]);
+    assert!(!answer.text().contains("Z2F0ZXdheTpodXNo"), "{}", answer.text());
+    assert!(!answer.text().contains("secret"), "{}", answer.text());
+    assert!(
+        reason(&read).starts_with("Unrecognized character escape"),
+        "{read}"
+    );
+}
+
+#[test]
+fn what_passes_whole_quotes_the_client_alone() {
+    let cluster = FakeCluster::start(quoting()).unwrap();
+    let gateway = forwarding(&cluster, "");
+    let answer = gateway.bulk(&body("logs", 1, 0, true)).ok().unwrap();
+    let read = answer.json().unwrap();
+    assert!(reason(&read).contains("POST /_bulk HTTP/1.1"), "{read}");
+    assert!(reason(&read).contains("secret-of-1-"), "{read}");
+
+    // Connections are shared: what a node read before belongs to somebody else.
+    let others = [
+        "POST /_bulk HTTP/1.1\r\nAuthorization: Basic b3RoZXI6eA==\r\n\r\n",
+        "POST /_bulk HTTP/1.1\r\n\r\n{\"t\":\"secret-of-7\"}\n",
+        "{\"t\":\"secret-of-7\"}\n",
+    ];
+    for quoted in others {
+        let reason =
+            format!("bad\n at [Source: (byte[])\"{quoted}\"[truncated 7 bytes]; line: 1, column: 9]");
+        let error = json!({"type": "json_parse_exception", "reason": reason});
+        let told = json!({"error": error, "status": 400});
+        cluster.cue(Cue::bulk(Fault::Status {
+            status: 400,
+            body: told.to_string(),
+        }));
+        let answer = gateway.bulk(&body("logs", 1, 1, true));
+        assert_eq!(answer.status, 400);
+        let told = answer.json().unwrap();
+        assert_eq!(
+            told["error"]["reason"],
+            "bad\n at [Source: (byte[]); line: 1, column: 9]"
+        );
+    }
+}
