@@ -170,7 +170,16 @@ fn make_ready(options: &Options) -> Result<()> {
 fn build() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = std::process::Command::new(cargo)
-        .args(["build", "--release", "-p", "cli", "-p", "testkit", "--bins"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            "cli",
+            "-p",
+            "testkit",
+            "--bins",
+        ])
         .current_dir(crate::root())
         .status()?;
     ensure!(built.success(), "the release build failed");

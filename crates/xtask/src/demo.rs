@@ -10,7 +10,7 @@ mod turn;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::gateway::{self, Gateway};
+use crate::gateway::{Build, Gateway};
 use crate::terminal::{Look, paint, say};
 use target::Target;
 use turn::{Figures, Side};
@@ -40,7 +40,7 @@ enum Engine {
 /// # Errors
 /// When anything cannot be started, a document is not as it was sent, or too few were sent to the right nodes.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
-    gateway::build()?;
+    Build::Demo.make()?;
     let target = match (options.fake, options.engine) {
         (true, _) => Target::fake()?,
         (false, Engine::Opensearch) => Target::real(testkit::real::Kind::OpenSearch)?,

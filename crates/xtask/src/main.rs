@@ -73,6 +73,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// The workspace's folder.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use testkit::real::{Kind, Own, RealCluster};
 
-use crate::gateway::{self, Documents, Gateway};
+use crate::gateway::{Build, Documents, Gateway};
 use crate::steps::bound_to_us;
 use crate::terminal::{Look, paint, say};
 use row::{Measured, Row};
@@ -94,7 +94,7 @@ struct Trial {
 /// # Errors
 /// When something cannot be started, or a run lost or doubled a document.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
-    gateway::build()?;
+    Build::Release.make()?;
     for set in &options.sets {
         let trials: Vec<_> = set.trials();
         let trials: Vec<_> = trials
@@ -269,7 +269,7 @@ impl Trial {
             &format!("{} {name} ...", if warming { "warming up:" } else { "" }),
         ));
         let gateway = Gateway::combining(cluster, self.documents)?;
-        let mut command = bound_to_us(crate::root().join("target/release/tidegate"));
+        let mut command = bound_to_us(Build::Release.program());
         let (direct, through) = (cluster.urls().join(","), gateway.url().to_owned());
         command.args(["compare", "--json", "--no-updates", "--pause", "1"]);
         command.args(["--direct", &direct, "--gateway", &through]);

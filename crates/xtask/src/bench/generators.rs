@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::machine;
+use crate::gateway::Build;
 
 /// The generator's core, and the fake cluster's.
 const CORES: [&str; 2] = ["0", "1"];
@@ -176,7 +177,7 @@ impl Generator {
                     Case::SmallGets => folder.join("gets.yml"),
                     Case::Bulks => crate::root().join("examples/loadgen/bulk.yml"),
                 };
-                command.arg(crate::root().join("target/release/tidegate"));
+                command.arg(Build::Release.program());
                 command.arg("loadgen").arg("-config").arg(file);
                 command.args([
                     "-c",
@@ -288,7 +289,7 @@ impl Sink {
     fn start() -> Result<Sink> {
         let mut process = Command::new("taskset")
             .args(["-c", CORES[1]])
-            .arg(crate::root().join("target/release/tidegate"))
+            .arg(Build::Release.program())
             .args(["sink", "--nodes", "1", "--port", "0", "--index", "loadgen:6"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -383,7 +383,7 @@ fn certificate(folder: &Path) -> PathBuf {
 }
 
 fn binary(name: &str) -> PathBuf {
-    crate::root().join("target/release").join(name)
+    crate::target().join("release").join(name)
 }
 
 pub(super) fn free_address() -> Result<SocketAddr> {
