@@ -7,27 +7,28 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
 use crate::adjust::Adjustable;
-use crate::ages::Ages;
-use crate::append::Append;
-use crate::consumer::{self, Consumer, StartAt};
-use crate::cursor::Cursors;
-use crate::folder::{CURSOR, Folder, LOCK, NEW, open_error, read_error};
-use crate::index::Index;
+use crate::format::folder::{CURSOR, Folder, LOCK, NEW, open_error, read_error};
+use crate::format::index::Index;
+use crate::format::pool::Pool;
+use crate::format::quarantine::Quarantine;
+use crate::format::segment;
 use crate::lock::lock;
-use crate::pool::Pool;
-use crate::quarantine::Quarantine;
-use crate::queue::{Job, Queue};
-use crate::recovery::Recovery;
-use crate::segment;
+use crate::read::consumer::{self, Consumer, StartAt};
+use crate::read::cursor::Cursors;
+use crate::recover::recovery::Recovery;
+use crate::retain::ages::Ages;
+use crate::retain::retention;
+use crate::retain::spares::{self, Spares};
 use crate::shared::{Calls, Shared};
-use crate::spares::{self, Spares};
 use crate::state::State;
 use crate::threads;
-use crate::watermark::{Watermark, WatermarkFile};
-use crate::writer::Writer;
+use crate::write::append::Append;
+use crate::write::queue::{Job, Queue};
+use crate::write::watermark::{Watermark, WatermarkFile};
+use crate::write::writer::Writer;
 use crate::{
     AppendError, Browse, ConsumerStatus, Disk, Drive, Event, LANES_MAX, OpenError, Options, ReadError,
-    Receipt, Record, Status, retention,
+    Receipt, Record, Status,
 };
 
 /// An open log. Cheap to clone, for as many threads as there are; the last one dropped closes it. Consumers and readers

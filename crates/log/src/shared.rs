@@ -5,19 +5,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::adjust::Adjustable;
-use crate::ages::Ages;
-use crate::cursor::Cursors;
 use crate::disk::Lock;
-use crate::folder::Folder;
-use crate::index::Index;
+use crate::format::folder::Folder;
+use crate::format::index::Index;
+use crate::format::pool::Pool;
+use crate::format::quarantine::Quarantine;
+use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::pool::Pool;
-use crate::quarantine::Quarantine;
-use crate::queue::{Queue, Room};
-use crate::segment::{Footer, Header};
-use crate::spares::Spares;
+use crate::read::cursor::Cursors;
+use crate::retain::ages::Ages;
+use crate::retain::spares::Spares;
 use crate::state::State;
-use crate::writer::Writer;
+use crate::write::queue::{Queue, Room};
+use crate::write::writer::Writer;
 use crate::{AppendError, Event, Options};
 
 /// An open log.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-use crate::index::{Index, Totals};
+use crate::format::index::{Index, Totals};
 
 /// What readers may see of the log: durable records only, unless [`crate::Fsync`] says otherwise.
 pub(crate) struct State {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Event;
 use crate::lock::lock;
-use crate::retention;
+use crate::retain::retention;
 use crate::shared::{Calls, Shared};
 
 /// Starts both.

@@ -2,9 +2,9 @@
 
 use std::io::{self, IoSlice};
 
-use crate::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
-use crate::checksum::Key;
 use crate::disk::File;
+use crate::format::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
+use crate::format::checksum::Key;
 
 /// The shape of a file of two slots.
 #[derive(Clone, Copy, Debug)]

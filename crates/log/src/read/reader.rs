@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::checksum::{self, PIECE_BYTES, Sum};
 use crate::disk::File;
-use crate::folder::read_error;
-use crate::head::Head;
-use crate::index::{LaneTotal, Place};
+use crate::format::checksum::{self, PIECE_BYTES, Sum};
+use crate::format::folder::read_error;
+use crate::format::head::Head;
+use crate::format::index::{LaneTotal, Place};
+use crate::format::record::{Entry, HEAD_BYTES};
 use crate::lock::lock;
-use crate::places::{self, Places};
-use crate::record::{Entry, HEAD_BYTES};
+use crate::read::places::{self, Places};
 use crate::shared::Shared;
 use crate::{Codec, Event, Lost, Mark, ReadError, WhyLost};
 

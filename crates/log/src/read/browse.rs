@@ -4,15 +4,15 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::checksum;
-use crate::consumer::{records_end, scan_of};
 use crate::disk::File;
-use crate::folder::read_error;
-use crate::head::Parsed;
+use crate::format::checksum;
+use crate::format::folder::read_error;
+use crate::format::head::Parsed;
+use crate::format::scan::Found;
+use crate::format::segment::Header;
 use crate::lock::lock;
-use crate::places;
-use crate::scan::Found;
-use crate::segment::Header;
+use crate::read::extent::{records_end, scan_of};
+use crate::read::places;
 use crate::shared::Shared;
 use crate::{ReadError, Receipt};
 

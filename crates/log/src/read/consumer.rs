@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::cursor::{Cursor, Cursors};
-use crate::folder::read_error;
+use crate::format::folder::read_error;
+use crate::format::scan::Found;
+use crate::format::segment::Header;
 use crate::lock::lock;
-use crate::scan::{Found, Scan};
-use crate::segment::{Footer, Header};
+use crate::read::cursor::{Cursor, Cursors};
+use crate::read::extent::{records_end, scan_of};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::{Commit, ConsumerStatus, LaneReader, Mark, Moved, ReadError};
@@ -167,8 +168,8 @@ pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadErr
             state.segment_at(position),
         )
     };
-    let at_end = |totals: &crate::index::Totals, position| {
-        let cursor = |total: &crate::index::LaneTotal| Cursor {
+    let at_end = |totals: &crate::format::index::Totals, position| {
+        let cursor = |total: &crate::format::index::LaneTotal| Cursor {
             position,
             documents: total.documents,
             bytes: total.bytes,
@@ -245,30 +246,4 @@ fn first_at(shared: &Shared, time_ms: u64) -> Result<u64, ReadError> {
         }
     }
     Ok(position)
-}
-
-/// The heads of a segment's records, their payload unread.
-pub(crate) fn scan_of<'a>(shared: &Shared, file: &'a dyn crate::File, first: u64) -> Scan<'a> {
-    Scan {
-        file,
-        first,
-        lanes: shared.folder.lanes,
-        key: shared.folder.key,
-        verify_beyond: u64::MAX,
-    }
-}
-
-/// Where a segment's records end that readers may see, in bytes from the file's start.
-pub(crate) fn records_end(shared: &Shared, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
-    let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
-    {
-        let state = lock(&shared.state);
-        if state.active == Some(first) {
-            return Ok(state.end - first);
-        }
-    }
-    match Footer::read(file, first, shared.folder.lanes, shared.folder.key).map_err(failed)? {
-        Some(footer) => Ok(footer.at),
-        None => file.bytes().map_err(failed),
-    }
 }

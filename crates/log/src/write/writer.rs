@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::disk::File;
-use crate::folder::Folder;
-use crate::head::Head;
-use crate::index::{Index, Totals};
+use crate::format::folder::Folder;
+use crate::format::head::Head;
+use crate::format::index::{Index, Totals};
+use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::queue::Job;
-use crate::segment::{Footer, Header};
 use crate::shared::Shared;
-use crate::watermark::{Watermark, WatermarkFile};
+use crate::write::queue::Job;
+use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::{AppendError, Fsync, Full, Receipt};
 
 /// The one who writes records.
@@ -183,7 +183,7 @@ impl Writer {
                 documents_before,
                 payload: record.payload.len() as u32,
                 documents: placed.receipt.documents,
-                params: (record.head.len() - crate::record::HEAD_BYTES) as u16,
+                params: (record.head.len() - crate::format::record::HEAD_BYTES) as u16,
                 groups: record.directory.len() as u16,
                 kind: record.kind,
                 codec: record.codec,
@@ -245,7 +245,7 @@ impl Writer {
         for placed in &stretch.jobs {
             let record = &placed.job.record;
             let at = (placed.receipt.position - active.first) as u32;
-            let head = record.head.len() + record.directory.len() * crate::record::ENTRY_BYTES;
+            let head = record.head.len() + record.directory.len() * crate::format::record::ENTRY_BYTES;
             let mut group_at = at + head as u32;
             for entry in &record.directory {
                 state

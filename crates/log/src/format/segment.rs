@@ -2,10 +2,10 @@
 
 use std::io::{self, IoSlice};
 
-use crate::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
-use crate::checksum::Key;
 use crate::disk::File;
-use crate::index::{Index, LaneTotal, Place, Totals};
+use crate::format::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
+use crate::format::checksum::Key;
+use crate::format::index::{Index, LaneTotal, Place, Totals};
 
 /// What a segment says of itself, and of all before it.
 #[derive(Clone, Debug, PartialEq, Eq)]

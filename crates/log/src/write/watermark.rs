@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::bytes::{Take, put_u64};
 use crate::disk::File;
-use crate::folder::{Folder, MARK};
-use crate::slots::Slots;
+use crate::format::bytes::{Take, put_u64};
+use crate::format::folder::{Folder, MARK};
+use crate::format::slots::Slots;
 
 /// How far the log was durable, and what was before that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

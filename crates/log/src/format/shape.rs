@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::checksum::Key;
-use crate::head::Head;
+use crate::format::checksum::Key;
+use crate::format::head::Head;
 
 /// What a record consists of; ranges are bytes from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Shape {
     #[must_use]
     pub fn of(bytes: &[u8], log: u64, position: u64, lanes: u32) -> Option<Self> {
         let parsed = Head::parse(bytes, position, lanes, Key::new(log))?;
-        let start = crate::record::HEAD_BYTES;
+        let start = crate::format::record::HEAD_BYTES;
         Some(Self {
             bytes: parsed.head.record_bytes(),
             documents: parsed.head.documents,

@@ -7,11 +7,11 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::bytes::{Take, put_magic, put_u32, put_u64};
-use crate::checksum::{self, Key};
 use crate::disk::{Disk, File};
+use crate::format::bytes::{Take, put_magic, put_u32, put_u64};
+use crate::format::checksum::{self, Key};
+use crate::format::segment::{self, Header};
 use crate::lock::lock;
-use crate::segment::{self, Header};
 use crate::{LANES_MAX, OpenError, ReadError};
 
 /// A log's folder on its disk.

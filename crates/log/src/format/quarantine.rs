@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use crate::disk::File;
-use crate::folder::{Folder, QUARANTINE};
+use crate::format::folder::{Folder, QUARANTINE};
 
 /// How much was copied, so that it stays bounded.
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::checksum::{PIECE_BYTES, Sum};
-use crate::pool::Pool;
+use crate::format::checksum::{PIECE_BYTES, Sum};
+use crate::format::pool::Pool;
 use crate::{AppendError, Codec};
 
 /// The most bytes of parameters.

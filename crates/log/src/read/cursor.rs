@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use crate::bytes::{Take, put_u64};
 use crate::disk::File;
-use crate::folder::{CURSOR, Folder};
-use crate::index::LaneTotal;
+use crate::format::bytes::{Take, put_u64};
+use crate::format::folder::{CURSOR, Folder};
+use crate::format::index::LaneTotal;
+use crate::format::slots::Slots;
 use crate::lock::lock;
-use crate::slots::Slots;
 use crate::{LaneStatus, ReadError};
 
 /// A place in a lane: everything before it is behind. Each group read comes with the mark that follows it.

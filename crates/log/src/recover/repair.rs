@@ -4,15 +4,15 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::consumer::scan_of;
-use crate::cursor::Cursors;
 use crate::disk::Disk;
-use crate::folder::{CURSOR, Folder, LOCK, LOG, QUARANTINE, open_error};
-use crate::index::Index;
+use crate::format::folder::{CURSOR, Folder, LOCK, LOG, QUARANTINE, open_error};
+use crate::format::index::Index;
+use crate::format::scan::Found;
+use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::recovery::as_open;
-use crate::scan::Found;
-use crate::segment::{Footer, Header};
+use crate::read::cursor::Cursors;
+use crate::read::extent::scan_of;
+use crate::recover::recovery::as_open;
 use crate::shared::Shared;
 use crate::{Drive, Event, Log, OpenError, Options};
 

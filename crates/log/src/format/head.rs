@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::bytes::{Take, put_u32, put_u64, set_u32};
-use crate::checksum::Key;
-use crate::record::{ALIGN, ENTRY_BYTES, Entry, HEAD_BYTES};
+use crate::format::bytes::{Take, put_u32, put_u64, set_u32};
+use crate::format::checksum::Key;
+use crate::format::record::{ALIGN, ENTRY_BYTES, Entry, HEAD_BYTES};
 use crate::{Codec, GROUPS_MAX, PARAMS_MAX, PAYLOAD_MAX};
 
 /// The fixed part of a record.

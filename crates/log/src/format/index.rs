@@ -47,7 +47,7 @@ impl Index {
     }
 
     /// Adds a record that starts `at` bytes from the segment's start.
-    pub(crate) fn add(&mut self, at: u32, parsed: &crate::head::Parsed<'_>) {
+    pub(crate) fn add(&mut self, at: u32, parsed: &crate::format::head::Parsed<'_>) {
         for (range, entry) in parsed.groups() {
             self.push(
                 entry.lane,
@@ -92,7 +92,7 @@ impl Totals {
     }
 
     /// Adds the next record; how many documents were lost before it, as it tells.
-    pub(crate) fn add_record(&mut self, parsed: &crate::head::Parsed<'_>) -> u64 {
+    pub(crate) fn add_record(&mut self, parsed: &crate::format::head::Parsed<'_>) -> u64 {
         let lost = parsed.head.documents_before.saturating_sub(self.documents);
         self.documents += lost;
         self.records = self.records.max(parsed.head.number);

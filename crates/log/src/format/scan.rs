@@ -3,10 +3,10 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use crate::checksum::Key;
 use crate::disk::File;
-use crate::head::{Head, MAGIC, Parsed};
-use crate::record::{ALIGN, HEAD_BYTES};
+use crate::format::checksum::Key;
+use crate::format::head::{Head, MAGIC, Parsed};
+use crate::format::record::{ALIGN, HEAD_BYTES};
 
 /// What a scan comes upon; places are bytes from the file's start.
 pub(crate) enum Found<'a> {

@@ -6,15 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::OpenError;
-use crate::browse::{Browsed, whole};
-use crate::cursor;
 use crate::disk::{Disk, File, Listed};
-use crate::folder::{CURSOR, Folder, LOG, QUARANTINE, open_error};
-use crate::recovery::as_open;
-use crate::scan::{Found, Scan};
-use crate::segment::{self, Footer, Header};
-use crate::spares;
-use crate::watermark::Watermark;
+use crate::format::folder::{CURSOR, Folder, LOG, QUARANTINE, open_error};
+use crate::format::scan::{Found, Scan};
+use crate::format::segment::{self, Footer, Header};
+use crate::read::browse::{Browsed, whole};
+use crate::read::cursor;
+use crate::recover::recovery::as_open;
+use crate::retain::spares;
+use crate::write::watermark::Watermark;
 
 /// What a folder holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

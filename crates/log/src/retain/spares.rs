@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crate::disk::File;
-use crate::folder::Folder;
+use crate::format::folder::Folder;
+use crate::format::segment::{self, Header};
 use crate::lock::lock;
-use crate::segment::{self, Header};
 
 /// The spare files of a log.
 #[derive(Default)]
@@ -130,7 +130,7 @@ mod tests {
         let mut header = Header {
             first: 4096,
             time_ms: 0,
-            totals: crate::index::Totals::new(1),
+            totals: crate::format::index::Totals::new(1),
             stale: 0,
         };
         assert!(spares.begin(&folder, &mut header).is_some());

@@ -3,13 +3,13 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use crate::consumer::scan_of;
 use crate::disk::File;
-use crate::folder::read_error;
-use crate::index::{Index, LaneTotal, Place};
+use crate::format::folder::read_error;
+use crate::format::index::{Index, LaneTotal, Place};
+use crate::format::scan::Found;
+use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::scan::Found;
-use crate::segment::{Footer, Header};
+use crate::read::extent::scan_of;
 use crate::shared::Shared;
 use crate::{Event, Lost, ReadError, WhyLost};
 

@@ -1,5 +1,7 @@
 //! What the log asks of a disk: few things, so that a simulated one can do each of them badly.
 
+pub(crate) mod real;
+
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::Path;

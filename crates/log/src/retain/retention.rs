@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::cursor::Cursors;
-use crate::folder::read_error;
+use crate::format::folder::read_error;
+use crate::format::segment::Header;
 use crate::lock::lock;
-use crate::segment::Header;
+use crate::read::cursor::Cursors;
 use crate::shared::Shared;
 use crate::{AppendError, Event, Full, Lost, ReadError, WhyLost};
 
@@ -64,7 +64,7 @@ fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
     }
     let totals = lock(&shared.state).totals.clone();
     consumers.iter().all(|cursors| {
-        let behind = |(cursor, total): (&crate::cursor::Cursor, &crate::index::LaneTotal)| {
+        let behind = |(cursor, total): (&crate::read::cursor::Cursor, &crate::format::index::LaneTotal)| {
             cursor.documents >= total.documents
         };
         cursors.durable().iter().zip(&totals.lanes).all(behind)

@@ -1,17 +1,17 @@
-//! What opening a log finds after whatever ended the last process. The rules are in the crate's documentation.
+//! What opening a log finds after whatever ended the last process. The rules are in this folder's documentation.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use crate::cursor::Cursor;
 use crate::disk::File;
-use crate::folder::{Folder, open_error};
-use crate::index::{Index, Totals};
-use crate::quarantine::Quarantine;
-use crate::scan::{Found, Scan};
-use crate::segment::{Footer, Header};
-use crate::watermark::Watermark;
+use crate::format::folder::{Folder, open_error};
+use crate::format::index::{Index, Totals};
+use crate::format::quarantine::Quarantine;
+use crate::format::scan::{Found, Scan};
+use crate::format::segment::{Footer, Header};
+use crate::read::cursor::Cursor;
+use crate::write::watermark::Watermark;
 use crate::{Event, Lost, OpenError, Options, ReadError, WhyLost};
 
 /// A log as it was found, and put right.
@@ -131,7 +131,7 @@ impl Recovery<'_> {
         let before = before.unwrap_or_else(|| Totals::new(self.folder.lanes));
         let (index, totals) = self.read(first, &file, records_at..end, before)?;
         // A damaged end may have any length; records start at multiples of 8.
-        let bytes = end.next_multiple_of(crate::record::ALIGN);
+        let bytes = end.next_multiple_of(crate::format::record::ALIGN);
         segments.insert(first, bytes);
         Ok(Recovered {
             segments,
@@ -306,7 +306,7 @@ impl Recovery<'_> {
         if self.mark.synced > recovered.end {
             self.missing(recovered.end..self.mark.synced, Some(lost));
             // Positions that clients were told are not used again.
-            recovered.end = self.mark.synced.next_multiple_of(crate::record::ALIGN);
+            recovered.end = self.mark.synced.next_multiple_of(crate::format::record::ALIGN);
             recovered.active = None;
         }
         recovered.totals.documents += lost;

@@ -1,0 +1,34 @@
+//! How far the records of a segment reach, and a scan of them.
+
+use crate::ReadError;
+use crate::format::folder::read_error;
+use crate::format::scan::Scan;
+use crate::format::segment::Footer;
+use crate::lock::lock;
+use crate::shared::Shared;
+
+/// The heads of a segment's records, their payload unread.
+pub(crate) fn scan_of<'a>(shared: &Shared, file: &'a dyn crate::File, first: u64) -> Scan<'a> {
+    Scan {
+        file,
+        first,
+        lanes: shared.folder.lanes,
+        key: shared.folder.key,
+        verify_beyond: u64::MAX,
+    }
+}
+
+/// Where a segment's records end that readers may see, in bytes from the file's start.
+pub(crate) fn records_end(shared: &Shared, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
+    let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
+    {
+        let state = lock(&shared.state);
+        if state.active == Some(first) {
+            return Ok(state.end - first);
+        }
+    }
+    match Footer::read(file, first, shared.folder.lanes, shared.folder.key).map_err(failed)? {
+        Some(footer) => Ok(footer.at),
+        None => file.bytes().map_err(failed),
+    }
+}
