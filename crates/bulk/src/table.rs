@@ -135,6 +135,11 @@ impl RouteTable {
         self.numbered.len()
     }
 
+    /// All names, in no order.
+    pub fn each_name(&self) -> impl Iterator<Item = &str> {
+        self.numbered.iter().map(|name| &**name)
+    }
+
     /// What `name` stands for; `None` for a name that the cluster does not have.
     pub fn target(&self, name: &str) -> Option<&Target> {
         self.names.get(name).map(|entry| &entry.target)

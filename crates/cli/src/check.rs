@@ -1,6 +1,7 @@
 //! `tidegate check`: everything that is wrong with a configuration file, and what is worth a warning.
 
 mod online;
+mod rights;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -20,7 +21,8 @@ use online::{Finding, Level};
 ///     FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead
 ///
 /// With --online it looks at the world too, and changes nothing there: whether
-/// each cluster can be reached and takes the account, whether folders can be
+/// each cluster can be reached and takes the account, which rights the account
+/// has there of those that this file needs, whether folders can be
 /// written and have room, whether the addresses to listen on are free (or held
 /// by a gateway that runs), how long certificates hold. Each finding says what
 /// to do.
@@ -36,6 +38,10 @@ pub(crate) struct Arguments {
     /// Look at clusters, folders, addresses and certificates too
     #[arg(long)]
     pub(crate) online: bool,
+    /// A name that clients write to: may the account, too? It need not be there
+    /// yet. Without it: the names that routers have, and all of the cluster
+    #[arg(long, value_name = "NAME", requires = "online", value_delimiter = ',')]
+    pub(crate) index: Vec<String>,
     /// Print one JSON object: file, valid, errors, warnings, problems; and online
     #[arg(long)]
     pub(crate) json: bool,
@@ -52,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let valid = loaded.is_some();
     let mut findings = match loaded {
-        Some(config) if arguments.online => online::look(&config),
+        Some(config) if arguments.online => online::look(&config, &arguments.index),
         _ => Vec::new(),
     };
     let worst = findings.iter().map(|finding| finding.level).max();

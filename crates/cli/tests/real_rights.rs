@@ -54,6 +54,91 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     stream(&cluster)
 }
 
+/// What docs/health.md says that the gateway's account needs is what it needs.
+#[test]
+fn an_account_with_the_documented_rights_is_told_to_have_them_and_another_what_it_lacks() -> Result<()> {
+    let cluster = RealCluster::shared(Kind::OpenSearchSecure)?;
+    let nodes = cluster.client()?;
+    let name = cluster.fresh_name("gate");
+    let one_shard = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
+    nodes.put(&format!("/{name}"), &one_shard)?.ok()?;
+    let reads = json!({"index_patterns": ["*"], "allowed_actions": ["indices:monitor/settings/get",
+        "indices:admin/aliases/get", "indices:admin/resolve/index", "indices:admin/shards/search_shards",
+        "indices:data/read/search"]});
+    let writes = json!({"index_patterns": [format!("{name}*")], "allowed_actions": ["indices:data/write/index",
+        "indices:data/write/update", "indices:data/write/delete", "indices:data/write/bulk*", "indices:admin/mapping/put", "indices:data/read/mget*"]});
+    let knows = json!([
+        "cluster:monitor/state",
+        "cluster:monitor/nodes/info",
+        "cluster:admin/ingest/pipeline/get",
+        "indices:data/write/bulk",
+        "indices:data/read/mget"
+    ]);
+    for (user, cluster_permissions) in [("knower", knows), ("blind", json!([]))] {
+        let security = "/_plugins/_security/api";
+        let role = json!({"cluster_permissions": cluster_permissions, "index_permissions": [reads, writes]});
+        let account = json!({"password": OPENSEARCH});
+        nodes
+            .put(&format!("{security}/internalusers/{user}"), &account)?
+            .ok()?;
+        nodes
+            .put(&format!("{security}/roles/rights-{user}"), &role)?
+            .ok()?;
+        let mapping = json!({"users": [user]});
+        nodes
+            .put(&format!("{security}/rolesmapping/rights-{user}"), &mapping)?
+            .ok()?;
+    }
+    let (status, text) = checked(&cluster, "knower", &name)?;
+    ensure!(status == Some(0), "{text}");
+    let lacking = text.lines().filter(|line| line.contains("may not"));
+    for line in lacking {
+        ensure!(
+            line.starts_with("warning: ") && !line.contains(&name),
+            "it has all rights for {name}: {line}"
+        );
+    }
+    ensure!(
+        text.contains("fine: cluster c: the account may ask what ingest pipelines do"),
+        "{text}"
+    );
+    let (status, text) = checked(&cluster, "blind", &name)?;
+    ensure!(status == Some(1), "{text}");
+    ensure!(
+        text.contains("error: cluster c: the account may not ask where the shards are; give the account `cluster:monitor/state`"),
+        "{text}"
+    );
+    let documents = nodes.get(&format!("/{name}/_count"))?.ok()?.json()?;
+    ensure!(documents["count"] == 0, "asking changes nothing: {documents}");
+    nodes.delete(&format!("/{name}"))?.ok()?;
+    Ok(())
+}
+
+/// `tidegate check --online` with this account, for an index that is written to for certain.
+fn checked(cluster: &RealCluster, user: &str, index: &str) -> Result<(Option<i32>, String)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("gateway.yml");
+    let text = format!(
+        "path.data: '{}'
+admin.enabled: false
+entry: [{{name: e, router: r, network.binding: '127.0.0.1:0'}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: async}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
+pipeline: [{{name: p, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}', tls.ca_file: '{}', basic_auth: {{username: {user}, password: {OPENSEARCH}}}}}]
+",
+        folder.path().join("data").display(),
+        cluster.urls()[0],
+        cluster.ca_path().context("a certificate")?.display(),
+    );
+    std::fs::write(&file, text)?;
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["check", "--online", "--index", index])
+        .arg(&file)
+        .output()?;
+    Ok((output.status.code(), String::from_utf8(output.stdout)?))
+}
+
 #[test]
 fn an_elasticsearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
     let cluster = RealCluster::shared(Kind::ElasticsearchSecure)?;

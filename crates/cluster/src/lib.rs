@@ -42,6 +42,7 @@ mod discover;
 mod flavour;
 mod health;
 mod limiter;
+mod needs;
 mod node;
 mod pace;
 mod pick;
@@ -68,6 +69,7 @@ pub use config::{
 };
 pub use health::{Health, HealthStatus, Outcome};
 pub use limiter::{Ended, Limiter, Permit};
+pub use needs::{NEEDS, Need};
 pub use node::Node;
 pub use pace::Exchange;
 pub use pick::PickReason;

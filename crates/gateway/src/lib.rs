@@ -97,4 +97,5 @@ pub use access_log::ACCESS_LOG;
 pub use gateway::{Gateway, Reloaded};
 pub use listening::Opened;
 pub use live::watch;
+pub use rights::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
 pub use start_error::StartError;

@@ -5,6 +5,7 @@
 //!
 //! What a client may not do is not refused here. Its request passes to the cluster as it came, and the cluster refuses it.
 
+mod account;
 mod ask;
 mod door;
 mod identity;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+pub use account::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
 pub(crate) use ask::{Caller, covers};
 pub(crate) use door::{Denied, Door};
 pub(crate) use identity::IDENTITY;

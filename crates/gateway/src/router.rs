@@ -57,6 +57,16 @@ impl Router {
             .chain(self.rules.iter().flat_map(|rule| &rule.flows))
     }
 
+    /// The indices that rules name outright and whose flows are among these.
+    pub fn indices(&self, flows: &dyn Fn(&str) -> bool) -> Vec<&str> {
+        let rules = self.rules.iter();
+        rules
+            .filter(|rule| rule.flows.iter().any(|flow| flows(flow)))
+            .flat_map(|rule| &rule.patterns)
+            .filter_map(Pattern::index)
+            .collect()
+    }
+
     /// The names of the flows that a request for `path` and `query`, as sent, takes: the path is read as servers read it.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ pub struct User {
     shown: Vec<String>,
     /// Patterns of index names with what may be done there: `index`, `create`, `update`, `delete`, `manage`.
     may: Vec<(String, Vec<&'static str>)>,
+    /// Beginnings of paths that it may not ask for.
+    kept_from: Vec<String>,
 }
 
 /// The users of a cluster by what they show; with none and without [`super::Spec::basic_auth`] there is no security.
@@ -32,6 +34,7 @@ impl User {
             name: name.to_owned(),
             shown: vec![basic(name, password)],
             may: Vec::new(),
+            kept_from: Vec::new(),
         }
     }
 
@@ -46,6 +49,13 @@ impl User {
     #[must_use]
     pub fn may(mut self, pattern: &str, what: &[&'static str]) -> User {
         self.may.push((pattern.to_owned(), what.to_vec()));
+        self
+    }
+
+    /// Whom requests are refused whose path begins like this.
+    #[must_use]
+    pub fn kept_from(mut self, path: &str) -> User {
+        self.kept_from.push(path.to_owned());
         self
     }
 
@@ -145,7 +155,10 @@ fn privileges(shared: &Shared, head: &Head, body: &Value) -> Value {
                 (privilege, json!(has))
             });
             let has: Map<String, Value> = has.collect();
-            indices.insert(name, Value::Object(has));
+            match indices.entry(name).or_insert_with(|| json!({})) {
+                Value::Object(known) => known.extend(has),
+                other => *other = Value::Object(has),
+            }
         }
     }
     json!({"username": name(shared, head), "has_all_requested": all, "index": indices})
@@ -236,7 +249,12 @@ pub(super) fn refusal(shared: &Shared, head: &Head, path: &[&str]) -> Option<(u1
             .map_or(name.to_owned(), |index| index.name.clone())
     };
     let may = |what: &str, name: &str| user.has(what, &concrete(name));
+    let kept_from = user
+        .kept_from
+        .iter()
+        .any(|path| head.path.starts_with(path.as_str()));
     let allowed = match (head.method.as_str(), path) {
+        _ if kept_from => false,
         ("PUT" | "POST", ["_cluster", "settings"]) => false,
         ("PUT" | "POST", [index, "_doc", ..]) => may("index", index),
         ("DELETE", [index, "_doc", _]) => may("delete", index),

@@ -8,9 +8,12 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cluster::WatchState;
+use gateway::AccountUse;
 use gateway::config::{Certificate, Cluster, Config, Endpoint, Queue};
 use log::Disk as _;
 use serde::Serialize;
+
+use super::rights;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -30,20 +33,21 @@ pub(crate) enum Level {
 pub(crate) struct Finding {
     pub(crate) level: Level,
     /// What kind of thing: `cluster`, `queue`, `entry`, `admin`, `certificate`.
-    of: &'static str,
-    name: String,
+    pub(super) of: &'static str,
+    pub(super) name: String,
     /// What was found.
-    says: String,
+    pub(super) says: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    then: Option<String>,
+    pub(super) then: Option<String>,
 }
 
-/// Looks at everything that the configuration needs.
-pub(crate) fn look(config: &Config) -> Vec<Finding> {
+/// Looks at everything that the configuration needs. `indices` are names that somebody says are written to.
+pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, cluster) in &config.clusters {
-        look_at_cluster(name, cluster, &mut findings);
+        let used = rights::uses(config, name, indices);
+        look_at_cluster(name, cluster, &used, &mut findings);
     }
     for (name, queue) in &config.queues {
         findings.push(look_at_queue(name, queue, &config.paths.data));
@@ -66,7 +70,7 @@ pub(crate) fn look(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn look_at_cluster(name: &str, settings: &Cluster, findings: &mut Vec<Finding>) {
+fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: &mut Vec<Finding>) {
     let found = |level, says: String, then: Option<&str>| Finding {
         level,
         of: "cluster",
@@ -101,6 +105,15 @@ fn look_at_cluster(name: &str, settings: &Cluster, findings: &mut Vec<Finding>) 
         std::thread::sleep(SETTLE_LOOK);
         status = watched.status();
     }
+    // Of an account that is refused altogether there is nothing more to say.
+    let refused = status.warnings.last().is_some_and(|told| told.contains("401"));
+    let rights = match status.state {
+        WatchState::Off => Vec::new(),
+        WatchState::Unauthorized if refused => Vec::new(),
+        WatchState::Unauthorized => rights::look(name, &watched, used),
+        _ if !learnt => Vec::new(),
+        _ => rights::look(name, &watched, used),
+    };
     watched.stop();
     let told = status.warnings.last().cloned().unwrap_or_default();
     match status.state {
@@ -143,6 +156,7 @@ fn look_at_cluster(name: &str, settings: &Cluster, findings: &mut Vec<Finding>) 
             }
         }
     }
+    findings.extend(rights);
 }
 
 /// Whether anything listens there; else what is wrong, and what to do.

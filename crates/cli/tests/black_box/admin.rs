@@ -95,6 +95,36 @@ fn an_open_admin_port_without_a_token_does_not_start() {
 }
 
 #[test]
+fn what_is_not_there_is_behind_the_token_too() {
+    let cluster = cluster();
+    let place = crate::place::Place::before(&[&cluster], "");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text.replace(
+        "admin: {binding: '127.0.0.1:0'}",
+        "admin: {binding: '127.0.0.1:0', token: open-sesame-9}",
+    );
+    std::fs::write(&place.file, text).unwrap();
+    let gateway = Gateway::start(&["--config", place.file.to_str().unwrap()]);
+    let asked = |method: &str, path: &str, token: &str| {
+        let given = format!("Bearer {token}");
+        let answer = gateway
+            .admin()
+            .send(method, path, &[("authorization", &given)], b"");
+        answer.unwrap().status
+    };
+    for (method, path, status) in [
+        ("GET", "/stats", 200),
+        ("GET", "/no/such/endpoint", 404),
+        ("DELETE", "/stats", 405),
+    ] {
+        assert_eq!(asked(method, path, "open-sesame-9"), status, "{method} {path}");
+        assert_eq!(asked(method, path, "wrong"), 401, "{method} {path}");
+        let without = gateway.admin().send(method, path, &[], b"").unwrap();
+        assert_eq!(without.status, 401, "{method} {path}");
+    }
+}
+
+#[test]
 fn the_clients_request_id_comes_back_and_others_are_made() {
     let cluster = cluster();
     let gateway = Gateway::before(&cluster);

@@ -10,6 +10,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
 use crate::place::{Place, account, drained, queue, wait};
+use crate::terminal::at_a_terminal;
 
 const UNFIT: &str = r#"{"type":"mapper_parsing_exception","reason":"failed to parse field [n]"}"#;
 
@@ -585,21 +586,7 @@ fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
             env!("CARGO_BIN_EXE_tidegate"),
             gateway.admin
         );
-        // Questions are asked on a terminal only; `script` gives the command one.
-        let mut process = Command::new("script")
-            .args(["-q", "-e", "-c", &line, "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        process
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(answer.as_bytes())
-            .unwrap();
-        let out = process.wait_with_output().unwrap();
-        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+        at_a_terminal(&line, answer)
     };
     let (status, said) = answered("n\n");
     assert!(said.contains("purge 2 dead letters? [y/N]"), "{said}");

@@ -198,6 +198,22 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         }
     }
 
+    /// Waits until so many requests are being answered at an entry.
+    pub(crate) fn wait_for_in_flight(&self, entry: SocketAddr, wanted: u64) {
+        let began = Instant::now();
+        loop {
+            let stats = self.admin().get("/stats").unwrap().json().unwrap();
+            let mut entries = stats["entries"].as_object().unwrap().values();
+            let address = entry.to_string();
+            let found = entries.find(|one| one["address"] == *address);
+            if found.is_some_and(|one| one["in_flight"] == wanted) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "{stats:#}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Everything logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()

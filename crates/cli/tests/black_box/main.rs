@@ -53,6 +53,7 @@ mod sink;
 mod splitting;
 mod standstill;
 mod switches;
+mod terminal;
 mod threads;
 mod tls;
 mod whole;

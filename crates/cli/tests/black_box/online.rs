@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use testkit::fake::{FakeCluster, Spec};
+use testkit::fake::{FakeCluster, Flavour, Spec, User};
 
 use crate::gateway::cluster;
 use crate::place::Place;
@@ -18,6 +18,7 @@ struct Checked {
     more: String,
     binding: String,
     queue: String,
+    router: String,
 }
 
 impl Checked {
@@ -28,6 +29,7 @@ impl Checked {
             more: String::new(),
             binding: "127.0.0.1:0".to_owned(),
             queue: String::new(),
+            router: String::new(),
         }
     }
 
@@ -36,7 +38,7 @@ impl Checked {
             "path.data: '{data}'
 admin.enabled: false
 entry: [{{name: e, router: r, network.binding: '{binding}'}}]
-router: [{{name: r, default_flow: f}}]
+router: [{{name: r, default_flow: f{router}}}]
 flow: [{{name: f, filter: [{{bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q{queue}}}}}}}, {{elasticsearch: {{elasticsearch: c}}}}]}}]
 pipeline: [{{name: p, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
 elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
@@ -44,6 +46,7 @@ elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
             data = self.folder.path().join("data").display(),
             binding = self.binding,
             queue = self.queue,
+            router = self.router,
             endpoint = self.endpoint,
             more = self.more,
         );
@@ -66,10 +69,15 @@ elasticsearch: [{{name: c, endpoint: '{endpoint}'{more}}}]
 
     fn says(&self, status: i32, wanted: &[&str]) {
         let (code, text) = self.run(&[]);
-        let told = |line: &str| wanted.iter().all(|word| line.contains(word));
-        assert!(text.lines().any(told), "{wanted:?} is not in one line:\n{text}");
+        told(&text, wanted);
         assert_eq!(code, status, "{text}");
     }
+}
+
+/// Some line has all of these.
+fn told(text: &str, wanted: &[&str]) {
+    let has = |line: &str| wanted.iter().all(|word| line.contains(word));
+    assert!(text.lines().any(has), "{wanted:?} is not in one line:\n{text}");
 }
 
 #[test]
@@ -138,7 +146,13 @@ fn a_name_a_port_a_protocol_and_an_authority_that_are_wrong_are_told_apart() {
 
 #[test]
 fn a_wrong_account_is_an_error_and_says_what_to_mend() {
-    let cluster = FakeCluster::start(Spec::default().index("logs", 6).basic_auth("u", "right")).unwrap();
+    let cluster = FakeCluster::start(
+        Spec::default()
+            .index("logs", 6)
+            .basic_auth("u", "right")
+            .storing(),
+    )
+    .unwrap();
     let mut checked = Checked::new(&cluster.urls()[0]);
     checked.says(
         1,
@@ -156,6 +170,132 @@ fn a_wrong_account_is_an_error_and_says_what_to_mend() {
     assert!(!text.contains("wrong"), "no secret is told: {text}");
     checked.more = ", basic_auth: {username: u, password: right}".to_owned();
     checked.says(0, &["fine: cluster c: "]);
+}
+
+/// A cluster whose user `gate` may write to `logs*` only, and update or delete nothing.
+fn with_few_rights(flavour: Flavour, kept_from: &[&str]) -> FakeCluster {
+    let mut gate = User::new("gate", "p").may("logs*", &["index", "create"]);
+    for path in kept_from {
+        gate = gate.kept_from(path);
+    }
+    let spec = Spec::default().index("logs", 6).index("metrics", 2).storing();
+    FakeCluster::start(spec.flavour(flavour).basic_auth("admin", "p").user(gate)).unwrap()
+}
+
+fn as_gate(cluster: &FakeCluster) -> Checked {
+    let mut checked = Checked::new(&cluster.urls()[0]);
+    checked.more = ", basic_auth: {username: gate, password: p}".to_owned();
+    checked
+}
+
+#[test]
+fn each_right_that_the_account_has_or_lacks_is_told_and_asking_changes_nothing() {
+    for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {
+        let cluster = with_few_rights(flavour, &[]);
+        let checked = as_gate(&cluster);
+        let (status, text) = checked.run(&[]);
+        assert_eq!(status, 0, "{text}");
+        for wanted in [
+            &["fine: cluster c: the account may ask where the shards are"][..],
+            &["fine: cluster c: the account may ask what ingest pipelines do"],
+            &[
+                "fine: cluster c: the account may look documents up",
+                "2 of 2 names",
+            ],
+            &[
+                "warning: cluster c: the account may not index documents in metrics (1 of 2 names)",
+                "give the account `",
+                "if anybody writes there by the gateway",
+            ],
+            &["warning: cluster c: the account may not delete documents in logs, metrics"],
+        ] {
+            told(&text, wanted);
+        }
+        let (_, text) = checked.run(&["--json"]);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let found = report["online"].as_array().unwrap();
+        let rights = found.iter().filter(|one| {
+            let says = one["says"].as_str().unwrap_or_default();
+            one["of"] == "cluster" && says.starts_with("the account may")
+        });
+        assert_eq!(rights.count(), 12, "{text}");
+        assert!(cluster.docs("logs").is_empty() && cluster.docs("metrics").is_empty());
+    }
+}
+
+#[test]
+fn a_name_that_is_written_to_for_certain_makes_a_missing_right_an_error() {
+    let cluster = with_few_rights(Flavour::OpenSearch3, &[]);
+    let mut checked = as_gate(&cluster);
+    let (status, text) = checked.run(&["--index", "logs,metrics"]);
+    assert_eq!(status, 1, "{text}");
+    assert!(
+        text.contains("error: cluster c: the account may not index documents in metrics"),
+        "{text}"
+    );
+    assert_eq!(checked.run(&["--index", "logs"]).0, 0);
+    // The router says so, too.
+    checked.router = ", rules: [{pattern: ['/metrics/_bulk'], flow: [f]}]".to_owned();
+    checked.says(
+        1,
+        &["error: cluster c: the account may not index documents in metrics"],
+    );
+}
+
+#[test]
+fn a_name_that_is_not_there_yet_is_not_made_by_asking() {
+    let cluster = with_few_rights(Flavour::OpenSearch3, &[]);
+    let (status, text) = as_gate(&cluster).run(&["--index", "logs-new"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(
+        text.contains(
+            "warning: cluster c: whether the account may create logs-new, which the cluster does not have yet"
+        ) && text.contains("cannot be asked without making them"),
+        "{text}"
+    );
+    let cluster = with_few_rights(Flavour::Elasticsearch9, &[]);
+    let (status, text) = as_gate(&cluster).run(&["--index", "logs-new"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(
+        text.contains("warning: cluster c: the account may not create logs-new")
+            && text.contains("give the account `auto_configure` or `create_index`"),
+        "{text}"
+    );
+    let node = testkit::client::Client::new(&cluster.urls()[0])
+        .unwrap()
+        .basic_auth("admin", "p");
+    assert_eq!(node.get("/logs-new/_settings").unwrap().status, 404);
+}
+
+#[test]
+fn what_the_watch_may_not_ask_is_told_with_what_comes_of_it() {
+    let cluster = with_few_rights(Flavour::OpenSearch3, &["/_ingest", "/_mget"]);
+    let (status, text) = as_gate(&cluster).run(&[]);
+    assert_eq!(status, 0, "{text}");
+    told(
+        &text,
+        &[
+            "warning: cluster c: the account may not ask what ingest pipelines do",
+            "give the account `cluster:admin/ingest/pipeline/get`: without it bulks for indices with an ingest pipeline pass whole",
+        ],
+    );
+    told(
+        &text,
+        &[
+            "warning: cluster c: the account may not look documents up",
+            "is sent again without a look",
+        ],
+    );
+    let cluster = with_few_rights(Flavour::OpenSearch3, &["/_nodes"]);
+    let (status, text) = as_gate(&cluster).run(&[]);
+    assert_eq!(status, 1, "{text}");
+    for wanted in [
+        "error: cluster c: it refuses the gateway's account",
+        "error: cluster c: the account may not ask which nodes there are; give the account `cluster:monitor/nodes/info`",
+        "fine: cluster c: the account may ask where the shards are",
+    ] {
+        told(&text, &[wanted]);
+    }
 }
 
 #[test]

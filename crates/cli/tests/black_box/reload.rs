@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use testkit::client::Client;
-use testkit::fake::{Cue, FakeCluster, Fault, On};
+use testkit::fake::FakeCluster;
 
 use crate::gateway::{Gateway, body, cluster};
 
@@ -120,14 +120,15 @@ fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
     changing.change(&(entry("one", one, "") + &entry("two", two, "")), "");
     assert_eq!((post(one), post(two)), (200, 200));
 
-    let slow = Fault::Delay(Duration::from_millis(700));
-    changing
-        .cluster
-        .cue(Cue::new(On::Path("/logs/_count".into()), slow));
-    let in_flight = std::thread::spawn(move || ask(&mut TcpStream::connect(two).unwrap(), "/logs/_count"));
     let mut idle = TcpStream::connect(two).unwrap();
     assert!(ask(&mut idle, "/").contains(" 200 "));
-    std::thread::sleep(Duration::from_millis(200));
+    // The request in flight is answered when this test lets the nodes go on, and not at some time.
+    let in_flight = {
+        let mut socket = TcpStream::connect(two).unwrap();
+        (0..3).for_each(|node| changing.cluster.pause(node));
+        std::thread::spawn(move || ask(&mut socket, "/logs/_count"))
+    };
+    changing.gateway.wait_for_in_flight(two, 1);
     changing.change(&entry("one", one, ""), "");
     let began = Instant::now();
     while TcpStream::connect(two).is_ok() {
@@ -136,6 +137,7 @@ fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
     }
     assert!(!in_flight.is_finished(), "it is still being answered");
     assert_eq!(ask(&mut idle, "/"), "", "an idle connection ends");
+    (0..3).for_each(|node| changing.cluster.resume(node));
     assert!(in_flight.join().unwrap().contains(" 200 "));
     changing.said(0, "\"connections_cut\":0");
     assert_eq!(post(one), 200);

@@ -8,6 +8,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use crate::gateway::{Gateway, body, cluster};
 use crate::place::{Place, drained, queue};
+use crate::terminal::at_a_terminal;
 
 /// What `tidegate queues` prints, and its exit status.
 fn queues(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
@@ -134,6 +135,21 @@ fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
     );
     let (status, text) = queues(&gateway, &["parked", "q", "--give-up"]);
     assert_ne!(status, 0, "nobody can be asked: {text}");
+    let line = format!(
+        "{} queues --admin http://{} parked q --give-up",
+        env!("CARGO_BIN_EXE_tidegate"),
+        gateway.admin
+    );
+    let (status, said) = at_a_terminal(&line, "n\n");
+    assert!(
+        said.contains("make dead letters of what is parked for anything in the queue q? [y/N]"),
+        "{said}"
+    );
+    assert!(
+        status == Some(1) && said.contains("nothing was done"),
+        "{status:?} {said}"
+    );
+    told(&gateway, &["q, c0: 40 documents parked"]);
 
     // The pipeline gets another group: the old one keeps its place, and nobody delivers for it.
     cluster.refuse_writes("blocked", None);

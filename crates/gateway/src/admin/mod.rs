@@ -139,13 +139,14 @@ fn router(desk: Arc<Desk>) -> Router {
     for endpoint in endpoints::all() {
         router = router.route(endpoint.path, (endpoint.route)());
     }
+    // What is not there is behind the token, too: layers cover what was added before them.
     router
+        .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
+        .method_not_allowed_fallback(async || Refusal::method())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&desk), guard::admit))
         .layer(from_fn(guarded))
         .layer(from_fn(few::note))
-        .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
-        .method_not_allowed_fallback(async || Refusal::method())
         .layer(from_fn(pretty::lay_out))
         .with_state(desk)
 }

@@ -44,15 +44,15 @@ pub(super) type Found = (Box<str>, Op, bool);
 
 /// What a node is asked.
 #[derive(Clone, Copy)]
-struct Question<'a> {
-    method: &'a Method,
-    target: &'a str,
-    headers: &'a HeaderMap,
-    body: &'a Bytes,
+pub(super) struct Question<'a> {
+    pub(super) method: &'a Method,
+    pub(super) target: &'a str,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Bytes,
 }
 
 /// Whether an answer is one, and which.
-type Read<'r, T> = &'r dyn Fn(&response::Parts, &Bytes) -> Option<T>;
+pub(super) type Read<'r, T> = &'r dyn Fn(&response::Parts, &Bytes) -> Option<T>;
 
 /// What a node that was asked gave.
 enum Tried<T> {
@@ -268,7 +268,11 @@ async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Fo
 }
 
 /// Asks a node, and others while none says anything: a cluster is away only if none of its nodes can be reached.
-async fn ask<T>(caller: Caller<'_>, question: Question<'_>, read: Read<'_, T>) -> Result<T, Failure> {
+pub(super) async fn ask<T>(
+    caller: Caller<'_>,
+    question: Question<'_>,
+    read: Read<'_, T>,
+) -> Result<T, Failure> {
     let Caller {
         outbound, snapshot, ..
     } = caller;

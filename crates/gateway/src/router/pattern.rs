@@ -79,6 +79,12 @@ impl Pattern {
         self.segments.first().is_some_and(Segment::binds_index)
     }
 
+    /// The index that it is for, if it is for one and no other.
+    pub(super) fn index(&self) -> Option<&str> {
+        let first = self.segments.first().filter(|segment| segment.binds_index());
+        first.and_then(Segment::literal)
+    }
+
     /// Whether it matches `path` with some name in place of its first segment that `wildcard` covers.
     pub(super) fn may_cover(&self, path: &str, wildcard: &str) -> bool {
         self.binds_index()

@@ -60,6 +60,14 @@ impl Segment {
         }
     }
 
+    /// What it is, if it is nothing else.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether some name that a pattern covers may fit.
     pub(super) fn may_cover(&self, wildcard: &str) -> bool {
         match self {
