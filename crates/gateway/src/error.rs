@@ -7,8 +7,8 @@ use log::Full;
 use serde_json::json;
 use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
-use crate::journal::NotQueued;
-use crate::relay::ReplyTooLarge;
+use crate::nodes::ReplyTooLarge;
+use crate::queue::NotQueued;
 use crate::router::Undecided;
 use crate::switches::NotSwitched;
 

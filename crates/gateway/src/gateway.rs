@@ -9,19 +9,18 @@ use arc_swap::ArcSwap;
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
+use crate::admission::rights::Rights;
 use crate::beside::beside;
 use crate::config::diff::{Changes, diff, hold_back};
 use crate::config::{Loaded, Logging};
-use crate::deliveries::Deliveries;
-use crate::delivery::Memory;
-use crate::directed::Directory;
-use crate::listening::{Listeners, Opened};
+use crate::delivery::{Deliveries, Memory};
+use crate::front::{Listeners, Opened};
 use crate::live::{Live, Shared};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
 use crate::reloads::Reloads;
 use crate::requeue::Requeue;
-use crate::rights::Rights;
+use crate::reshuffle::Directory;
 use crate::start_error::StartError;
 use crate::switches::Switches;
 

@@ -7,15 +7,16 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
 
-use crate::combine::Families;
+use crate::admission::rights::Rights;
+use crate::config;
 use crate::config::file::ConfigFile;
-use crate::config::{self, Choice, Config, Forward, Loaded};
+use crate::config::{Choice, Config, Forward, Loaded};
 use crate::delivery::Memory;
-use crate::directed::Directory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};
 use crate::reloads::Reloads;
-use crate::rights::Rights;
+use crate::reshuffle::Directory;
+use crate::split::Families;
 use crate::start_error::StartError;
 use crate::switches::Switches;
 

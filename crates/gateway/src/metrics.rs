@@ -8,7 +8,7 @@ use bulk::Why;
 use serde_json::{Map, Value, json};
 use wire::guard;
 
-use crate::single::SingleWhy;
+use crate::reshuffle::single::SingleWhy;
 
 /// A count that only grows, on a core of its own.
 #[derive(Debug, Default)]

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Config};
-use crate::deliveries::Deliveries;
+use crate::config;
+use crate::config::Config;
+use crate::delivery::Deliveries;
 use crate::live::Shared;
 use crate::queue::{Group, Phase, Queue, Queues};
 use crate::start_error::StartError;

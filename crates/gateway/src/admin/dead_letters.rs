@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::Desk;
 use super::refusal::Refusal;
 use crate::beside::beside;
-use crate::dead_letters::{Edit, LettersError, Unfit, Wanted, Way};
 use crate::queue::Queue;
+use crate::queue::dead_letters::{Edit, LettersError, Unfit, Wanted, Way};
 
 /// What the query of these endpoints may say.
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +54,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>, query: Query_) -> Result
             .map_err(Refusal::failed)?;
         #[derive(serde::Serialize)]
         struct Listed<'a> {
-            dead_letters: Vec<crate::dead_letters::Shown<'a>>,
+            dead_letters: Vec<crate::queue::dead_letters::Shown<'a>>,
             next: Option<u64>,
         }
         let listed = Listed {

@@ -33,8 +33,8 @@ use tokio::sync::oneshot;
 use wire::Budget;
 use wire::guard::{Work, fault, restarted, vital_thread};
 
-use crate::deliveries::Deliveries;
-use crate::listening::Listeners;
+use crate::delivery::Deliveries;
+use crate::front::Listeners;
 use crate::live::Shared;
 
 use few::Few;

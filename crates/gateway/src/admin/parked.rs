@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::Desk;
 use super::dead_letters::blocking;
 use super::refusal::Refusal;
-use crate::parked::Parked;
 use crate::queue::Queue;
+use crate::queue::parked::Parked;
 
 /// Which keys are meant.
 #[derive(Debug, Default, Deserialize)]

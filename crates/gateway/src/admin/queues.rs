@@ -14,7 +14,7 @@ use super::Desk;
 use super::dead_letters::{blocking, time_ms};
 use super::refusal::Refusal;
 use super::topics;
-use crate::deliveries::drop_unsettled;
+use crate::delivery::drop_unsettled;
 use crate::queue::Queue;
 
 /// Which records to show, and how much of them.

@@ -8,13 +8,13 @@ use std::time::Duration;
 use wire::Shared;
 use wire::guard::{Panicked, Work, guarded};
 
-use super::Held;
-use crate::batch::{Batch, Origin, ROOM_AGAIN, backoff};
-use crate::dead_letters::Cause;
-use crate::deliveries::{Since, drop_unsettled_of_lane};
-use crate::lane::Lane;
-use crate::parcel::DELIVERED_TYPE;
+use super::memory::Held;
+use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, backoff};
+use crate::delivery::deliveries::{Since, drop_unsettled_of_lane};
+use crate::delivery::lane::Lane;
+use crate::delivery::parcel::DELIVERED_TYPE;
 use crate::queue::Doing;
+use crate::queue::dead_letters::Cause;
 
 /// A record that the gateway fails on.
 struct Condemned<'b> {

@@ -7,8 +7,8 @@ use http::response;
 use tokio::time::Instant;
 use wire::{Buffer, Outgoing, ReplyBody, SendError};
 
-use super::Memory;
-use crate::outbound::{Message, Outbound};
+use super::memory::Memory;
+use crate::nodes::{Message, Outbound};
 
 impl Outbound {
     /// Sends one bulk request of so many documents and waits for its answer. One that is long is reduced as it comes, when

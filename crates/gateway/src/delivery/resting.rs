@@ -8,9 +8,10 @@ use log::Next;
 use tokio::time::{Instant, sleep_until};
 use wire::Shared;
 
-use super::{Held, READ_AGAIN};
-use crate::batch::Batch;
-use crate::lane::{Lane, stopped};
+use super::memory::Held;
+use super::thread::READ_AGAIN;
+use crate::delivery::batch::Batch;
+use crate::delivery::lane::{Lane, stopped};
 use crate::queue::Doing;
 
 impl Lane {

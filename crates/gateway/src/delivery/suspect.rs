@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use wire::guard::{Panicked, Work, caught, guarded};
 
-use crate::batch::{Batch, backoff};
-use crate::deliveries::{Since, drop_unsettled_of_lane};
-use crate::lane::Lane;
+use crate::delivery::batch::{Batch, backoff};
+use crate::delivery::deliveries::{Since, drop_unsettled_of_lane};
+use crate::delivery::lane::Lane;
 use crate::queue::Doing;
 
 /// What a lane knows of records that the gateway failed on.
@@ -41,7 +41,8 @@ impl Suspect {
 
     /// A batch is under way; how the gateway failed on it before, if it is not to be tried again.
     pub(super) fn begins(&mut self, batch: &Batch) -> Option<Panicked> {
-        let position = |origin: Option<&crate::batch::Origin>| origin.map_or(0, |origin| origin.position);
+        let position =
+            |origin: Option<&crate::delivery::batch::Origin>| origin.map_or(0, |origin| origin.position);
         let (first, last) = (position(batch.origins.first()), position(batch.origins.last()));
         self.under_way = Some((first, last));
         if self.through.is_some_and(|through| first > through) {
@@ -142,7 +143,7 @@ mod tests {
             let mut batch = Batch::empty();
             batch.origins = positions
                 .iter()
-                .map(|position| crate::batch::Origin {
+                .map(|position| crate::delivery::batch::Origin {
                     first: 0,
                     place: 0,
                     position: *position,

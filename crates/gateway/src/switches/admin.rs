@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::setting::{BadSwitch, checked_bool};
 use super::{Change, NotSwitched, Panel, Section, Setting, Switches, indices, strict};
 use crate::config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_bytes, show_time};
-use crate::directed;
 use crate::request_id::RequestId;
+use crate::reshuffle::directed;
 
 /// Why nothing was switched.
 #[derive(Debug, thiserror::Error)]

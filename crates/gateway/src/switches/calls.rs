@@ -17,13 +17,14 @@ use super::filter_path::FilterPath;
 use super::setting::{BadSwitch, INDEX_KEY};
 use super::shown::{self, Shape};
 use super::{Change, NotSwitched, Panel, Switched, indices};
+use crate::admission::rights;
+use crate::admission::rights::Caller;
 use crate::answer::with_head;
 use crate::beside::beside;
 use crate::bulk_request::{decode, takes_json};
 use crate::error::Fault;
-use crate::proxy::{Body, Proxy};
+use crate::nodes::{Body, Proxy};
 use crate::request_id::RequestId;
-use crate::rights::{self, Caller};
 
 /// What a request is, if it may be one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]

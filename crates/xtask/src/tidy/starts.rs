@@ -56,11 +56,11 @@ mod tests {
             wrong.len()
         };
         let spawns = "fn f() {\n    tokio::task::spawn_local(g());\n}\n";
-        assert_eq!(found("crates/gateway/src/lane.rs", spawns), 1);
+        assert_eq!(found("crates/gateway/src/delivery/lane.rs", spawns), 1);
         assert_eq!(found("crates/wire/src/guard.rs", spawns), 0);
         assert_eq!(found("crates/sink/src/node.rs", spawns), 0);
         let in_tests = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{spawns}}}\n");
-        assert_eq!(found("crates/gateway/src/lane.rs", &in_tests), 0);
+        assert_eq!(found("crates/gateway/src/delivery/lane.rs", &in_tests), 0);
         assert_eq!(found("crates/log/src/log.rs", "std::thread::Builder::new()"), 1);
     }
 }

@@ -1,0 +1,411 @@
+//! Questions to the cluster about a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::{Flavour, Op, Writes};
+use bytes::Bytes;
+use cluster::{Node, PickReason, Snapshot};
+use futures_util::future::join_all;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, response};
+use serde_json::{Value, json};
+use wire::{Chunk, Outgoing, SendError, SendErrorKind};
+
+use super::identity::shown;
+use super::probe::probes;
+use crate::nodes::{Message, Outbound};
+use crate::queue::idempotency::{Print, print_of};
+use crate::request_id::RequestId;
+
+/// A request whose client is asked about.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) outbound: &'a Outbound,
+    pub(crate) snapshot: &'a Snapshot,
+    /// Its headers, with the account that it has if it brings none.
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) request_id: &'a RequestId,
+}
+
+/// Why nobody could say.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The cluster turns the client away, in these words.
+    TurnedAway(Box<(response::Parts, Bytes)>),
+    /// No node could be reached.
+    Away(String),
+    /// Nodes answer, but not this.
+    Unanswered(String),
+}
+
+/// A name as it is written, an operation, and whether the client may do it there.
+pub(super) type Found = (Box<str>, Op, bool);
+
+/// What a node is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Question<'a> {
+    pub(super) method: &'a Method,
+    pub(super) target: &'a str,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Bytes,
+}
+
+/// Whether an answer is one, and which.
+pub(super) type Read<'r, T> = &'r dyn Fn(&response::Parts, &Bytes) -> Option<T>;
+
+/// What a node that was asked gave.
+enum Tried<T> {
+    Answer(T),
+    /// It is there, and did not say.
+    Reached(String),
+    Unreachable(String),
+}
+
+/// Where a cluster says who somebody is; `None` if it does not ask anybody. It is asked as a stranger, so that no client's
+/// headers make the answer.
+pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, Failure> {
+    let paths: &[&'static str] = match caller.snapshot.table.dialect().flavour {
+        Flavour::Elasticsearch => &["/_security/_authenticate", "/_opendistro/_security/authinfo"],
+        Flavour::OpenSearch => &["/_plugins/_security/authinfo", "/_opendistro/_security/authinfo"],
+    };
+    let nobody = HeaderMap::new();
+    for path in paths {
+        let question = Question {
+            method: &Method::GET,
+            target: path,
+            headers: &nobody,
+            body: &Bytes::new(),
+        };
+        let has_api = ask(caller, question, &|head, body| match head.status {
+            _ if security_is_off(body) => Some(false),
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(false),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(true),
+            status => status.is_success().then_some(true),
+        });
+        if has_api.await? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether Elasticsearch says that its security is there and not switched on, or beyond its licence (`SecurityBaseRestHandler`).
+fn security_is_off(body: &[u8]) -> bool {
+    let says = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
+    says("Security must be explicitly enabled") || says("current license is non-compliant for [security]")
+}
+
+/// The user that a client is, as the cluster says; `None` if it lets the client in and does not say.
+pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Print>, Failure> {
+    let headers = shown(caller.headers);
+    let question = Question {
+        method: &Method::GET,
+        target: path,
+        headers: &headers,
+        body: &Bytes::new(),
+    };
+    let told = ask(caller, question, &|head, body| match head.status {
+        // The cluster's own answer to who this is.
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Err(turned_away(head, body))),
+        // Something before the cluster asks for credentials, and the cluster doesn't.
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(Ok(None)),
+        status => status.is_success().then(|| Ok(named(body))),
+    });
+    told.await?
+}
+
+fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
+    Failure::TurnedAway(Box::new((head.clone(), body.clone())))
+}
+
+/// One user is one client, whatever it shows: passwords change, and tokens are renewed. Several keys of one user are
+/// several clients.
+fn named(body: &[u8]) -> Option<Print> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = answer["username"].as_str().or(answer["user_name"].as_str())?;
+    let realm = text(&answer["authentication_realm"]["name"]);
+    let key = text(&answer["api_key"]["id"]);
+    Some(print_of(&[
+        b"user",
+        name.as_bytes(),
+        realm.as_bytes(),
+        key.as_bytes(),
+    ]))
+}
+
+/// Whether a client may do each of these.
+pub(super) async fn rights(caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
+    let names = |op: Op| -> Vec<Box<str>> {
+        let having = wanted.iter().filter(|one| one.ops.contains(op));
+        having.map(|one| one.name.clone()).collect()
+    };
+    let mut found = Vec::new();
+    let (mut index, mut create, mut delete) = (names(Op::Index), names(Op::Create), names(Op::Delete));
+    if caller.snapshot.table.dialect().flavour == Flavour::Elasticsearch {
+        let asked = [(Op::Index, &index), (Op::Create, &create), (Op::Delete, &delete)];
+        if let Some(privileges) = privileges(caller, asked).await? {
+            found = privileges;
+            (index, create, delete) = (Vec::new(), Vec::new(), Vec::new());
+        }
+    }
+    let asked = [
+        (Op::Index, index),
+        (Op::Create, create),
+        (Op::Update, names(Op::Update)),
+        (Op::Delete, delete),
+    ];
+    let probed = asked.iter().map(|(op, names)| probed(caller, *op, names));
+    for probed in join_all(probed).await {
+        found.extend(probed?);
+    }
+    Ok(found)
+}
+
+/// Privileges are asked for by actions, but for `create`, which no action stands for.
+const PRIVILEGES: [(Op, &str); 3] = [
+    (Op::Index, "indices:data/write/index:op_type/index"),
+    (Op::Create, "create_doc"),
+    (Op::Delete, "indices:data/write/delete"),
+];
+
+/// What Elasticsearch says of the names as they are written; `None` where it has no such API. Updates are not asked about
+/// in this way: that fields are kept from a user forbids them, and is no privilege.
+async fn privileges(
+    caller: Caller<'_>,
+    asked: [(Op, &Vec<Box<str>>); 3],
+) -> Result<Option<Vec<Found>>, Failure> {
+    let groups = asked
+        .iter()
+        .zip(PRIVILEGES)
+        .filter(|((_, names), _)| !names.is_empty());
+    let groups: Vec<Value> = groups
+        .map(|((_, names), (_, privilege))| {
+            json!({"names": names, "privileges": [privilege], "allow_restricted_indices": true})
+        })
+        .collect();
+    if groups.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let Some(said) = has_privileges(caller, groups).await? else {
+        return Ok(None);
+    };
+    let mut found = Vec::new();
+    for ((op, names), (_, privilege)) in asked.into_iter().zip(PRIVILEGES) {
+        for name in names {
+            found.push((name.clone(), op, said["index"][&**name][privilege] == true));
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Elasticsearch's answer to which privileges a client has; `None` where there is no such API.
+async fn has_privileges(caller: Caller<'_>, groups: Vec<Value>) -> Result<Option<Value>, Failure> {
+    let mut headers = shown(caller.headers);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let body = Bytes::from(json!({ "index": groups }).to_string());
+    let question = Question {
+        method: &Method::POST,
+        target: "/_security/user/_has_privileges",
+        headers: &headers,
+        body: &body,
+    };
+    let told = ask(caller, question, &|head, body| match head.status {
+        StatusCode::OK => Some(Ok(serde_json::from_slice(body).ok())),
+        StatusCode::UNAUTHORIZED => Some(Err(turned_away(head, body))),
+        status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => Some(Ok(None)),
+        _ => None,
+    });
+    told.await?
+}
+
+/// Whether a client has an Elasticsearch privilege for all indices that a pattern covers, those to come included; `None` where
+/// nobody narrows patterns to what a client may see, so that an answer of 200 was for the whole of it.
+pub(crate) async fn covers(
+    caller: Caller<'_>,
+    patterns: &[Box<str>],
+    privilege: &str,
+) -> Result<Option<bool>, String> {
+    if caller.snapshot.table.dialect().flavour != Flavour::Elasticsearch {
+        return Ok(None);
+    }
+    let groups = vec![json!({"names": patterns, "privileges": [privilege]})];
+    match has_privileges(caller, groups).await {
+        Ok(said) => Ok(said.map(|said| said["has_all_requested"] == true)),
+        // The cluster says so to the request itself.
+        Err(Failure::TurnedAway(_)) => Ok(None),
+        Err(Failure::Away(why) | Failure::Unanswered(why)) => Err(why),
+    }
+}
+
+async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Found>, Failure> {
+    let mut headers = shown(caller.headers);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    let mut found = Vec::new();
+    for probe in probes(op, names, &caller.snapshot.table) {
+        let body = Bytes::from(probe.body.clone());
+        let question = Question {
+            method: &Method::POST,
+            target: &probe.target,
+            headers: &headers,
+            body: &body,
+        };
+        let read = |head: &response::Parts, body: &Bytes| match head.status {
+            StatusCode::OK => probe.read(body).map(Ok),
+            StatusCode::UNAUTHORIZED => Some(Err(turned_away(head, body))),
+            // All of it is refused: let the cluster say so to the client itself.
+            status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
+                Some(Ok(vec![false; probe.names.len()]))
+            }
+            _ => None,
+        };
+        let said = ask(caller, question, &read).await??;
+        let said = probe.names.iter().cloned().zip(said);
+        found.extend(said.map(|(name, may)| (name, op, may)));
+    }
+    Ok(found)
+}
+
+/// Asks a node, and others while none says anything: a cluster is away only if none of its nodes can be reached.
+pub(super) async fn ask<T>(
+    caller: Caller<'_>,
+    question: Question<'_>,
+    read: Read<'_, T>,
+) -> Result<T, Failure> {
+    let Caller {
+        outbound, snapshot, ..
+    } = caller;
+    let mut tried: Vec<Arc<Node>> = Vec::new();
+    let mut unreachable = String::new();
+    while tried.len() < snapshot.nodes.len().min(TRIED_IN_TURN_MAX) {
+        let node = outbound.pick(snapshot, PickReason::Request, &tried);
+        let one = try_node(caller, question, &node, read).await;
+        tried.push(node);
+        match one {
+            Tried::Answer(answer) => return Ok(answer),
+            Tried::Reached(why) if tried.len() >= snapshot.nodes.len().min(TRIED_IN_TURN_MAX) => {
+                return Err(Failure::Unanswered(why));
+            }
+            Tried::Reached(_) => {}
+            Tried::Unreachable(why) => {
+                unreachable = why;
+                break;
+            }
+        }
+    }
+    let is_new = |node: &&Arc<Node>| !tried.iter().any(|known| Arc::ptr_eq(known, node));
+    let others: Vec<_> = snapshot.nodes.iter().filter(is_new).collect();
+    let (mut at, mut reached) = (0, None);
+    while at < others.len() {
+        // Few at first, since one is enough; all soon, since none may be.
+        let together = &others[at..others.len().min(at + at.max(2))];
+        at += together.len();
+        let answers = together.iter().map(|node| try_node(caller, question, node, read));
+        for one in join_all(answers).await {
+            match one {
+                Tried::Answer(answer) => return Ok(answer),
+                Tried::Reached(why) => reached = Some(why),
+                Tried::Unreachable(_) => {}
+            }
+        }
+    }
+    Err(match reached {
+        Some(why) => Failure::Unanswered(why),
+        None => Failure::Away(unreachable),
+    })
+}
+
+async fn try_node<T>(caller: Caller<'_>, question: Question<'_>, node: &Node, read: Read<'_, T>) -> Tried<T> {
+    let message = Message {
+        request_id: caller.request_id,
+        method: question.method,
+        target: question.target,
+        headers: question.headers,
+    };
+    let body = match question.body.is_empty() {
+        true => Outgoing::Empty,
+        false => Outgoing::Full(Chunk::Bytes(question.body.clone())),
+    };
+    let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT;
+    let failed = |error: SendError| match is_unreachable(&error) {
+        true => Tried::Unreachable(error.to_string()),
+        false => Tried::Reached(format!("{}: {error}", node.name)),
+    };
+    let (head, body) = match caller.outbound.exchange(node, message, body, deadline).await {
+        Ok(reply) => reply.into_parts(),
+        Err(error) => return failed(error),
+    };
+    match body.collect(ANSWER_BYTES_MAX).await {
+        Ok(body) => {
+            let body = Bytes::copy_from_slice(&body);
+            match read(&head, &body) {
+                Some(answer) => Tried::Answer(answer),
+                None => Tried::Reached(format!("{} answered {}", node.name, head.status)),
+            }
+        }
+        Err(error) => failed(error),
+    }
+}
+
+/// A node that takes long, or has no time, is there all the same.
+fn is_unreachable(error: &SendError) -> bool {
+    matches!(
+        error.kind,
+        SendErrorKind::Connect(_)
+            | SendErrorKind::ConnectTimeout
+            | SendErrorKind::Tls(_)
+            | SendErrorKind::Closed
+            | SendErrorKind::Io(_)
+    )
+}
+
+/// Nodes that answer, but nothing of use, are asked in turn: so many of them.
+const TRIED_IN_TURN_MAX: usize = 3;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_the_same_whatever_it_shows_and_keys_of_one_user_are_several_clients() {
+        let of = |answer: Value| named(answer.to_string().as_bytes());
+        let realm = json!({"name": "default_file"});
+        let user = json!({"username": "u", "authentication_realm": realm, "roles": ["a"]});
+        let mut later = user.clone();
+        later["roles"] = json!(["b"]);
+        assert_eq!(of(user.clone()), of(later));
+        let mut key = user.clone();
+        key["api_key"] = json!({"id": "k1"});
+        let mut elsewhere = user.clone();
+        elsewhere["authentication_realm"]["name"] = json!("ldap");
+        let of_opensearch = of(json!({"user_name": "u", "backend_roles": []}));
+        let all = [of(user), of(key), of(elsewhere), of_opensearch];
+        for (at, one) in all.iter().enumerate() {
+            assert!(one.is_some() && !all[..at].contains(one));
+        }
+        assert_eq!(of(json!({})), None);
+    }
+
+    #[test]
+    fn security_that_is_not_switched_on_is_told_by_its_words() {
+        for (body, off) in [
+            (
+                r#"{"error":{"reason":"Security must be explicitly enabled when using a [basic] license."}}"#,
+                true,
+            ),
+            (
+                r#"{"error":{"reason":"current license is non-compliant for [security]"}}"#,
+                true,
+            ),
+            (
+                r#"{"error":{"reason":"missing authentication credentials"}}"#,
+                false,
+            ),
+        ] {
+            assert_eq!(security_is_off(body.as_bytes()), off, "{body}");
+        }
+    }
+}

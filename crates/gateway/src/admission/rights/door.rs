@@ -1,0 +1,365 @@
+//! The door to one cluster's queues: who comes in, and who may do what its request does. Shared by all cores.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bulk::Writes;
+use http::Response;
+use tokio::sync::Mutex as AsyncMutex;
+use wire::Outgoing;
+
+use super::Clock;
+use super::ask::{self, Caller, Failure, Found};
+use super::identity::{Identity, Key};
+use super::kept::Bell;
+use super::memory::{FRESH, Judged, Memory, is_within};
+use crate::answer::with_head;
+use crate::error::Fault;
+use crate::queue::idempotency::Print;
+
+/// What is known of the clients of a cluster.
+#[derive(Debug)]
+pub(crate) struct Door {
+    cluster: Arc<str>,
+    key: Key,
+    clock: Clock,
+    memory: Mutex<Memory>,
+    /// Rung when there is something new to be kept.
+    bell: Option<Bell>,
+    /// Clients that are asked about now: what one of a client's requests asks, the others wait for.
+    asking: Mutex<HashMap<Identity, Arc<AsyncMutex<Last>>>>,
+    /// Where the cluster says who somebody is, once that is known.
+    path: Mutex<Option<&'static str>>,
+    /// No node could be reached up to now; for a moment nobody tries again.
+    away_until: AtomicI64,
+}
+
+/// What came of the last question about a client, if nothing came of it.
+#[derive(Debug, Default)]
+struct Last(Option<(i64, Failure)>);
+
+/// A client that was let in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guest {
+    /// The cluster asks nobody who he is.
+    Anybody,
+    /// One that the cluster knows.
+    Known(Known),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    identity: Identity,
+    user: Option<Print>,
+}
+
+/// Why a request is not queued.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// It is answered with this.
+    Answer(Box<Response<Outgoing>>),
+    /// It wants what its client may not do: let the cluster say so.
+    Pass,
+}
+
+// === impl Guest ===
+
+impl Guest {
+    /// The user that it is, as the cluster says.
+    pub(crate) fn user(&self) -> Option<Print> {
+        match self {
+            Guest::Known(known) => known.user,
+            Guest::Anybody => None,
+        }
+    }
+}
+
+// === impl Last ===
+
+impl Last {
+    /// What came of it if that was a moment ago, and when.
+    fn lately(&self, now: i64) -> Option<(i64, Failure)> {
+        let lately = self
+            .0
+            .as_ref()
+            .filter(|(at, _)| is_within(*at, now, ASKED_AGAIN_AFTER));
+        lately.cloned()
+    }
+}
+
+// === impl Door ===
+
+impl Door {
+    pub(super) fn new(cluster: Arc<str>, key: Key, clock: Clock, bell: Option<Bell>) -> Self {
+        Self::with(cluster, key, clock, bell, Memory::default())
+    }
+
+    pub(super) fn with(
+        cluster: Arc<str>,
+        key: Key,
+        clock: Clock,
+        bell: Option<Bell>,
+        memory: Memory,
+    ) -> Self {
+        Self {
+            cluster,
+            key,
+            clock,
+            memory: Mutex::new(memory),
+            bell,
+            asking: Mutex::default(),
+            path: Mutex::default(),
+            away_until: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out whether the cluster lets a client in. An error is the answer to its request.
+    pub(crate) async fn let_in(&self, caller: Caller<'_>) -> Result<Guest, Response<Outgoing>> {
+        let uuid = caller.snapshot.cluster_uuid.as_deref().unwrap_or_default();
+        let identity = self.key.identity(uuid, caller.headers);
+        if let Some(guest) = self.remembered(identity) {
+            return Ok(guest);
+        }
+        let turn = self.turn(identity);
+        let mut last = turn.lock().await;
+        if let Some(guest) = self.remembered(identity) {
+            return Ok(guest);
+        }
+        let (at, told) = match last.lately(self.clock.now()) {
+            Some((at, failure)) => (at, Err(failure)),
+            None => {
+                let told = Box::pin(self.ask_who(caller)).await;
+                (self.clock.now(), told)
+            }
+        };
+        let now = self.clock.now();
+        let guest = match told {
+            Ok(None) => {
+                self.memory().open = Some(now);
+                Ok(Guest::Anybody)
+            }
+            Ok(Some(user)) => {
+                self.memory().let_in(identity, user, now);
+                Ok(Guest::Known(Known { identity, user }))
+            }
+            Err(failure) => {
+                let guest = self.without_answer(identity, &failure, now);
+                *last = Last(Some((at, failure)));
+                guest.map_err(|answer| *answer)
+            }
+        };
+        drop(last);
+        self.leave(identity, turn);
+        self.ring();
+        guest
+    }
+
+    fn remembered(&self, identity: Identity) -> Option<Guest> {
+        let (memory, now) = (self.memory(), self.clock.now());
+        if memory.open.is_some_and(|at| is_within(at, now, FRESH)) {
+            return Some(Guest::Anybody);
+        }
+        let known = memory.fresh(identity, now)?;
+        let user = known.user;
+        Some(Guest::Known(Known { identity, user }))
+    }
+
+    /// The user that a client is; the outer `None`: the cluster asks nobody.
+    async fn ask_who(&self, caller: Caller<'_>) -> Result<Option<Option<Print>>, Failure> {
+        self.unless_away()?;
+        let known = *self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = match known {
+            Some(path) => path,
+            None => match ask::secured(caller)
+                .await
+                .inspect_err(|failure| self.note(failure))?
+            {
+                None => return Ok(None),
+                Some(path) => {
+                    self.memory().open = None;
+                    *self.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+                    path
+                }
+            },
+        };
+        let user = ask::user(caller, path).await;
+        user.inspect_err(|failure| self.note(failure)).map(Some)
+    }
+
+    /// What becomes of a client that nobody could be asked about.
+    fn without_answer(
+        &self,
+        identity: Identity,
+        failure: &Failure,
+        now: i64,
+    ) -> Result<Guest, Box<Response<Outgoing>>> {
+        let mut memory = self.memory();
+        match failure {
+            Failure::TurnedAway(answer) => {
+                memory.turned_away(identity);
+                let (head, body) = &**answer;
+                Err(Box::new(with_head(
+                    head.clone(),
+                    &[],
+                    Outgoing::from(body.to_vec()),
+                )))
+            }
+            // A cluster does not begin to ask while it has no time to answer.
+            Failure::Away(_) | Failure::Unanswered(_) if memory.open.is_some() => Ok(Guest::Anybody),
+            // A cluster that is away is what queues are for: whom it let in not long ago may go on.
+            Failure::Away(_) if let Some(known) = memory.while_away(identity, now) => {
+                let user = known.user;
+                Ok(Guest::Known(Known { identity, user }))
+            }
+            Failure::Away(why) | Failure::Unanswered(why) => Err(Box::new(Fault::unchecked(why).response())),
+        }
+    }
+
+    /// Finds out whether a client may do all of this.
+    pub(crate) async fn permit(
+        &self,
+        guest: Guest,
+        writes: &[Writes],
+        caller: Caller<'_>,
+    ) -> Result<(), Denied> {
+        let Guest::Known(Known { identity, .. }) = guest else {
+            return Ok(());
+        };
+        // Nobody has looked at what it does.
+        if writes.is_empty() {
+            return Err(Denied::Pass);
+        }
+        if let Some(decided) = self.decided(identity, writes) {
+            return decided;
+        }
+        let turn = self.turn(identity);
+        let mut last = turn.lock().await;
+        let decided = match self.judge(identity, writes) {
+            Judged::Allowed => Ok(()),
+            Judged::Denied => Err(Denied::Pass),
+            Judged::Unknown(wanted) => {
+                let (at, told) = match last.lately(self.clock.now()) {
+                    Some((at, failure)) => (at, Err(failure)),
+                    None => {
+                        let told = Box::pin(self.ask_rights(caller, &wanted)).await;
+                        (self.clock.now(), told)
+                    }
+                };
+                let decided = self.conclude(identity, &wanted, &told);
+                last.0 = told.err().map(|failure| (at, failure));
+                decided
+            }
+        };
+        drop(last);
+        self.leave(identity, turn);
+        decided
+    }
+
+    fn judge(&self, identity: Identity, writes: &[Writes]) -> Judged {
+        self.memory().judge(identity, writes, self.clock.now())
+    }
+
+    fn decided(&self, identity: Identity, writes: &[Writes]) -> Option<Result<(), Denied>> {
+        match self.judge(identity, writes) {
+            Judged::Allowed => Some(Ok(())),
+            Judged::Denied => Some(Err(Denied::Pass)),
+            Judged::Unknown(_) => None,
+        }
+    }
+
+    async fn ask_rights(&self, caller: Caller<'_>, wanted: &[Writes]) -> Result<Vec<Found>, Failure> {
+        self.unless_away()?;
+        let told = ask::rights(caller, wanted).await;
+        told.inspect_err(|failure| self.note(failure))
+    }
+
+    fn conclude(
+        &self,
+        identity: Identity,
+        wanted: &[Writes],
+        told: &Result<Vec<Found>, Failure>,
+    ) -> Result<(), Denied> {
+        let now = self.clock.now();
+        match told {
+            Ok(found) => {
+                let mut memory = self.memory();
+                for (name, op, may) in found {
+                    memory.note(identity, name, *op, *may, now);
+                }
+                drop(memory);
+                self.ring();
+                let may = |one: &Writes| {
+                    one.ops.iter().all(|op| {
+                        let said = found.iter().find(|(name, of, _)| *name == one.name && *of == op);
+                        said.is_some_and(|(.., may)| *may)
+                    })
+                };
+                if wanted.iter().all(may) {
+                    Ok(())
+                } else {
+                    Err(Denied::Pass)
+                }
+            }
+            Err(Failure::TurnedAway(answer)) => {
+                self.memory().turned_away(identity);
+                let (head, body) = &**answer;
+                let answer = with_head(head.clone(), &[], Outgoing::from(body.to_vec()));
+                Err(Denied::Answer(Box::new(answer)))
+            }
+            Err(Failure::Away(_)) if self.memory().allowed_while_away(identity, wanted, now) => Ok(()),
+            Err(Failure::Away(why) | Failure::Unanswered(why)) => {
+                Err(Denied::Answer(Box::new(Fault::unchecked(why).response())))
+            }
+        }
+    }
+
+    /// Whose turn it is to ask about a client.
+    fn turn(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(asking.entry(identity).or_default())
+    }
+
+    /// Nobody asks about a client any more, if this was the last one who did.
+    fn leave(&self, identity: Identity, turn: Arc<AsyncMutex<Last>>) {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(turn);
+        if asking
+            .get(&identity)
+            .is_some_and(|turn| Arc::strong_count(turn) == 1)
+        {
+            asking.remove(&identity);
+        }
+    }
+
+    fn unless_away(&self) -> Result<(), Failure> {
+        match self.clock.now() < self.away_until.load(Ordering::Relaxed) {
+            true => Err(Failure::Away("no node could be reached a moment ago".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn note(&self, failure: &Failure) {
+        if let Failure::Away(_) = failure {
+            let until = self.clock.now() + i64::try_from(ASKED_AGAIN_AFTER.as_millis()).unwrap_or(0);
+            self.away_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
+    pub(super) fn cluster(&self) -> &Arc<str> {
+        &self.cluster
+    }
+}
+
+/// A question that nobody answered is not asked again sooner.
+const ASKED_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(500);

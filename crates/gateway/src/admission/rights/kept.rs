@@ -1,0 +1,304 @@
+//! What of it outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom, and the key that
+//! identities are hashed with, in a file of its own. Neither tells a secret, nor can be used to try one without the other.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use bulk::Ops;
+use serde::{Deserialize, Serialize};
+use wire::guard::{self, Work};
+
+use super::identity::{Identity, Key};
+use super::memory::{Known, Memory, Said};
+use super::{Clock, Rights};
+use crate::queue::idempotency::Print;
+use crate::replace::replace;
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    version: u32,
+    clusters: BTreeMap<Arc<str>, OfCluster>,
+}
+
+/// Times are milliseconds since 1970.
+#[derive(Default, Serialize, Deserialize)]
+struct OfCluster {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<i64>,
+    clients: Vec<Client>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Client {
+    /// In hexadecimal digits.
+    identity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<Print>,
+    at: i64,
+    /// By the name as it is written and the operation: when it was allowed.
+    may: BTreeMap<Box<str>, BTreeMap<String, i64>>,
+}
+
+/// The memories of clusters, by their names.
+type Memories = BTreeMap<Arc<str>, Memory>;
+
+/// Writes what is known, on a thread of its own.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    bell: Bell,
+    thread: Mutex<Option<JoinHandle<Option<()>>>>,
+}
+
+/// Says that there is something new.
+#[derive(Clone, Debug)]
+pub(super) struct Bell(Arc<(Mutex<Rung>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Rung {
+    news: bool,
+    closing: bool,
+}
+
+/// The key and what is known, as earlier processes left it; a new key and nothing in a folder that is new.
+pub(super) fn open(folder: &Path) -> io::Result<(Key, Memories)> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let at = folder.join(KEY_FILE);
+    let found = match fs::read(&at) {
+        Ok(bytes) => <[u8; Key::BYTES]>::try_from(bytes).ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let Some(bytes) = found else {
+        let key = Key::new();
+        replace(&at, key.bytes())?;
+        return Ok((key, Memories::new()));
+    };
+    let file = match fs::read(folder.join(KNOWN_FILE)) {
+        Ok(text) => serde_json::from_slice::<File>(&text).ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let file = file.filter(|file| file.version == VERSION);
+    let clusters = file.map(|file| file.clusters).unwrap_or_default();
+    let since = now_ms();
+    let memories = clusters
+        .into_iter()
+        .map(|(cluster, kept)| (cluster, kept.memory(since)));
+    Ok((Key::of(bytes), memories.collect()))
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn write(folder: &Path, rights: &Rights, clock: Clock) -> io::Result<()> {
+    // What is before the clock's beginning was before it by the calendar, too.
+    let shift = now_ms() - clock.now();
+    let doors: Vec<_> = rights.doors().values().cloned().collect();
+    let clusters = doors.iter().map(|door| {
+        let of = OfCluster::of(&door.memory(), clock.now(), shift);
+        (Arc::clone(door.cluster()), of)
+    });
+    let file = File {
+        version: VERSION,
+        clusters: clusters.collect(),
+    };
+    replace(&folder.join(KNOWN_FILE), &serde_json::to_vec(&file)?)
+}
+
+// === impl OfCluster ===
+
+impl OfCluster {
+    fn of(memory: &Memory, now: i64, shift: i64) -> Self {
+        let clients = memory.lasting(now).map(|(identity, known)| {
+            let may = known.grants.iter().filter_map(|(name, said)| {
+                let yes = Ops::ALL.into_iter().filter_map(|op| match said[op as usize] {
+                    Said::Yes(at) => Some((op.as_str().to_owned(), at + shift)),
+                    _ => None,
+                });
+                let yes: BTreeMap<String, i64> = yes.collect();
+                (!yes.is_empty()).then(|| (name.clone(), yes))
+            });
+            Client {
+                identity: format!("{:032x}", identity.0),
+                user: known.user,
+                at: known.at + shift,
+                may: may.collect(),
+            }
+        });
+        Self {
+            open: memory.open.map(|at| at + shift),
+            clients: clients.collect(),
+        }
+    }
+
+    /// With times as they are at the beginning of a process, which begins at `since`. What is not older than that, by a clock
+    /// that was set back, says nothing.
+    fn memory(self, since: i64) -> Memory {
+        let mut memory = Memory::default();
+        let before = |at: i64| Some(at - since).filter(|at| *at <= 0);
+        memory.open = self.open.and_then(before).map(|at| at.min(-STALE_MS));
+        for client in self.clients {
+            let identity = u128::from_str_radix(&client.identity, 16).ok().map(Identity);
+            let (Some(identity), Some(at)) = (identity, before(client.at)) else {
+                continue;
+            };
+            let grants = client.may.into_iter().map(|(name, yes)| {
+                let said = Ops::ALL.map(|op| match yes.get(op.as_str()).copied().and_then(before) {
+                    Some(at) => Said::Yes(at.min(-STALE_MS)),
+                    None => Said::Nothing,
+                });
+                (name, said)
+            });
+            let known = Known {
+                user: client.user,
+                at: at.min(-STALE_MS),
+                grants: grants.collect(),
+            };
+            memory.restore(identity, known);
+        }
+        memory
+    }
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    pub(super) fn start(folder: &Path, rights: Weak<Rights>, clock: Clock) -> io::Result<Self> {
+        let bell = Bell(Arc::default());
+        let (rung, folder) = (bell.clone(), folder.to_owned());
+        let thread = guard::restarted_thread("rights", Work::Housekeeping, move || {
+            keep(&rung, &folder, &rights, clock);
+            true
+        })?;
+        Ok(Self {
+            bell,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub(super) fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    /// Writes what is new, and ends.
+    pub(super) fn close(&self) {
+        self.bell.change(|rung| rung.closing = true);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(bell: &Bell, folder: &Path, rights: &Weak<Rights>, clock: Clock) {
+    loop {
+        let closing = bell.wait();
+        let Some(rights) = rights.upgrade() else { return };
+        if let Err(error) = write(folder, &rights, clock) {
+            let folder = folder.display();
+            wire::rationed!(tracing::warn, %folder, %error, "who may write could not be kept");
+        }
+        drop(rights);
+        if closing || bell.pause() {
+            return;
+        }
+    }
+}
+
+// === impl Bell ===
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        self.change(|rung| rung.news = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Rung)) {
+        let (rung, told) = &*self.0;
+        change(&mut rung.lock().unwrap_or_else(PoisonError::into_inner));
+        told.notify_all();
+    }
+
+    /// Waits for something new; whether it is the last.
+    fn wait(&self) -> bool {
+        let (rung, told) = &*self.0;
+        let rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = told.wait_while(rung, |rung| !rung.news && !rung.closing);
+        let mut rung = waited.unwrap_or_else(PoisonError::into_inner);
+        rung.news = false;
+        rung.closing
+    }
+
+    /// Waits before the next write; whether it is to end, with nothing new meanwhile.
+    fn pause(&self) -> bool {
+        let (rung, told) = &*self.0;
+        let rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = told.wait_timeout_while(rung, BETWEEN_WRITES, |rung| !rung.closing);
+        let (rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        rung.closing && !rung.news
+    }
+}
+
+const KEY_FILE: &str = "key";
+const KNOWN_FILE: &str = "known.json";
+const VERSION: u32 = 1;
+const BETWEEN_WRITES: Duration = Duration::from_secs(5);
+/// What an earlier process was told is asked again at once: so old it is at least.
+const STALE_MS: i64 = super::memory::FRESH.as_millis() as i64;
+
+#[cfg(test)]
+mod tests {
+    use bulk::{Op, Writes};
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_counts_for_the_time_in_which_nobody_can_be_asked_and_no_other() {
+        let mut memory = Memory::default();
+        let client = Identity(7);
+        memory.let_in(client, None, 1000);
+        memory.note(client, "logs", Op::Index, true, 1000);
+        memory.note(client, "logs", Op::Delete, false, 1000);
+        let kept = OfCluster::of(&memory, 2000, 500_000);
+        let text = serde_json::to_string(&kept).unwrap();
+        let back = |since: i64| serde_json::from_str::<OfCluster>(&text).unwrap().memory(since);
+        let index = [Writes {
+            name: "logs".into(),
+            ops: [Op::Index].into_iter().collect(),
+        }];
+        let delete = [Writes {
+            name: "logs".into(),
+            ops: [Op::Delete].into_iter().collect(),
+        }];
+        let memory = back(502_000);
+        assert!(memory.fresh(client, 0).is_none(), "it is asked again at once");
+        assert!(memory.allowed_while_away(client, &index, 0));
+        assert!(!memory.allowed_while_away(client, &delete, 0));
+        assert!(!back(501_000 + 3_600_000).allowed_while_away(client, &index, 0));
+        assert!(
+            !back(400_000).allowed_while_away(client, &index, 0),
+            "by a clock that was set back"
+        );
+    }
+
+    #[test]
+    fn the_key_stays_and_is_the_gateways_own() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("rights");
+        let (key, memories) = open(&folder).unwrap();
+        assert!(memories.is_empty());
+        assert_eq!(open(&folder).unwrap().0.bytes(), key.bytes());
+        let mode = fs::metadata(folder.join(KEY_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(folder.join(KEY_FILE), "short").unwrap();
+        assert_ne!(open(&folder).unwrap().0.bytes(), key.bytes());
+    }
+}

@@ -1,0 +1,256 @@
+//! What the cluster said, and when. Bounded; times are those of [`super::Clock`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bulk::{Op, Ops, Writes};
+
+use super::identity::Identity;
+use crate::queue::idempotency::Print;
+
+/// The clients of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    clients: HashMap<Identity, Known>,
+    /// Names of indices that clients have grants for, all together.
+    names: usize,
+    /// When the cluster last said that it asks nobody who he is.
+    pub(super) open: Option<i64>,
+}
+
+/// A client that the cluster let in.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// The user that it is, as the cluster says.
+    pub(super) user: Option<Print>,
+    /// When it was let in last.
+    pub(super) at: i64,
+    pub(super) grants: HashMap<Box<str>, [Said; Ops::ALL.len()]>,
+}
+
+/// What was said of an operation, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Said {
+    #[default]
+    Nothing,
+    Yes(i64),
+    No(i64),
+}
+
+/// What is remembered of all that a request does.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// It may do all of it.
+    Allowed,
+    /// Some of it it may not do.
+    Denied,
+    /// This is to be asked.
+    Unknown(Vec<Writes>),
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// A client that was let in so lately that nobody is asked about it.
+    pub(super) fn fresh(&self, client: Identity, now: i64) -> Option<&Known> {
+        self.known(client).filter(|known| is_within(known.at, now, FRESH))
+    }
+
+    /// A client that was let in not too long ago for a time in which nobody can be asked.
+    pub(super) fn while_away(&self, client: Identity, now: i64) -> Option<&Known> {
+        self.known(client)
+            .filter(|known| is_within(known.at, now, WHILE_AWAY))
+    }
+
+    fn known(&self, client: Identity) -> Option<&Known> {
+        self.clients.get(&client)
+    }
+
+    /// The cluster has let a client in.
+    pub(super) fn let_in(&mut self, client: Identity, user: Option<Print>, now: i64) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            (known.user, known.at) = (user, now);
+            return;
+        }
+        if self.clients.len() >= CLIENTS_MAX {
+            self.make_room();
+        }
+        let known = Known {
+            user,
+            at: now,
+            grants: HashMap::new(),
+        };
+        self.clients.insert(client, known);
+    }
+
+    /// The cluster has turned a client away.
+    pub(super) fn turned_away(&mut self, client: Identity) {
+        if let Some(known) = self.clients.remove(&client) {
+            self.names -= known.grants.len();
+        }
+    }
+
+    /// What is known of all these writes.
+    pub(super) fn judge(&self, client: Identity, writes: &[Writes], now: i64) -> Judged {
+        let mut unknown = Vec::new();
+        let known = self.known(client);
+        for one in writes {
+            let said = known.and_then(|known| known.grants.get(&one.name));
+            let mut ask = Ops::default();
+            for op in one.ops.iter() {
+                match said.map(|said| said[op as usize]) {
+                    Some(Said::Yes(at)) if is_within(at, now, FRESH) => {}
+                    Some(Said::No(at)) if is_within(at, now, FRESH_NO) => return Judged::Denied,
+                    _ => ask.insert(op),
+                }
+            }
+            if ask != Ops::default() {
+                let name = one.name.clone();
+                unknown.push(Writes { name, ops: ask });
+            }
+        }
+        match unknown.is_empty() {
+            true => Judged::Allowed,
+            false => Judged::Unknown(unknown),
+        }
+    }
+
+    /// Whether all of this was allowed not too long ago for a time in which nobody can be asked.
+    pub(super) fn allowed_while_away(&self, client: Identity, writes: &[Writes], now: i64) -> bool {
+        let Some(known) = self.while_away(client, now) else {
+            return false;
+        };
+        writes.iter().all(|one| {
+            let said = known.grants.get(&one.name);
+            let yes = |op: Op| matches!(said.map(|said| said[op as usize]), Some(Said::Yes(at)) if is_within(at, now, WHILE_AWAY));
+            one.ops.iter().all(yes)
+        })
+    }
+
+    /// What the cluster said of an operation of a client that it has let in.
+    pub(super) fn note(&mut self, client: Identity, name: &str, op: Op, may: bool, now: i64) {
+        if self.names >= NAMES_MAX {
+            self.make_room();
+        }
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        if known.grants.len() >= NAMES_OF_CLIENT_MAX && !known.grants.contains_key(name) {
+            // Whoever writes to more indices than that is asked about again and again.
+            self.names -= known.grants.len();
+            known.grants.clear();
+        }
+        let names = &mut self.names;
+        let said = known.grants.entry(name.into()).or_insert_with(|| {
+            *names += 1;
+            Default::default()
+        });
+        said[op as usize] = if may { Said::Yes(now) } else { Said::No(now) };
+    }
+
+    /// Puts back what an earlier process knew.
+    pub(super) fn restore(&mut self, client: Identity, known: Known) {
+        if self.clients.len() < CLIENTS_MAX && self.names + known.grants.len() <= NAMES_MAX {
+            self.names += known.grants.len();
+            self.clients.insert(client, known);
+        }
+    }
+
+    /// Those that would still count in a time in which nobody can be asked.
+    pub(super) fn lasting(&self, now: i64) -> impl Iterator<Item = (Identity, &Known)> {
+        let lasting = move |known: &Known| is_within(known.at, now, WHILE_AWAY);
+        let clients = self.clients.iter().filter(move |(_, known)| lasting(known));
+        clients.map(|(client, known)| (*client, known))
+    }
+
+    /// Forgets the quarter that was let in first.
+    fn make_room(&mut self) {
+        let mut times: Vec<i64> = self.clients.values().map(|known| known.at).collect();
+        times.sort_unstable();
+        let Some(until) = times.get(times.len() / 4).copied() else {
+            return;
+        };
+        self.clients.retain(|_, known| known.at > until);
+        self.names = self.clients.values().map(|known| known.grants.len()).sum();
+    }
+}
+
+pub(super) fn is_within(at: i64, now: i64, time: Duration) -> bool {
+    u128::try_from(now.saturating_sub(at)).is_ok_and(|since| since < time.as_millis())
+}
+
+/// So long nobody is asked about the same again.
+pub(super) const FRESH: Duration = Duration::from_secs(30);
+/// The same of what was denied: whoever has been given a right wants to use it.
+const FRESH_NO: Duration = Duration::from_secs(5);
+/// So long what was said counts while no node can be reached.
+pub(super) const WHILE_AWAY: Duration = Duration::from_secs(3600);
+const CLIENTS_MAX: usize = 10_000;
+const NAMES_MAX: usize = 100_000;
+const NAMES_OF_CLIENT_MAX: usize = 5_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1000;
+
+    fn writes(name: &str, ops: &[Op]) -> Writes {
+        Writes {
+            name: name.into(),
+            ops: ops.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn what_was_said_counts_for_a_while_and_longer_while_nobody_can_be_asked() {
+        let mut memory = Memory::default();
+        let (client, other) = (Identity(1), Identity(2));
+        let wanted = [writes("a", &[Op::Index, Op::Delete]), writes("b", &[Op::Update])];
+        assert_eq!(memory.judge(client, &wanted, 0), Judged::Unknown(wanted.to_vec()));
+        memory.let_in(client, None, 0);
+        memory.note(client, "a", Op::Index, true, 0);
+        memory.note(client, "b", Op::Update, true, 0);
+        let rest = vec![writes("a", &[Op::Delete])];
+        assert_eq!(memory.judge(client, &wanted, S), Judged::Unknown(rest.clone()));
+        assert!(!memory.allowed_while_away(client, &rest, S));
+        memory.note(client, "a", Op::Delete, true, 0);
+        assert_eq!(memory.judge(client, &wanted, 29 * S), Judged::Allowed);
+        assert_eq!(
+            memory.judge(client, &wanted, 30 * S),
+            Judged::Unknown(wanted.to_vec())
+        );
+        assert!(memory.fresh(client, 29 * S).is_some() && memory.fresh(client, 30 * S).is_none());
+        assert!(memory.allowed_while_away(client, &wanted, 3599 * S));
+        assert!(!memory.allowed_while_away(client, &wanted, 3600 * S));
+        assert!(!memory.allowed_while_away(other, &wanted, S));
+        memory.note(client, "a", Op::Delete, false, 31 * S);
+        assert_eq!(memory.judge(client, &rest, 32 * S), Judged::Denied);
+        assert_eq!(memory.judge(client, &rest, 36 * S), Judged::Unknown(rest.clone()));
+        assert!(!memory.allowed_while_away(client, &rest, 32 * S));
+        memory.turned_away(client);
+        assert!(memory.while_away(client, 32 * S).is_none());
+        assert_eq!(memory.names, 0);
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_remembered() {
+        let mut memory = Memory::default();
+        for n in 0..CLIENTS_MAX + 10 {
+            memory.let_in(Identity(n as u128), None, n as i64);
+        }
+        assert!(memory.clients.len() <= CLIENTS_MAX);
+        assert!(memory.known(Identity(0)).is_none() && memory.known(Identity(CLIENTS_MAX as u128)).is_some());
+        let last = Identity(CLIENTS_MAX as u128);
+        for n in 0..NAMES_OF_CLIENT_MAX + 1 {
+            memory.note(last, &n.to_string(), Op::Index, true, 0);
+        }
+        assert_eq!((memory.names, memory.clients[&last].grants.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_time_that_is_yet_to_come_does_not_count() {
+        assert!(!is_within(5, 4, FRESH));
+        assert!(is_within(-5, 4, FRESH));
+    }
+}

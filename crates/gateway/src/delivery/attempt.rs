@@ -1,0 +1,224 @@
+//! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that hold their
+//! primaries.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bulk::{Ask, Destination, Op, Verdict};
+use cluster::{PickReason, Snapshot};
+use futures_util::future::join_all;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use wire::{Outgoing, Pool, Shared};
+
+use crate::bulk_request;
+use crate::bulk_request::Kind;
+use crate::config::Level;
+use crate::delivery::batch::Work;
+use crate::delivery::lane::Route;
+use crate::delivery::outcome::{Outcome, Outcomes};
+use crate::delivery::outlet::{Outlet, Way};
+use crate::delivery::parcel::{Parcel, delivered_headers, unreadable};
+use crate::nodes::lines::Load;
+use crate::nodes::{Message, Outbound};
+use crate::scratch::with_scratch;
+
+impl Work<'_> {
+    /// The lines of some operations, one after another; copied only if others stand between them.
+    fn lines(&self, operations: &[usize], pool: &Pool) -> Shared {
+        let place = |at: &usize| self.operations[*at];
+        let follow = operations.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        if let (Some(first), Some(last), true) = (operations.first(), operations.last(), follow) {
+            return self.body.slice(place(first).start..place(last).end);
+        }
+        let places = operations.iter().map(place);
+        let mut lines = pool.take(places.clone().map(|at| at.end - at.start).sum());
+        for at in places {
+            lines.extend_from_slice(&self.body[at.start..at.end]);
+        }
+        lines.freeze()
+    }
+}
+
+impl Route {
+    /// One try of some operations: what each node holds primaries of goes there now. Returns those that are not done.
+    pub(crate) async fn attempt(
+        self: &Rc<Self>,
+        way: Way,
+        work: &Work<'_>,
+        operations: &[usize],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Outcome)> {
+        let (route, pool) = (self, self.worker.pool());
+        let docs = operations.len() as u32;
+        let left = |outcomes: Outcomes| match outcomes.are_done() {
+            true => Vec::new(),
+            false => unfinished(operations.iter().copied().zip(outcomes)),
+        };
+        let wording = &work.wording;
+        let headers = delivered_headers();
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
+            return left(unreadable(docs));
+        };
+        let body = work.lines(operations, pool);
+        let planned = work
+            .planned
+            .take()
+            .filter(|(of, _)| std::ptr::eq(&**of, snapshot) && operations.len() == work.operations.len());
+        let verdict = match planned {
+            Some((_, plan)) => Verdict::Plan(plan),
+            None => {
+                let ask = ask_of(&head, route.group.settings.level);
+                let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+                with_scratch(&route.scratch, |scratch| {
+                    bulk::plan(&body, &ask, table, &mut ids, scratch)
+                })
+            }
+        };
+        match verdict {
+            Verdict::Plan(plan) => {
+                let load = Arc::new(Load { body, plan });
+                let parts = load.plan.parts.iter().enumerate();
+                let sent = parts.map(|(part, one)| {
+                    let parcel = Parcel::part(&load, part, wording);
+                    let shard = (one.index.as_deref(), one.shard);
+                    self.send(way, outbound, snapshot, one.destination, shard, parcel)
+                });
+                let sent = join_all(sent).await;
+                let mut not_done = Vec::new();
+                if !sent.iter().all(Outcomes::are_done) {
+                    let mut sent: Vec<_> = sent.into_iter().map(Outcomes::into_iter).collect();
+                    not_done = unfinished(operations.iter().enumerate().map(|(doc, at)| {
+                        let outcome = sent[load.plan.part_of(doc as u32)].next();
+                        let outcome = outcome.expect("a part has an outcome for each of its operations");
+                        (*at, outcome)
+                    }));
+                }
+                if let Ok(load) = Arc::try_unwrap(load) {
+                    route.scratch.borrow_mut().recycle(load.plan);
+                }
+                not_done
+            }
+            Verdict::Pass(_) => {
+                outbound.cluster().hint();
+                let parcel = Parcel::whole(body, docs, wording);
+                let sent = self.send(way, outbound, snapshot, Destination::Any, (None, None), parcel);
+                left(sent.await)
+            }
+        }
+    }
+
+    /// Sends what one node is to have.
+    async fn send(
+        self: &Rc<Self>,
+        way: Way,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+        destination: Destination,
+        (index, shard): (Option<&str>, Option<u32>),
+        parcel: Parcel,
+    ) -> Outcomes {
+        let home = match destination {
+            Destination::Node(node) => snapshot.node(node).filter(|node| node.health.is_up()),
+            Destination::Any => None,
+        };
+        let outlet = Outlet::new(home, index, shard, &parcel);
+        let node = match home {
+            Some(node) => Arc::clone(node),
+            None => self
+                .outlets
+                .gathering(&outlet)
+                .unwrap_or_else(|| outbound.pick(snapshot, PickReason::Documents, &[])),
+        };
+        self.dispatch(way, &node, outlet, parcel).await
+    }
+
+    /// Whether the document that an operation is in conflict with is the one that it was to write: then an earlier try
+    /// has written it, or somebody the same.
+    pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, String> {
+        let at = work.operations[operation];
+        if at.op != Op::Create && !at.versioned {
+            return Ok(false);
+        }
+        let unknown = || "the document that is there cannot be looked at".to_owned();
+        let outbound = self.outbound();
+        let snapshot = outbound.cluster().snapshot();
+        let wording = &work.wording;
+        let mut headers = delivered_headers();
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
+            return Err(unknown());
+        };
+        let lines = &work.body[at.start..at.end];
+        // Who it is is asked here, not where it is: that may not be proven yet.
+        let ask = Ask {
+            level: bulk::Level::Lane(1),
+            ..ask_of(&head, Level::Node)
+        };
+        let explained = bulk::explain(lines, &ask, &snapshot.table).next();
+        let Some(Ok(document)) = explained else {
+            return Err(unknown());
+        };
+        let id = document.id.ok_or_else(unknown)?;
+        if at.op == Op::Create && work.batch.minted.iter().any(|minted| minted.has(id.as_bytes())) {
+            return Ok(true);
+        }
+        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let mut target = format!("/{}/_doc/{}", encode(&document.index), encode(&id));
+        if let Some(routing) = &document.routing {
+            target.push_str(&format!("?routing={}", encode(routing)));
+        }
+        headers.remove(CONTENT_TYPE);
+        if let Some(account) = self.account(&outbound) {
+            headers.insert(AUTHORIZATION, account);
+        }
+        let message = Message {
+            request_id: &self.request_id,
+            method: &Method::GET,
+            target: &target,
+            headers: &headers,
+        };
+        let node = outbound.pick(&snapshot, PickReason::Documents, &[]);
+        let answer = outbound
+            .whole(&node, message, Outgoing::Empty, outbound.deadline())
+            .await;
+        let (head, body) = answer.map_err(|error| error.to_string())?;
+        match head.status {
+            StatusCode::NOT_FOUND => Ok(at.op == Op::Delete),
+            StatusCode::OK => {
+                let there: Value = serde_json::from_slice(&body).map_err(|_| unknown())?;
+                let source = lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
+                let wanted: Option<Value> = serde_json::from_slice(source).ok();
+                Ok(wanted.is_some_and(|wanted| there.get("_source") == Some(&wanted)))
+            }
+            status => Err(format!(
+                "{} answered {status} when asked for the document",
+                node.name
+            )),
+        }
+    }
+}
+
+/// What is not done.
+fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, Outcome)> {
+    outcomes
+        .filter(|(_, outcome)| *outcome != Outcome::Done)
+        .collect()
+}
+
+pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>, level: Level) -> Ask<'a> {
+    Ask {
+        default_index: head.index.as_deref(),
+        url_routing: head.routing.as_deref(),
+        url_pipeline: head.pipeline.as_deref(),
+        level: match level {
+            Level::Cluster | Level::Node => bulk::Level::Node,
+            Level::Index => bulk::Level::Index,
+            Level::Shard => bulk::Level::Shard,
+        },
+        null_id: bulk::NullId::Keep,
+        ..Ask::default()
+    }
+}

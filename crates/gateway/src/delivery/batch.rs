@@ -1,0 +1,529 @@
+//! One batch of a lane on its way: sent by today's topology, again where that may help, until every operation is
+//! indexed or among the dead letters.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::{ID_LENGTH, Minted, Op, Operation, Plan, Verdict};
+use cluster::Snapshot;
+use futures_util::future::join_all;
+use http::Method;
+use log::Mark;
+use wire::Shared;
+use wire::guard::fault;
+
+use crate::bulk_request;
+use crate::bulk_request::Kind;
+use crate::delivery::attempt::ask_of;
+use crate::delivery::lane::{Lane, Route};
+use crate::delivery::lookback::{Doubt, Past};
+use crate::delivery::memory::Held;
+use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::outlet::Way;
+use crate::delivery::parcel::{DELIVERED_TYPE, Wording, delivered_headers};
+use crate::delivery::sent_as::sent_as;
+use crate::queue::dead_letters::Cause;
+use crate::queue::parked::Scope;
+use crate::queue::{Doing, Params};
+use crate::scratch::with_scratch;
+
+/// Groups of a lane that are delivered together: requests with the same parameters, one after another.
+pub(crate) struct Batch {
+    /// None: they cannot be read, and nobody knows how to send it.
+    pub(crate) params: Option<Params>,
+    pub(crate) raw_params: Vec<u8>,
+    pub(crate) minted: Vec<Minted>,
+    pub(crate) documents: usize,
+    pub(crate) origins: Vec<Origin>,
+    /// What to commit.
+    pub(crate) mark: Mark,
+    /// Where its first group is read.
+    pub(crate) from: Option<Mark>,
+}
+
+/// Where operations of a batch come from.
+pub(crate) struct Origin {
+    /// The first one's number in the batch.
+    pub(crate) first: usize,
+    /// The first one's number among what its request has for the lane.
+    pub(crate) place: u32,
+    /// Position of the client's request.
+    pub(crate) position: u64,
+    /// When it was accepted, ms since 1970.
+    pub(crate) time_ms: u64,
+}
+
+/// How far a batch is.
+pub(crate) struct Work<'b> {
+    pub(crate) batch: &'b Batch,
+    pub(crate) body: Shared,
+    /// The memory that it takes.
+    pub(crate) held: Option<Held>,
+    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used it.
+    pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
+    pub(crate) wording: Rc<Wording>,
+    pub(crate) operations: Vec<Operation>,
+    /// The index of operations that name none.
+    pub(crate) default_index: Option<String>,
+    /// For each operation: whether it may have been executed already.
+    pub(crate) doubt: Vec<Doubt>,
+    pub(crate) past: Past,
+    pub(crate) attempts: Vec<u32>,
+    /// How often a node has refused it by itself.
+    pub(crate) refusals: Vec<u32>,
+    dead: u64,
+    /// Operations that are sent at once at most; halved when a request is too large.
+    pub(crate) limit: usize,
+}
+
+// === impl Batch ===
+
+impl Batch {
+    pub(crate) fn new(params: Option<Params>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
+        let minted = params.as_ref().and_then(minted).into_iter().collect();
+        Self {
+            params,
+            raw_params,
+            minted,
+            documents: 0,
+            origins: vec![origin],
+            mark,
+            from: None,
+        }
+    }
+
+    /// One without operations, for parked ones, which come from several batches.
+    pub(crate) fn empty() -> Self {
+        Self {
+            params: None,
+            raw_params: Vec::new(),
+            minted: Vec::new(),
+            documents: 0,
+            origins: Vec::new(),
+            from: None,
+            mark: Mark::default(),
+        }
+    }
+
+    /// Whether a request with these parameters can go along: they differ in minted ids only.
+    pub(crate) fn may_take(&self, raw_params: &[u8]) -> bool {
+        let theirs: Option<Params> = serde_json::from_slice(raw_params).ok();
+        match (&self.params, theirs) {
+            (Some(ours), Some(theirs)) => ours.target == theirs.target,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn take_minted(&mut self, raw_params: &[u8]) {
+        let params: Option<Params> = serde_json::from_slice(raw_params).ok();
+        self.minted.extend(params.as_ref().and_then(minted));
+    }
+
+    /// Path and query of its requests, as their clients sent them.
+    pub(crate) fn target(&self) -> &str {
+        self.params.as_ref().map_or("", |params| &params.target)
+    }
+
+    pub(crate) fn origin(&self, operation: usize) -> &Origin {
+        let at = self.origins.partition_point(|origin| origin.first <= operation);
+        &self.origins[at - 1]
+    }
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// The number of an operation of a batch among what its request has for the lane.
+    pub(crate) fn place_of(&self, operation: usize) -> u32 {
+        self.place + (operation - self.first) as u32
+    }
+}
+
+pub(crate) fn minted(params: &Params) -> Option<Minted> {
+    let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
+    let (first, last) = params.minted.as_ref()?;
+    Some(Minted {
+        first: id(first)?,
+        last: id(last)?,
+    })
+}
+
+// === impl Work ===
+
+impl<'b> Work<'b> {
+    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was accepted before
+    /// `doubtful_before` may have been executed; `first`: it is one of the first batches of its lane since the start.
+    pub(crate) fn new(
+        route: &Route,
+        batch: &'b Batch,
+        body: &Shared,
+        snapshot: &Arc<Snapshot>,
+        (doubtful_before, first): (u64, bool),
+    ) -> Option<Self> {
+        let params = batch.params.as_ref()?;
+        let headers = delivered_headers();
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
+            return None;
+        };
+        let ask = ask_of(&head, route.group.settings.level);
+        let mut operations = Vec::with_capacity(batch.documents);
+        fault("batch", body);
+        let verdict = with_scratch(&route.scratch, |scratch| {
+            let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+            bulk::plan_cut(body, &ask, table, &mut ids, scratch, &mut operations)
+        });
+        let planned = match verdict {
+            Verdict::Plan(plan) => Some((Arc::clone(snapshot), plan)),
+            Verdict::Pass(_) => {
+                operations = bulk::operations(body, &ask, &snapshot.table)?;
+                None
+            }
+        };
+        let doubtful = batch
+            .origins
+            .iter()
+            .filter(|origin| origin.position < doubtful_before);
+        let doubtful = doubtful.count();
+        let doubt_ends = batch
+            .origins
+            .get(doubtful)
+            .map_or(operations.len(), |origin| origin.first);
+        (operations.len() == batch.documents).then(|| Work {
+            batch,
+            body: body.clone(),
+            held: None,
+            planned: RefCell::new(planned),
+            wording: Rc::new(Wording::new(sent_as(&params.target))),
+            default_index: head.index.as_deref().map(str::to_owned),
+            doubt: (0..operations.len())
+                .map(|at| Doubt::since_start(at < doubt_ends, first))
+                .collect(),
+            past: Past::default(),
+            attempts: vec![0; operations.len()],
+            refusals: vec![0; operations.len()],
+            operations,
+            dead: 0,
+            limit: route.group.settings.batch_docs_max.max(1),
+        })
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if the gateway stops
+    /// first.
+    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared, held: Option<Held>) -> Option<u64> {
+        let group = Arc::clone(&self.route.group);
+        let (mut body, mut held) = (body, held);
+        // A cluster that was never read may be away for long: others may want the memory.
+        while self.known_topology().is_none() {
+            self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
+        }
+        let first = self.batches < FIRST_BATCHES || self.suspect.is_alone();
+        self.batches += 1;
+        let mut work = loop {
+            let (_, snapshot) = self.topology().await?;
+            let doubtful_before = group.doubtful_before(self.number);
+            let doubtful_before = doubtful_before.max(self.suspect.doubtful_before());
+            let work = Work::new(&self.route, batch, &body, &snapshot, (doubtful_before, first));
+            match work {
+                Some(work) => break work,
+                None => {
+                    let position = batch.origins[0].position;
+                    let why = format!("the record at {position} is not one that this version knows to send");
+                    group.set(self.number, Doing::Paused, Some(&why));
+                    self.rest_lightly(batch, &mut body, &mut held, PAUSE).await?;
+                }
+            }
+        };
+        // Its lines have one holder, who may let go of them.
+        drop(body);
+        work.held = held;
+        // Two operations on one document never travel together: tried again, one could overtake the other.
+        for run in bulk::runs(&work.operations) {
+            self.settle(&mut work, run.collect()).await?;
+        }
+        Some(work.dead)
+    }
+
+    /// Tries until each of these operations is done or dead.
+    async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
+        let group = Arc::clone(&self.route.group);
+        let mut failures = 0;
+        while !left.is_empty() {
+            if self.is_stopped() {
+                return None;
+            }
+            self.hold_back(work, &mut left).await?;
+            if left.is_empty() {
+                break;
+            }
+            let chunk = left.len().min(work.limit);
+            let rest = left.split_off(chunk);
+            let (outbound, snapshot) = self.topology().await?;
+            let route = Rc::clone(&self.route);
+            let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
+            if !left.is_empty() {
+                work.past.send_by(&snapshot);
+                let attempt = route.attempt(Way::Together, work, &left, &outbound, &snapshot);
+                not_done.extend(attempt.await);
+            }
+            let mut parked = Vec::new();
+            let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
+            let mut split = false;
+            for (operation, outcome) in not_done {
+                work.attempts[operation] += 1;
+                let outcome = route.judge(work, operation, outcome).await;
+                match route.by_rules(work, operation, outcome) {
+                    Outcome::Done => {}
+                    Outcome::Refused(error) => dead.push((operation, error)),
+                    Outcome::Split(error) => {
+                        split = true;
+                        if error.status >= 500 {
+                            work.doubt[operation].add();
+                        }
+                        again.push(operation);
+                    }
+                    Outcome::AtOnce(_) => again.push(operation),
+                    Outcome::Park(scope, why) => {
+                        if why.doubt {
+                            work.doubt[operation].add();
+                        }
+                        parked.push((operation, scope, why));
+                    }
+                    Outcome::Again(why) => {
+                        if why.doubt {
+                            work.doubt[operation].add();
+                        }
+                        again.push(operation);
+                        if worst.as_ref().is_none_or(|worst| !worst.paused && why.paused) {
+                            worst = Some(why);
+                        }
+                    }
+                }
+            }
+            let settled = chunk - again.len();
+            dead.extend(self.park(work, parked, &snapshot).await?);
+            self.bury(work, dead).await?;
+            group.retried.add(again.len() as u64);
+            work.limit = match split {
+                true => (chunk / 2).max(1),
+                // A request with more would be answered with more than there is memory for.
+                false => work
+                    .limit
+                    .saturating_mul(2)
+                    .min(group.settings.batch_docs_max.max(1)),
+            };
+            again.extend(rest);
+            left = again;
+            let Some(worst) = worst else { continue };
+            failures = if settled > 0 { 0 } else { failures + 1 };
+            let doing = if worst.paused {
+                Doing::Paused
+            } else {
+                Doing::Retrying
+            };
+            group.set(self.number, doing, Some(&worst.why));
+            let retry = &group.settings.retry;
+            let first = if worst.busy { retry.busy_delay } else { retry.delay };
+            let delay = backoff(first, failures, fastrand::f64());
+            let delay = delay.max(asked_for(worst.after));
+            self.rest_lightly(work.batch, &mut work.body, &mut work.held, delay)
+                .await?;
+        }
+        group.set(self.number, Doing::Delivering, None);
+        Some(())
+    }
+
+    /// Puts operations among the dead letters; waits, for as long as it takes, if there is no room.
+    pub(crate) async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
+        let group = Arc::clone(&self.route.group);
+        while !dead.is_empty() {
+            let puts = dead.iter().map(|(operation, error)| {
+                let (batch, at) = (work.batch, work.operations[*operation]);
+                let origin = batch.origin(*operation);
+                let cause = Cause {
+                    group: group.settings.group.to_string(),
+                    cluster: group.settings.cluster.to_string(),
+                    status: error.status,
+                    kind: error.kind.clone(),
+                    reason: error.reason.clone(),
+                    attempts: work.attempts[*operation],
+                    accepted_ms: origin.time_ms,
+                    position: origin.position,
+                    lane: self.number,
+                    place: origin.place_of(*operation),
+                    target: batch.target().to_owned(),
+                    content_type: DELIVERED_TYPE.to_owned(),
+                    ..Cause::default()
+                };
+                group.queue.dead_letters.put(cause, &work.body[at.start..at.end])
+            });
+            let results = join_all(puts).await;
+            let mut failed = None;
+            let mut results = results.into_iter();
+            dead.retain(|_| match results.next() {
+                Some(Err(error)) => {
+                    failed = Some(error.to_string());
+                    true
+                }
+                _ => {
+                    work.dead += 1;
+                    false
+                }
+            });
+            if let Some(why) = failed {
+                let why = format!("dead letters cannot be written: {why}");
+                group.set(self.number, Doing::Paused, Some(&why));
+                self.rest_lightly(work.batch, &mut work.body, &mut work.held, ROOM_AGAIN)
+                    .await?;
+            }
+        }
+        Some(())
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    /// Looks closer at what a node said of an operation, where its word alone does not settle it.
+    pub(crate) async fn judge(&self, work: &Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
+        let outcome = match outcome {
+            // Even alone: nothing that sending less would mend.
+            Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
+                400 => Outcome::Refused(error),
+                _ => Outcome::Park(Scope::Document, Again::refused(error)),
+            },
+            Outcome::Refused(error) if error.status == 409 && is_between(&work.operations[operation]) => {
+                match work.attempts[operation] <= AT_ONCE_MAX {
+                    true => Outcome::AtOnce(error),
+                    false => Outcome::Park(Scope::Document, Again::refused(error)),
+                }
+            }
+            Outcome::Refused(error) if error.status == 409 && work.doubt[operation].is_any() => {
+                match self.is_ours(work, operation).await {
+                    Ok(true) => Outcome::Done,
+                    Ok(false) => Outcome::Refused(error),
+                    Err(why) => Outcome::Again(Again::in_doubt(why)),
+                }
+            }
+            outcome => outcome,
+        };
+        match self.group.parked {
+            Some(_) => outcome,
+            None => outcome.without_parking(),
+        }
+    }
+
+    /// Whether what a node refused by itself is tried again: as the pipeline says, or as the status does.
+    pub(crate) fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
+        let (error, again) = match &outcome {
+            Outcome::Refused(error) => (error, false),
+            Outcome::Again(Again {
+                error: Some(error), ..
+            })
+            | Outcome::Park(
+                _,
+                Again {
+                    error: Some(error), ..
+                },
+            ) => (&**error, true),
+            _ => return outcome,
+        };
+        let retry = &self.group.settings.retry;
+        let ruled = retry.rules.of(error.status, &error.kind, &error.reason);
+        // What somebody has to put right is no document's fault.
+        let paused = matches!(&outcome, Outcome::Again(again) | Outcome::Park(_, again) if again.paused);
+        if ruled.is_none() && paused {
+            return outcome;
+        }
+        work.refusals[operation] += 1;
+        let times_max = match (ruled, again) {
+            (Some(false), _) => 0,
+            (None, false) if error.status < 500 => 0,
+            // By itself this passes.
+            (_, true) => retry.times_max.unwrap_or(u32::MAX),
+            // Nobody knows whether this does.
+            (_, false) => retry.times_max.unwrap_or(TIMES_MAX),
+        };
+        match (again, work.refusals[operation] <= times_max) {
+            (true, true) | (false, false) => outcome,
+            (true, false) => Outcome::Refused(error.clone()),
+            (false, true) => {
+                let parked = Outcome::Park(Scope::Document, Again::refused(error.clone()));
+                match self.group.parked {
+                    Some(_) => parked,
+                    None => Outcome::Again(Again::refused(error.clone())),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a conflict of an operation means that another writer came between its reading and its writing of the document: an
+/// `update` that names no version.
+fn is_between(operation: &Operation) -> bool {
+    operation.op == Op::Update && !operation.versioned
+}
+
+/// The wait after so many failures in a row: doubled each time, up to [`BACKOFF_MAX`], of which `random` (0 to 1) takes
+/// up to a half.
+pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
+    let delay = first
+        .saturating_mul(1 << failures.min(10))
+        .min(BACKOFF_MAX.max(first));
+    delay.mul_f64(0.5 + random / 2.0)
+}
+
+/// What `Retry-After` asks for, as far as it is listened to.
+pub(crate) fn asked_for(after: Option<Duration>) -> Duration {
+    after.unwrap_or_default().min(PAUSE * 10)
+}
+
+/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule.
+const FIRST_BATCHES: u32 = 4;
+/// An `update` that another writer came between is tried again so often before it waits apart.
+const AT_ONCE_MAX: u32 = 4;
+/// An operation that a node fails with 500 is tried again so often before it is given up.
+const TIMES_MAX: u32 = 9;
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Between two looks at what somebody has to put right.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Between two looks at whether the cluster's topology is known.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Between two looks at whether there is room for dead letters.
+pub(crate) const ROOM_AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound_and_are_never_twice_the_same() {
+        let first = Duration::from_millis(100);
+        assert_eq!(backoff(first, 0, 1.0), first);
+        assert_eq!(backoff(first, 3, 0.0), first * 4);
+        assert_eq!(backoff(first, 60, 1.0), BACKOFF_MAX);
+        assert_eq!(
+            backoff(Duration::from_secs(600), 60, 1.0),
+            Duration::from_secs(600)
+        );
+        let waits: std::collections::HashSet<_> =
+            (0..50).map(|_| backoff(first, 3, fastrand::f64())).collect();
+        assert!(waits.len() > 40, "{waits:?}");
+        assert!(waits.iter().all(|wait| (first * 4..=first * 8).contains(wait)));
+    }
+
+    #[test]
+    fn a_node_is_left_alone_for_as_long_as_it_asks_but_not_for_ever() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(asked_for(None), Duration::ZERO);
+        assert_eq!(asked_for(Some(minute)), minute);
+        assert_eq!(asked_for(Some(minute * 1_000)), minute * 5);
+    }
+}

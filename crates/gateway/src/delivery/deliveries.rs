@@ -1,0 +1,243 @@
+//! Who delivers: the thread of each queue and consumer group, started and stopped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use wire::guard::{self, Pauses, Work};
+
+use crate::delivery::thread::deliver;
+use crate::live::Shared;
+use crate::queue::{Doing, Group, Phase, Queue};
+
+/// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
+#[derive(Debug)]
+pub(crate) struct Deliveries {
+    shared: Arc<Shared>,
+    runs: Mutex<Runs>,
+    /// Held by who starts a consumer group or does something to it that takes its time: others do not wait for that. Locked
+    /// before `runs`.
+    turns: Mutex<BTreeMap<Key, Arc<Mutex<()>>>>,
+}
+
+/// Queue and consumer group.
+type Key = (Arc<str>, Arc<str>);
+type Runs = BTreeMap<Key, Run>;
+
+/// A delivery that runs.
+#[derive(Debug)]
+struct Run {
+    stop: watch::Sender<bool>,
+    ended: mpsc::Receiver<()>,
+}
+
+// === impl Deliveries ===
+
+impl Deliveries {
+    /// Starts all that are to run from the start.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let deliveries = Self {
+            shared: Arc::clone(shared),
+            runs: Mutex::default(),
+            turns: Mutex::default(),
+        };
+        let queues = shared.queues.load_full();
+        for group in queues.groups().iter().filter(|group| group.settings.enabled) {
+            deliveries.start_one(group)?;
+        }
+        Ok(deliveries)
+    }
+
+    /// Starts one, unless it runs.
+    pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
+        let turn = self.turn(key(group));
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs();
+        if group.phase() != Phase::Stopped {
+            return Ok(());
+        }
+        group.doubt_all();
+        let (stop, stopped) = watch::channel(false);
+        let (done, ended) = mpsc::sync_channel(1);
+        let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
+        // Beyond it nothing lies idle. What lanes hold is bounded by the memory of all deliveries.
+        let buffer_bytes_max = shared.delivery_memory.bytes_max();
+        group.set_phase(Phase::Running);
+        let spawned = guard::thread("delivery", Work::Delivery, move || {
+            run(&shared, &running, &stopped, buffer_bytes_max);
+            running.rest();
+            // Nobody waits for it unless it is stopped.
+            let _ = done.send(());
+        });
+        if let Err(error) = spawned {
+            group.set_phase(Phase::Stopped);
+            return Err(error);
+        }
+        runs.insert(key(group), Run { stop, ended });
+        Ok(())
+    }
+
+    /// Lets batches of these that are under way finish and commit, for so long; whether all have ended by then.
+    pub(crate) fn stop_some(&self, groups: &[Arc<Group>], within: Duration) -> bool {
+        for group in groups {
+            if let Some(run) = self.runs().get(&key(group)) {
+                run.stop.send_replace(true);
+                group.stopping();
+            }
+        }
+        let ends = Instant::now() + within;
+        let have_ended = || groups.iter().all(|group| group.phase() == Phase::Stopped);
+        while !have_ended() && Instant::now() < ends {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        have_ended()
+    }
+
+    /// Does something to a consumer group while nothing delivers for it; none if something does.
+    pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
+        let turn = self.turn((queue.into(), group.into()));
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.shared.queues.load();
+        let group = queues.group(queue, group);
+        let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
+        stopped.then(act)
+    }
+
+    /// Lets all batches under way finish, for so long; the others are delivered again after the next start.
+    pub(crate) fn stop(&self, within: Duration) {
+        let runs = self.runs();
+        for run in runs.values() {
+            run.stop.send_replace(true);
+        }
+        let ends = Instant::now() + within;
+        for run in runs.values() {
+            let left = ends.saturating_duration_since(Instant::now());
+            if let Err(mpsc::RecvTimeoutError::Timeout) = run.ended.recv_timeout(left) {
+                tracing::info!("a batch under way is given up; it is delivered again after the next start");
+            }
+        }
+    }
+
+    fn turn(&self, key: Key) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(key).or_default())
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Delivers until it is told to stop; after a panic, once more from what is committed.
+fn run(shared: &Arc<Shared>, group: &Arc<Group>, stopped: &watch::Receiver<bool>, buffer_bytes_max: usize) {
+    let mut pauses = Pauses::default();
+    loop {
+        let began = Instant::now();
+        let ran = guard::caught(Work::Delivery, || {
+            if !has_dropped_unsettled(group, stopped) {
+                return Ok(Ok(()));
+            }
+            let (shared, group, stopped) = (Arc::clone(shared), Arc::clone(group), stopped.clone());
+            wire::run_local(buffer_bytes_max, |worker| {
+                guard::guarded(Work::Delivery, deliver(shared, group, worker, stopped))
+            })
+        });
+        let panicked = match ran {
+            Ok(Ok(Ok(()))) => return,
+            Ok(Err(error)) => return tracing::error!(%error, "delivery could not start"),
+            Ok(Ok(Err(panicked))) | Err(panicked) => panicked,
+        };
+        panicked.report(Work::Delivery, "delivery begins anew with what is committed");
+        group.doubt_all();
+        let why = format!("delivery begins anew, since the gateway failed: {panicked}");
+        if !rest(group, stopped, &why, pauses.next(began.elapsed())) {
+            return;
+        }
+    }
+}
+
+/// Has all lanes wait; `false` if delivery is to stop.
+fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Duration) -> bool {
+    for lane in 0..group.queue.log.lanes() {
+        group.set(lane, Doing::Paused, Some(why));
+    }
+    let again = Instant::now() + pause;
+    while Instant::now() < again {
+        if *stopped.borrow() {
+            return false;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    true
+}
+
+/// Drops the letters of batches that are delivered again, as soon as the disk has room for the books that say so; `false`
+/// if delivery is to stop before.
+fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
+    while let Err(why) = drop_unsettled(&group.queue, &group.settings.group) {
+        if !rest(group, stopped, &format!("delivery waits: {why}"), TRY_AGAIN) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group is under way.
+pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), String> {
+    let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
+    if let Some(parked) = parked {
+        parked.drop_unsettled().map_err(|error| error.to_string())?;
+        let is_parked = |(at, op)| parked.holds(at, op);
+        letters
+            .drop_parked(group, is_parked)
+            .map_err(|error| error.to_string())?;
+    }
+    let dropped = letters.drop_unsettled(group, &queue.committed());
+    dropped.map_err(|error| error.to_string())
+}
+
+/// A moment: what has been put among the dead letters, and parked, before.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Since {
+    letters: u64,
+    parked: u64,
+}
+
+impl Since {
+    pub(crate) fn now(group: &Group) -> Self {
+        Self {
+            letters: group.queue.dead_letters.end(),
+            parked: group.parked.as_ref().map_or(0, |parked| parked.end()),
+        }
+    }
+}
+
+/// The same of one lane, of which nothing is under way, while others are; of what was put there since a moment.
+pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), String> {
+    let name = &*group.settings.group;
+    if let Some(parked) = &group.parked {
+        let dropped = parked.drop_unsettled_of(lane, since.parked);
+        dropped.map_err(|error| error.to_string())?;
+    }
+    let dropped =
+        group
+            .queue
+            .dead_letters
+            .drop_unsettled_of_lane(name, lane, since.letters, &group.queue.committed());
+    dropped.map_err(|error| error.to_string())
+}
+
+fn key(group: &Group) -> Key {
+    (
+        Arc::clone(&group.settings.queue),
+        Arc::clone(&group.settings.group),
+    )
+}
+
+/// Between two looks at whether deliveries have ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Between two tries to write the books of the dead letters.
+const TRY_AGAIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,164 @@
+//! A lane of a queue on its way to a cluster, and what the lanes of one thread share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bulk::{IdMint, Scratch};
+use cluster::{Cluster, NodeChoice, Snapshot, WatchState};
+use http::HeaderValue;
+use tokio::sync::watch;
+use wire::Worker;
+
+use crate::delivery::lookback::Resent;
+use crate::delivery::memory::Parts;
+use crate::delivery::outlet::Outlets;
+use crate::delivery::suspect::Suspect;
+use crate::live::Shared;
+use crate::metrics::Counters;
+use crate::nodes::Outbound;
+use crate::queue::{Doing, Fronts, Group, LaneReader};
+use crate::request_id::RequestId;
+
+/// What the lanes of one thread share.
+pub(crate) struct Route {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) worker: Worker,
+    /// Where what lanes have for a node goes together.
+    pub(crate) outlets: Outlets,
+    /// The id that its requests carry in the log.
+    pub(crate) request_id: RequestId,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) outbound: RefCell<Option<(Arc<Cluster>, Rc<Outbound>)>>,
+    pub(crate) ids: RefCell<IdMint>,
+    pub(crate) scratch: RefCell<Scratch>,
+    /// What its lanes may hold in memory whatever others do: given back when this is dropped.
+    pub(crate) _parts: Parts,
+    /// Lanes that have documents to deliver now.
+    pub(crate) busy: Cell<usize>,
+    pub(crate) fronts: Fronts,
+    pub(crate) resent: RefCell<Resent>,
+}
+
+/// One lane on its way.
+pub(crate) struct Lane {
+    pub(crate) route: Rc<Route>,
+    pub(crate) number: u32,
+    pub(crate) reader: LaneReader,
+    /// Batches that it has begun.
+    pub(crate) batches: u32,
+    /// What it knows of records that the gateway failed on.
+    pub(crate) suspect: Suspect,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// The way to the cluster as the newest configuration describes it.
+    pub(crate) fn outbound(&self) -> Rc<Outbound> {
+        let live = self.shared.live.load();
+        let settings = &self.group.settings;
+        let cluster = &live.clusters[&settings.cluster];
+        let mut outbound = self.outbound.borrow_mut();
+        match &*outbound {
+            Some((known, outbound)) if Arc::ptr_eq(known, cluster) => Rc::clone(outbound),
+            _ => {
+                let made = Rc::new(Outbound::new(
+                    Arc::clone(cluster),
+                    NodeChoice::default(),
+                    &settings.sending,
+                    1,
+                    self.worker.pool().clone(),
+                    Arc::clone(&self.counters),
+                ));
+                *outbound = Some((Arc::clone(cluster), Rc::clone(&made)));
+                made
+            }
+        }
+    }
+
+    /// The gateway's own account at the cluster.
+    pub(crate) fn account(&self, outbound: &Outbound) -> Option<HeaderValue> {
+        outbound
+            .cluster()
+            .config()
+            .credentials
+            .authorization()
+            .ok()
+            .flatten()
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// Waits until the cluster's topology is known: before that nobody can say which operations are on one document, or where
+    /// they go. `None` if the gateway stops meanwhile.
+    pub(crate) async fn topology(&mut self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
+        let mut waited = false;
+        loop {
+            if let Some(known) = self.known_topology() {
+                if waited {
+                    let group = &self.route.group;
+                    group.set(self.number, Doing::Delivering, None);
+                }
+                self.route.look(&known.1.table);
+                return Some(known);
+            }
+            waited = true;
+            let outbound = self.route.outbound();
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return None,
+                // A reload may have put another cluster in its place.
+                _ = outbound.cluster().learnt(LOOK_AGAIN) => {}
+            }
+        }
+    }
+
+    /// The cluster's topology; if it is not known yet, the lane says so.
+    pub(crate) fn known_topology(&self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
+        let outbound = self.route.outbound();
+        let snapshot = outbound.cluster().snapshot();
+        if snapshot.learnt() || !outbound.cluster().config().discovery {
+            return Some((outbound, snapshot));
+        }
+        let status = outbound.cluster().status();
+        let doing = match status.state {
+            WatchState::Unauthorized => Doing::Paused,
+            _ => Doing::Retrying,
+        };
+        let known = status.warnings.last().map(|why| format!(": {why}"));
+        let why = format!(
+            "the cluster's topology is not known yet{}",
+            known.unwrap_or_default()
+        );
+        self.route.group.set(self.number, doing, Some(&why));
+        None
+    }
+
+    /// Waits; `None` if the gateway stops meanwhile.
+    pub(crate) async fn rest(&mut self, time: Duration) -> Option<()> {
+        self.route.group.rests_until(self.number, Instant::now() + time);
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            () = tokio::time::sleep(time) => Some(()),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+}
+
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Without a sender the gateway is gone, which is as good as being told.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// How long a cluster is waited for before its configuration is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);

@@ -1,0 +1,570 @@
+//! An operation that may have been executed already, whose index has a name that may have led elsewhere then: before it is
+//! sent again, it is looked for where it can have gone. A document that is there as the operation was to leave it is the
+//! operation's, or says the same; then the operation is done.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use bulk::{Ask, Op};
+use cluster::{PickReason, Snapshot};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use wire::Outgoing;
+
+use crate::bulk_request;
+use crate::bulk_request::Kind;
+use crate::config::Level;
+use crate::delivery::attempt::ask_of;
+use crate::delivery::batch::Work;
+use crate::delivery::lane::Route;
+use crate::delivery::outcome::{Again, Outcome};
+use crate::delivery::parcel::delivered_headers;
+use crate::nodes::{Message, Outbound};
+
+/// Whether an operation may have been executed, and nobody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    /// An earlier run may have sent it.
+    restart: bool,
+    /// And it is among the first of its lane, so that this is likely.
+    first: bool,
+    /// It was sent, and what became of it is not known.
+    lost: bool,
+    /// Since then it was looked for where it can have gone, and was not there.
+    looked: bool,
+}
+
+/// What is known of a batch's operations that are in doubt.
+#[derive(Default)]
+pub(crate) struct Past {
+    /// The topologies by which some of it was sent.
+    sent_by: Vec<Arc<Snapshot>>,
+    /// What a name stands for, asked of the cluster where nobody else knows.
+    members: HashMap<String, Vec<String>>,
+}
+
+/// Documents that an earlier run may have written to, in an index that its name leads to no more, and that were not found
+/// there as they should be: so the write was sent again, or something came after it. Then what comes after must be sent
+/// again too, found or not, or the older one of two would be the one that is where the name leads now.
+#[derive(Default)]
+pub(crate) struct Resent {
+    random: RandomState,
+    documents: HashSet<u64>,
+}
+
+/// What an operation is about.
+struct Document {
+    /// The name that it has for its index.
+    name: String,
+    /// Where it would go now, if today's topology can tell.
+    index: Option<String>,
+    id: Option<String>,
+    routing: Option<String>,
+}
+
+/// An operation to look for in an index.
+struct Look<'a> {
+    operation: usize,
+    document: &'a Document,
+    id: &'a str,
+    index: String,
+    /// Where it would go now.
+    now: bool,
+}
+
+/// What is there.
+enum There {
+    Nothing,
+    /// Another version of the document.
+    Other,
+    Ours,
+    /// It cannot be told now.
+    Unknown(String),
+}
+
+// === impl Doubt ===
+
+impl Doubt {
+    /// Of an operation that an earlier run may have sent, if so.
+    pub(crate) fn since_start(restart: bool, first: bool) -> Self {
+        Self {
+            restart,
+            first: restart && first,
+            ..Self::default()
+        }
+    }
+
+    /// It was sent, or not, and nobody knows what became of it.
+    pub(crate) fn add(&mut self) {
+        self.lost = true;
+        self.looked = false;
+    }
+
+    pub(crate) fn is_any(self) -> bool {
+        self.restart || self.lost
+    }
+}
+
+// === impl Resent ===
+
+impl Resent {
+    fn of(&self, document: &Document) -> u64 {
+        self.random
+            .hash_one((&document.name, &document.id, &document.routing))
+    }
+
+    fn insert(&mut self, document: &Document) {
+        if self.documents.len() < RESENT_MAX {
+            self.documents.insert(self.of(document));
+        }
+    }
+
+    /// Whether it is one of them, or nobody remembers.
+    fn has(&self, document: &Document) -> bool {
+        self.documents.len() >= RESENT_MAX || self.documents.contains(&self.of(document))
+    }
+}
+
+// === impl Document ===
+
+impl Document {
+    /// What the action line says by itself.
+    fn read(lines: &[u8], head: &bulk_request::BulkHead<'_>) -> Option<Self> {
+        let line = lines.split(|byte| *byte == b'\n').next()?;
+        let line: Value = serde_json::from_slice(line).ok()?;
+        let meta = line.as_object()?.values().next()?;
+        let text = |keys: [&str; 2]| {
+            let value = keys
+                .iter()
+                .map(|key| &meta[*key])
+                .find(|value| !value.is_null())?;
+            Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        Some(Self {
+            name: text(["_index", "_index"]).or_else(|| head.index.as_deref().map(str::to_owned))?,
+            index: None,
+            id: text(["_id", "_id"]),
+            routing: text(["routing", "_routing"]).or_else(|| head.routing.as_deref().map(str::to_owned)),
+        })
+    }
+}
+
+// === impl Past ===
+
+impl Past {
+    /// Some operations are about to be sent by this topology.
+    pub(crate) fn send_by(&mut self, snapshot: &Arc<Snapshot>) {
+        let known = self
+            .sent_by
+            .iter()
+            .any(|known| Arc::ptr_eq(&known.table, &snapshot.table));
+        if !known {
+            self.sent_by.push(Arc::clone(snapshot));
+            if self.sent_by.len() > SENT_BY_MAX {
+                self.sent_by.remove(0);
+            }
+        }
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    /// Looks for those of `left` that are in doubt; takes out those that are done, and those that must wait, which it
+    /// returns.
+    pub(crate) async fn look_back(
+        &self,
+        work: &mut Work<'_>,
+        left: &mut Vec<usize>,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Outcome)> {
+        let in_doubt = |operation: &usize| {
+            let doubt = work.doubt[*operation];
+            doubt.is_any() && !doubt.looked
+                // What was deleted twice is deleted.
+                && work.operations[*operation].op != Op::Delete
+        };
+        let doubtful: Vec<usize> = left.iter().copied().filter(in_doubt).collect();
+        if doubtful.is_empty() || !self.may_have_moved(work, &doubtful) {
+            return Vec::new();
+        }
+        let documents = self.explained(work, &doubtful, snapshot);
+        work.past.members.clear();
+        let mut waiting: HashMap<usize, String> = HashMap::new();
+        let mut looks = Vec::new();
+        for (operation, document) in &documents {
+            let Some(id) = document.id.as_deref() else {
+                continue;
+            };
+            match self
+                .indices_of(work, *operation, document, outbound, snapshot)
+                .await
+            {
+                Ok(indices) => looks.extend(indices.into_iter().map(|(index, now)| Look {
+                    operation: *operation,
+                    document,
+                    id,
+                    index,
+                    now,
+                })),
+                Err(why) => drop(waiting.insert(*operation, why)),
+            }
+        }
+        let mut done = HashSet::new();
+        let bytes = |look: &Look<'_>| {
+            let at = work.operations[look.operation];
+            at.end - at.start
+        };
+        for some in pieces(&looks, bytes) {
+            match self.look_up(work, some, outbound, snapshot).await {
+                Ok(there) => {
+                    for (look, there) in some.iter().zip(there) {
+                        match there {
+                            There::Ours => drop(done.insert(look.operation)),
+                            There::Other if !look.now => {
+                                self.resent.borrow_mut().insert(look.document);
+                            }
+                            // Sent there again it leaves what it leaves.
+                            There::Unknown(_) if look.now => {}
+                            There::Unknown(why) => drop(waiting.insert(look.operation, why)),
+                            There::Nothing | There::Other => {}
+                        }
+                    }
+                }
+                Err(why) => waiting.extend(some.iter().map(|look| (look.operation, why.clone()))),
+            }
+        }
+        let resent = self.resent.borrow();
+        for (operation, document) in &documents {
+            if work.doubt[*operation].restart && resent.has(document) {
+                done.remove(operation);
+            }
+        }
+        drop(resent);
+        waiting.retain(|operation, _| !done.contains(operation));
+        left.retain(|operation| !done.contains(operation) && !waiting.contains_key(operation));
+        // Where there is nowhere to look now there may be later, when the name has moved.
+        for look in &looks {
+            work.doubt[look.operation].looked = !waiting.contains_key(&look.operation);
+        }
+        let again = waiting.into_iter();
+        again
+            .map(|(operation, why)| (operation, Outcome::Again(Again::in_doubt(why))))
+            .collect()
+    }
+
+    /// Whether it is worth looking: as a rule nothing has moved since a restart.
+    fn may_have_moved(&self, work: &Work<'_>, doubtful: &[usize]) -> bool {
+        let lost = doubtful.iter().any(|operation| work.doubt[*operation].lost);
+        let first = doubtful.iter().any(|operation| work.doubt[*operation].first);
+        lost || first
+            || match self.whereabouts() {
+                Some(whereabouts) => whereabouts.fences().iter().any(|fence| !fence.moved.is_empty()),
+                None => true,
+            }
+    }
+
+    /// What the lines of some operations say, by today's topology; those that it cannot read are left out.
+    fn explained(
+        &self,
+        work: &Work<'_>,
+        operations: &[usize],
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Document)> {
+        let wording = &work.wording;
+        let headers = delivered_headers();
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
+            return Vec::new();
+        };
+        // Who it is is asked here, not where it is: that may not be proven yet.
+        let ask = Ask {
+            level: bulk::Level::Lane(1),
+            ..ask_of(&head, Level::Node)
+        };
+        let explained = operations.iter().filter_map(|operation| {
+            let at = work.operations[*operation];
+            let lines = &work.body[at.start..at.end];
+            let document = match bulk::explain(lines, &ask, &snapshot.table).next()? {
+                Ok(explained) => Document {
+                    name: explained.name,
+                    index: Some(explained.index),
+                    id: explained.id,
+                    routing: explained.routing,
+                },
+                // An index that was made a moment ago, say.
+                Err(_) => Document::read(lines, &head)?,
+            };
+            Some((*operation, document))
+        });
+        explained.collect()
+    }
+
+    /// The indices that an operation can have gone to, and whether it would go there now.
+    async fn indices_of(
+        &self,
+        work: &mut Work<'_>,
+        operation: usize,
+        document: &Document,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<(String, bool)>, String> {
+        let name = &document.name;
+        let mut indices: Vec<String> = Vec::new();
+        let Doubt {
+            restart, first, lost, ..
+        } = work.doubt[operation];
+        // It may come to lead elsewhere before anybody here knows: then it must not be sent if it is there already.
+        let uncertain = lost || first;
+        if uncertain {
+            let tables = work.past.sent_by.iter().map(|snapshot| &*snapshot.table);
+            let targets = tables
+                .chain([&*snapshot.table])
+                .filter_map(|table| table.laned(name));
+            indices.extend(targets.filter_map(|target| Some(target.write().ok()?.name.to_string())));
+        }
+        let position = work.batch.origin(operation).position;
+        let whereabouts = self.whereabouts();
+        if let Some(whereabouts) = whereabouts {
+            indices.extend(whereabouts.left(name, position));
+        }
+        // The cluster may have rolled over, and over again, before anybody here knew.
+        let asks = uncertain || restart && (whereabouts.is_none() || document.index.is_none());
+        if asks && document.index.as_ref() != Some(name) {
+            indices.extend(self.members_of(work, name, outbound, snapshot).await?);
+        }
+        indices.sort();
+        indices.dedup();
+        // An index of that name has always been where it went.
+        indices.retain(|index| index != name);
+        let indices = indices.into_iter().map(|index| {
+            let now = document.index.as_ref() == Some(&index);
+            (index, now)
+        });
+        // Sent again to where it goes now, it leaves what it leaves.
+        Ok(indices.filter(|(_, now)| uncertain || !now).collect())
+    }
+
+    /// The indices behind an alias or a data stream.
+    async fn members_of(
+        &self,
+        work: &mut Work<'_>,
+        name: &str,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<String>, String> {
+        if let Some(members) = work.past.members.get(name) {
+            return Ok(members.clone());
+        }
+        let encoded = utf8_percent_encode(name, NON_ALPHANUMERIC);
+        let target = format!("/_resolve/index/{encoded}");
+        let (status, answer) = self
+            .ask(&Method::GET, &target, Outgoing::Empty, outbound, snapshot)
+            .await?;
+        let members = match status.as_u16() {
+            200 => {
+                let lists = [("aliases", "indices"), ("data_streams", "backing_indices")];
+                let lists = lists.iter().flat_map(|(kind, key)| {
+                    let entries = answer[*kind].as_array().into_iter().flatten();
+                    entries
+                        .filter(|entry| entry["name"] == name)
+                        .map(|entry| entry[*key].clone())
+                });
+                let texts = |list: Value| match list {
+                    Value::Array(list) => list
+                        .iter()
+                        .filter_map(|one| one.as_str().map(str::to_owned))
+                        .collect(),
+                    Value::String(one) => vec![one],
+                    _ => Vec::new(),
+                };
+                lists.flat_map(texts).collect()
+            }
+            // Nobody can say.
+            400 | 403 | 404 | 405 => Vec::new(),
+            _ => return Err(format!("{status} when asked what {name} stands for")),
+        };
+        work.past.members.insert(name.to_owned(), members);
+        Ok(work.past.members[name].clone())
+    }
+
+    /// What is there of some operations, in their order.
+    async fn look_up(
+        &self,
+        work: &Work<'_>,
+        looks: &[Look<'_>],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<There>, String> {
+        let docs = looks.iter().map(|look| {
+            let mut doc = json!({"_index": look.index, "_id": look.id});
+            if let Some(routing) = &look.document.routing {
+                doc["routing"] = json!(routing);
+            }
+            doc
+        });
+        let body = json!({"docs": docs.collect::<Vec<_>>()}).to_string();
+        let body = Outgoing::from(body.into_bytes());
+        let (status, answer) = self
+            .ask(&Method::POST, "/_mget", body, outbound, snapshot)
+            .await?;
+        let found = answer["docs"].as_array();
+        let found = found.filter(|found| status == StatusCode::OK && found.len() == looks.len());
+        let found =
+            found.ok_or_else(|| format!("{status} when asked for documents that may have been written"))?;
+        let there = looks
+            .iter()
+            .zip(found)
+            .map(|(look, found)| judge(work, look, found));
+        Ok(there.collect())
+    }
+
+    async fn ask(
+        &self,
+        method: &Method,
+        target: &str,
+        body: Outgoing,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Result<(StatusCode, Value), String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(account) = self.account(outbound) {
+            headers.insert(AUTHORIZATION, account);
+        }
+        let message = Message {
+            request_id: &self.request_id,
+            method,
+            target,
+            headers: &headers,
+        };
+        let node = outbound.pick(snapshot, PickReason::Documents, &[]);
+        let answer = outbound.whole(&node, message, body, outbound.deadline());
+        let (head, body) = answer.await.map_err(|error| error.to_string())?;
+        Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
+    }
+}
+
+/// What an entry of the answer says of an operation.
+fn judge(work: &Work<'_>, look: &Look<'_>, found: &Value) -> There {
+    let error = &found["error"];
+    if !error.is_null() {
+        let kind = error["type"].as_str().unwrap_or_default();
+        return match kind {
+            "index_not_found_exception" => There::Nothing,
+            // It would wait for as long as that lasts. Rather twice than not at all.
+            "index_closed_exception" | "security_exception" => {
+                let (index, id) = (&look.index, look.id);
+                wire::rationed!(
+                    tracing::warn,
+                    index,
+                    id,
+                    kind,
+                    "a document that may have been written cannot be looked for; it is sent again"
+                );
+                There::Nothing
+            }
+            _ => There::Unknown(format!("{kind} when asked for a document in {}", look.index)),
+        };
+    }
+    let at = work.operations[look.operation];
+    let line = work.body[at.start..at.end]
+        .splitn(2, |byte| *byte == b'\n')
+        .nth(1)
+        .unwrap_or_default();
+    let wanted: Value = serde_json::from_slice(line).unwrap_or_default();
+    let minted = || {
+        work.batch
+            .minted
+            .iter()
+            .any(|minted| minted.has(look.id.as_bytes()))
+    };
+    let ours = found["found"] == true
+        && match at.op {
+            Op::Create if minted() => true,
+            Op::Create | Op::Index => found.get("_source") == Some(&wanted),
+            Op::Update => {
+                let doc = wanted.get("doc").filter(|_| wanted.get("script").is_none());
+                doc.is_some_and(|doc| holds(&found["_source"], doc))
+            }
+            Op::Delete => false,
+        };
+    match (ours, found["found"] == true) {
+        (true, _) => There::Ours,
+        (false, true) => There::Other,
+        (false, false) => There::Nothing,
+    }
+}
+
+/// Whether merging `part` into a source, as an update does, changes nothing.
+fn holds(source: &Value, part: &Value) -> bool {
+    match (source, part) {
+        (Value::Object(source), Value::Object(part)) => part
+            .iter()
+            .all(|(key, part)| source.get(key).is_some_and(|there| holds(there, part))),
+        (source, part) => source == part,
+    }
+}
+
+/// Topologies that a batch remembers.
+const SENT_BY_MAX: usize = 64;
+/// Documents that are remembered; beyond that what is in doubt is sent again whatever is found.
+const RESENT_MAX: usize = 100_000;
+/// Cuts into what is asked for at once, of so many bytes each.
+fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
+    let mut pieces = Vec::new();
+    while !all.is_empty() {
+        let mut sum = 0;
+        let fits = |one: &&T| {
+            sum += bytes(one);
+            sum <= LOOK_BYTES_MAX
+        };
+        let count = all.iter().take(LOOKS_MAX).take_while(fits).count();
+        let (some, rest) = all.split_at(count.max(1));
+        pieces.push(some);
+        all = rest;
+    }
+    pieces
+}
+
+/// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come back.
+const LOOKS_MAX: usize = 250;
+const LOOK_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_documents_are_looked_for_few_at_a_time_and_none_is_left_out() {
+        let cut = |all: &[usize]| -> Vec<usize> {
+            let pieces = pieces(all, |bytes| *bytes);
+            assert_eq!(pieces.concat(), all);
+            pieces.iter().map(|piece| piece.len()).collect()
+        };
+        assert_eq!(cut(&[]), [0; 0]);
+        assert_eq!(cut(&[300; 600]), [250, 250, 100]);
+        assert_eq!(cut(&[400 << 10; 5]), [2, 2, 1]);
+        assert_eq!(cut(&[1, 9 << 20, 9 << 20, 1]), [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn an_update_is_done_where_merging_it_would_change_nothing() {
+        let source = json!({"a": 1, "b": {"c": [1, 2], "d": null}});
+        for (part, expected) in [
+            (json!({"a": 1}), true),
+            (json!({"b": {"c": [1, 2]}}), true),
+            (json!({"b": {"d": null}}), true),
+            (json!({}), true),
+            (json!({"a": 2}), false),
+            (json!({"b": {"c": [1]}}), false),
+            (json!({"b": {"e": null}}), false),
+            (json!({"b": 1}), false),
+        ] {
+            assert_eq!(holds(&source, &part), expected, "{part}");
+        }
+    }
+}

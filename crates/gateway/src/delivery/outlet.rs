@@ -1,0 +1,383 @@
+//! Where lanes meet on their way to a node. What several of them have for one node travels as one request: a node pays for
+//! each request once for each shard that it touches, its sync to the disk included, however few documents come with it.
+//!
+//! What has half of a request's size or more goes by itself. Anything smaller waits while a request for the same node is
+//! under way, for as long as [`INTERVAL`], and goes with what has come meanwhile; it leaves at once if there is nobody to
+//! wait for.
+//! When to go is the same [`Slot`]'s to say that combines clients' bulks in synchronous mode.
+//!
+//! Order is kept because all operations on a document are in one lane, of which there is one batch under way, with no
+//! document twice; and because each lane tries again by itself.
+//!
+//! What is at a node at once is bounded by its limiter (adaptive concurrency), by `num_of_slices`, and by
+//! `max_worker_size` over all nodes; but a node that has nothing may always be sent one, so that one that does not
+//! answer, and holds everything that `max_worker_size` allows, holds up nobody but its own lanes.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::{Node, Permit};
+use tokio::sync::oneshot;
+use wire::guard::{self, Work};
+
+use crate::config::{Combine, Delivery};
+use crate::delivery::gate::{Gate, Pass, Workers};
+use crate::delivery::lane::Route;
+use crate::delivery::outcome::Outcomes;
+use crate::delivery::parcel::{Parcel, Told, Wording};
+use crate::gather::{Shifts, Slot, Step, Weight};
+
+/// Outlets to all nodes, of one queue and consumer group.
+pub(crate) struct Outlets {
+    slots: RefCell<HashMap<Outlet, Slot<Waiting, Arc<Node>>>>,
+    /// How many requests an outlet has at once.
+    shifts: RefCell<Shifts>,
+    gates: RefCell<HashMap<usize, Rc<Gate>>>,
+    workers: Rc<Workers>,
+    slices_max: Option<usize>,
+    settings: Combine,
+}
+
+/// What travels together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Outlet {
+    /// The address of the node's health, which outlives changes of the topology. None: any node may take it.
+    node: Option<usize>,
+    index: Option<Box<str>>,
+    shard: Option<u32>,
+    wording: Rc<Wording>,
+}
+
+/// How a parcel travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// With those of other lanes, where there are any.
+    Together,
+    /// By itself: it may take long, and nobody is to wait for it.
+    Apart,
+    /// The same, beside the bounds of what is at a node at once: whether it goes through is not known, and a request that
+    /// waits there for its timeout would keep others from being sent.
+    Probe,
+}
+
+/// A parcel that waits for others.
+struct Waiting {
+    parcel: Parcel,
+    tell: oneshot::Sender<Told>,
+}
+
+/// The longest wait behind a request under way.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+// === impl Route ===
+
+impl Route {
+    /// Has a parcel delivered to a node, alone or with those of other lanes; the outcomes of its operations.
+    pub(crate) async fn dispatch(
+        self: &Rc<Self>,
+        way: Way,
+        node: &Arc<Node>,
+        outlet: Outlet,
+        parcel: Parcel,
+    ) -> Outcomes {
+        if way == Way::Probe {
+            return match self.transmit(node, vec![parcel], None).await.pop() {
+                Some(Told::Outcomes(outcomes)) => outcomes,
+                Some(Told::Alone { .. }) | None => {
+                    unreachable!("a parcel by itself is told its own outcomes")
+                }
+            };
+        }
+        if way == Way::Apart {
+            return self.alone(node, parcel).await.0;
+        }
+        if self.outlets.is_large(&parcel) {
+            return self.alone(node, parcel).await.0;
+        }
+        if self.outlets.alone(&outlet, node) {
+            let mut under_way = UnderWay::new(self, &outlet, (1, parcel.bytes));
+            let (outcomes, began) = self.alone(node, parcel).await;
+            under_way.began = began;
+            drop(under_way);
+            self.consider(&outlet);
+            return outcomes;
+        }
+        let (tell, told) = oneshot::channel();
+        let again = parcel.clone();
+        self.outlets.put(&outlet, node, Waiting { parcel, tell });
+        self.consider(&outlet);
+        match told.await {
+            Ok(Told::Outcomes(outcomes)) => outcomes,
+            Ok(Told::Alone { doubt }) => {
+                let (outcomes, _) = self.alone(node, again).await;
+                if doubt { outcomes.in_doubt() } else { outcomes }
+            }
+            // The gateway failed on what several lanes had sent, or on the answer: whose fault it was shows when each goes by
+            // itself.
+            Err(_) => self.alone(node, again).await.0.in_doubt(),
+        }
+    }
+
+    /// Sends a parcel by itself; when that was.
+    async fn alone(&self, node: &Arc<Node>, parcel: Parcel) -> (Outcomes, Instant) {
+        let (leave, _pass) = self.admit(node).await;
+        let began = Instant::now();
+        match self.transmit(node, vec![parcel], leave).await.pop() {
+            Some(Told::Outcomes(outcomes)) => (outcomes, began),
+            Some(Told::Alone { .. }) | None => unreachable!("a parcel by itself is told its own outcomes"),
+        }
+    }
+
+    /// Waits until a node may be sent one more request. Its leave comes first: who waits for a slow one must not keep others
+    /// from being sent to.
+    async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, Pass) {
+        let leave = match self.group.settings.adaptive {
+            true => Some(node.health.limiter().acquire().await),
+            false => None,
+        };
+        let pass = self.outlets.workers.pass(&self.outlets.gate(node)).await;
+        (leave, pass)
+    }
+
+    /// Sends what waits at an outlet, or sees to it that somebody will.
+    fn consider(self: &Rc<Self>, outlet: &Outlet) {
+        match self.outlets.next_step(outlet) {
+            Step::Nothing => {}
+            Step::Send => self.depart(outlet),
+            Step::Wait { longest, round } => {
+                let (route, outlet) = (Rc::clone(self), outlet.clone());
+                guard::spawn(Work::Parcels, async move {
+                    tokio::time::sleep(longest).await;
+                    if route.outlets.round(&outlet) == Some(round) {
+                        route.depart(&outlet);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Sends what waits at an outlet, as soon as its node may be sent one more.
+    fn depart(self: &Rc<Self>, outlet: &Outlet) {
+        let Some(node) = self.outlets.ask(outlet) else {
+            return;
+        };
+        let (route, outlet) = (Rc::clone(self), outlet.clone());
+        guard::spawn(Work::Parcels, async move {
+            let asks = Asks(&route, &outlet);
+            let (leave, pass) = route.admit(&node).await;
+            drop(asks);
+            let Some((node, waiting)) = route.outlets.take(&outlet, &node) else {
+                return;
+            };
+            // More than one request takes may have waited.
+            route.consider(&outlet);
+            let (parcels, lanes): (Vec<_>, Vec<_>) =
+                waiting.into_iter().map(|one| (one.parcel, one.tell)).unzip();
+            let weight = (lanes.len(), parcels.iter().map(|parcel| parcel.bytes).sum());
+            let under_way = UnderWay::new(&route, &outlet, weight);
+            let told = route.transmit(&node, parcels, leave).await;
+            drop(pass);
+            drop(under_way);
+            for (lane, told) in lanes.into_iter().zip(told) {
+                // A lane that has ended needs no answer.
+                drop(lane.send(told));
+            }
+            route.consider(&outlet);
+        });
+    }
+}
+
+/// Somebody waits for a node's leave to send what waits at an outlet, until this is dropped.
+struct Asks<'a>(&'a Rc<Route>, &'a Outlet);
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        let Self(route, outlet) = self;
+        route.outlets.got_leave(outlet);
+        if std::thread::panicking() {
+            route.consider(outlet);
+        }
+    }
+}
+
+/// A request of an outlet that is under way, until this is dropped.
+struct UnderWay<'a> {
+    route: &'a Rc<Route>,
+    outlet: &'a Outlet,
+    /// Its parcels, and their bytes.
+    weight: (usize, u64),
+    began: Instant,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(route: &'a Rc<Route>, outlet: &'a Outlet, weight: (usize, u64)) -> Self {
+        Self {
+            route,
+            outlet,
+            weight,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let lasted = self.began.elapsed();
+        self.route.outlets.returned(self.outlet, self.weight, lasted);
+        if std::thread::panicking() {
+            self.route.consider(self.outlet);
+        }
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    /// `node`: none where any may take them.
+    pub(crate) fn new(
+        node: Option<&Arc<Node>>,
+        index: Option<&str>,
+        shard: Option<u32>,
+        parcel: &Parcel,
+    ) -> Self {
+        Self {
+            node: node.map(|node| address(node)),
+            index: index.map(Into::into),
+            shard,
+            wording: Rc::clone(&parcel.wording),
+        }
+    }
+}
+
+fn address(node: &Node) -> usize {
+    Arc::as_ptr(&node.health).addr()
+}
+
+// === impl Outlets ===
+
+impl Outlets {
+    pub(crate) fn new(settings: &Delivery) -> Self {
+        Self {
+            slots: RefCell::default(),
+            shifts: RefCell::new(Shifts::new(settings.adaptive)),
+            gates: RefCell::default(),
+            workers: Rc::new(Workers::new(settings.workers_max)),
+            slices_max: settings.slices_max,
+            settings: Combine {
+                enabled: true,
+                flush_bytes: settings.batch_bytes_max as u64,
+                docs_max: u32::try_from(settings.batch_docs_max).unwrap_or(u32::MAX),
+                requests_max: u32::MAX,
+                interval: INTERVAL,
+                adaptive: settings.adaptive,
+            },
+        }
+    }
+
+    /// Whether a parcel goes by itself.
+    fn is_large(&self, parcel: &Parcel) -> bool {
+        let Combine {
+            flush_bytes,
+            docs_max,
+            ..
+        } = self.settings;
+        parcel.bytes > flush_bytes / 2 || u64::from(parcel.docs) * 2 > u64::from(docs_max)
+    }
+
+    /// The node for a parcel that any may take, if such parcels gather for one.
+    pub(crate) fn gathering(&self, outlet: &Outlet) -> Option<Arc<Node>> {
+        let slots = self.slots.borrow();
+        let slot = slots.get(outlet).filter(|slot| slot.waits())?;
+        Some(Arc::clone(slot.node())).filter(|node| node.health.is_up())
+    }
+
+    /// Whether a parcel that comes now finds nobody to wait for, and is under way by itself from now on.
+    fn alone(&self, outlet: &Outlet, node: &Arc<Node>) -> bool {
+        let (now, mut slots) = (Instant::now(), self.slots.borrow_mut());
+        if slots.len() >= OUTLETS_KEPT && !slots.contains_key(outlet) {
+            slots.retain(|_, slot| !slot.is_idle());
+        }
+        let slot = slots.entry(outlet.clone());
+        slot.or_insert_with(|| Slot::new(node, now))
+            .alone(&mut self.shifts.borrow_mut(), now)
+    }
+
+    fn put(&self, outlet: &Outlet, node: &Arc<Node>, waiting: Waiting) {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots
+            .get_mut(outlet)
+            .expect("whoever asked whether it is alone has made it");
+        slot.push(node, waiting);
+    }
+
+    fn next_step(&self, outlet: &Outlet) -> Step {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(outlet);
+        slot.map_or(Step::Nothing, |slot| {
+            slot.next_step(&self.shifts.borrow(), &self.settings, Instant::now())
+        })
+    }
+
+    /// The node to ask for leave to send what waits; none if nothing does, or somebody asks already.
+    fn ask(&self, outlet: &Outlet) -> Option<Arc<Node>> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(outlet).filter(|slot| slot.waits())?;
+        slot.ask_always().then(|| Arc::clone(slot.node()))
+    }
+
+    fn round(&self, outlet: &Outlet) -> Option<u64> {
+        self.slots.borrow().get(outlet).map(Slot::round)
+    }
+
+    /// Nobody waits for leave any more.
+    fn got_leave(&self, outlet: &Outlet) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
+            slot.got_leave();
+        }
+    }
+
+    /// What goes with one request now that a node has given leave.
+    fn take(&self, outlet: &Outlet, node: &Arc<Node>) -> Option<(Arc<Node>, Vec<Waiting>)> {
+        let bytes_max = self.gate(node).bytes_max();
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(outlet)?;
+        let most = (bytes_max, self.settings.docs_max.into());
+        slot.take(&mut self.shifts.borrow_mut(), most, Instant::now())
+    }
+
+    /// `weight`: the parcels that travelled, and their bytes.
+    fn returned(&self, outlet: &Outlet, weight: (usize, u64), lasted: Duration) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(outlet) {
+            slot.returned(&mut self.shifts.borrow_mut(), weight, lasted, Instant::now());
+        }
+    }
+
+    pub(crate) fn gate(&self, node: &Node) -> Rc<Gate> {
+        let mut gates = self.gates.borrow_mut();
+        if gates.len() >= OUTLETS_KEPT {
+            gates.retain(|_, gate| !gate.is_idle());
+        }
+        let gate = gates
+            .entry(address(node))
+            .or_insert_with(|| Rc::new(Gate::new(self.slices_max, self.settings.flush_bytes)));
+        Rc::clone(gate)
+    }
+}
+
+// === impl Waiting ===
+
+impl Weight for Waiting {
+    fn bytes(&self) -> u64 {
+        self.parcel.bytes
+    }
+
+    fn docs(&self) -> u32 {
+        self.parcel.docs
+    }
+}
+
+/// Outlets and gates beyond which idle ones are cleared out.
+const OUTLETS_KEPT: usize = 1024;

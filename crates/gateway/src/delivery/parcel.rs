@@ -1,0 +1,197 @@
+//! What one lane has for one node, and the request that it travels in: alone, or with what other lanes have for that node.
+//! Each gets the outcomes of its own operations.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::{Ended, Node, Permit};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use wire::guard::fault;
+use wire::{Fate, Outgoing, Shared};
+
+use crate::delivery::lane::Route;
+use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
+use crate::delivery::sent_as::asked_as;
+use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::{Message, is_unexecuted};
+use crate::request_id::RequestId;
+
+/// Operations of one lane for one node.
+#[derive(Clone)]
+pub(crate) struct Parcel {
+    lines: Lines,
+    pub(crate) docs: u32,
+    pub(crate) bytes: u64,
+    /// What its request says beside its operations.
+    pub(crate) wording: Rc<Wording>,
+}
+
+/// What a request says beside its operations, as it is sent. Only parcels with the same wording can share one.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Wording {
+    /// Path and query, as they are read here.
+    pub(crate) target: String,
+    /// As nodes get them.
+    asked: String,
+}
+
+/// What a parcel came to.
+pub(crate) enum Told {
+    /// Of each operation.
+    Outcomes(Outcomes),
+    /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it may have been
+    /// executed all the same.
+    Alone { doubt: bool },
+}
+
+// === impl Wording ===
+
+impl Wording {
+    pub(crate) fn new(target: String) -> Self {
+        Self {
+            asked: asked_as(&target),
+            target,
+        }
+    }
+}
+
+// === impl Parcel ===
+
+impl Parcel {
+    pub(crate) fn part(load: &Arc<Load>, part: usize, wording: &Rc<Wording>) -> Self {
+        let one = &load.plan.parts[part];
+        Self {
+            docs: one.docs,
+            bytes: one.bytes,
+            lines: Lines::part(load, part),
+            wording: Rc::clone(wording),
+        }
+    }
+
+    pub(crate) fn whole(body: Shared, docs: u32, wording: &Rc<Wording>) -> Self {
+        Self {
+            docs,
+            bytes: body.len() as u64,
+            lines: Lines::Whole(body),
+            wording: Rc::clone(wording),
+        }
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    /// Sends parcels with one wording in one request; what each came to.
+    pub(crate) async fn transmit(
+        &self,
+        node: &Node,
+        parcels: Vec<Parcel>,
+        mut leave: Option<Permit>,
+    ) -> Vec<Told> {
+        let docs: Vec<u32> = parcels.iter().map(|parcel| parcel.docs).collect();
+        let bytes = parcels.iter().map(|parcel| parcel.bytes).sum();
+        let wording = Rc::clone(&parcels[0].wording);
+        let outbound = self.outbound();
+        let mut headers = delivered_headers();
+        if let Some(account) = self.account(&outbound) {
+            headers.insert(AUTHORIZATION, account);
+        }
+        if !self.group.consumer.may_send() {
+            let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
+            let outcome = Outcome::Again(Again::unsent(why.to_owned()));
+            let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
+            return told.map(Told::Outcomes).collect();
+        }
+        let lines = parcels.into_iter().map(|parcel| parcel.lines);
+        let body = Body::new(lines, self.worker.pool());
+        let body = if self.group.settings.compress {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            Outgoing::from(body.compressed().await)
+        } else {
+            body.outgoing()
+        };
+        let message = Message {
+            request_id: &self.request_id,
+            method: &Method::POST,
+            target: &wording.asked,
+            headers: &headers,
+        };
+        if let Some(leave) = &mut leave {
+            leave.sent();
+        }
+        self.group.requests.add(1);
+        self.group.parts.add(docs.len() as u64);
+        let all: u32 = docs.iter().sum();
+        let memory = &self.shared.delivery_memory;
+        let answer = outbound
+            .brief(node, message, body, outbound.deadline(), (all, memory))
+            .await;
+        let (mut outcomes, ended) = match answer {
+            Ok((head, body)) if docs.len() > 1 && may_blame_one(head.status) => {
+                if head.status == StatusCode::PAYLOAD_TOO_LARGE {
+                    self.outlets.gate(node).too_large(bytes);
+                }
+                outbound.cluster().hint();
+                let doubt = !is_unexecuted(head.status, &body);
+                return docs.iter().map(|_| Told::Alone { doubt }).collect();
+            }
+            Ok((head, body)) => {
+                fault("reply", &body);
+                let outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
+                let worked = (head.status == StatusCode::OK).then_some(Ended::Worked { bytes });
+                if worked.is_some() {
+                    self.outlets.gate(node).fitted(bytes);
+                }
+                let busy = outcomes.are_busy();
+                (outcomes, if busy { Some(Ended::Refused) } else { worked })
+            }
+            Err(error) => {
+                let lost = (error.fate == Fate::Unknown).then_some(Ended::Lost);
+                let outcome = Outcome::Again(unanswered(&error));
+                (Outcomes::of_all(&outcome, all), lost)
+            }
+        };
+        if let (Some(leave), Some(ended)) = (leave, ended) {
+            leave.end(ended);
+        }
+        if !outcomes.are_done() {
+            outbound.cluster().hint();
+        }
+        let told = docs.iter().map(|docs| outcomes.split_off_front(*docs));
+        told.map(Told::Outcomes).collect()
+    }
+}
+
+/// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier versions that read
+/// them.
+pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
+
+/// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or waits too long is not
+/// helped by more requests.
+fn may_blame_one(status: StatusCode) -> bool {
+    (status.is_client_error() || status.is_server_error())
+        && status != StatusCode::TOO_MANY_REQUESTS
+        && status != StatusCode::REQUEST_TIMEOUT
+        && status != StatusCode::GATEWAY_TIMEOUT
+}
+
+/// The headers of every bulk that is delivered, whatever its client called it: all servers take this type, and with it no
+/// `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are read that are not queued,
+/// and how answers look that nobody passes on.
+pub(crate) fn delivered_headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(DELIVERED_TYPE));
+    headers
+}
+
+pub(crate) fn unreadable(docs: u32) -> Outcomes {
+    let why = "the record is not one that this version knows to send";
+    Outcomes::of_all(&Outcome::Again(Again::paused(why.to_owned())), docs)
+}
+
+/// The id that log lines of a delivery carry.
+pub(crate) fn own_id(queue: &str) -> RequestId {
+    let text = format!("delivery-{queue}");
+    RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("delivery")))
+}

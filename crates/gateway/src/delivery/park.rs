@@ -1,0 +1,225 @@
+//! What a lane keeps back and parks of its batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bulk::Op;
+use cluster::Snapshot;
+
+use crate::delivery::batch::{ROOM_AGAIN, Work};
+use crate::delivery::lane::Lane;
+use crate::delivery::outcome::{Again, Error};
+use crate::delivery::parcel::DELIVERED_TYPE;
+use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Scope, now_ms};
+use crate::queue::{Doing, written};
+
+/// Operations of a batch that are parked for one key.
+struct Lot {
+    key: Key,
+    why: String,
+    operations: Vec<(usize, Named)>,
+}
+
+impl Lane {
+    /// Parks what must wait behind operations that are parked already, and leaves the rest. `None` if the gateway stops.
+    pub(crate) async fn hold_back(&mut self, work: &mut Work<'_>, left: &mut Vec<usize>) -> Option<()> {
+        let Some(parked) = self.parked().filter(|parked| parked.any()) else {
+            return Some(());
+        };
+        let snapshot = self.topology().await?.1;
+        let mut lots: BTreeMap<Key, Vec<(usize, Named)>> = BTreeMap::new();
+        {
+            let mut state = parked.state();
+            state.follow_topology(&snapshot);
+            left.retain(|operation| {
+                let named = named(work, *operation, &snapshot);
+                match state.holder(&named, self.number, &work.wording.target, None) {
+                    Some(key) => {
+                        lots.entry(key).or_default().push((*operation, named));
+                        false
+                    }
+                    None => true,
+                }
+            });
+        }
+        let lots = lots.into_iter().map(|(key, operations)| Lot {
+            key,
+            why: String::new(),
+            operations,
+        });
+        let dead = self.put_all(&parked, work, lots.collect()).await?;
+        self.bury(work, dead).await
+    }
+
+    /// Parks operations for what each of them waits for. Those that find no room are returned, to be dead letters.
+    pub(crate) async fn park(
+        &mut self,
+        work: &Work<'_>,
+        failed: Vec<(usize, Scope, Again)>,
+        snapshot: &Snapshot,
+    ) -> Option<Vec<(usize, Error)>> {
+        let Some(parked) = self.parked().filter(|_| !failed.is_empty()) else {
+            return Some(Vec::new());
+        };
+        let mut lots: BTreeMap<Key, Lot> = BTreeMap::new();
+        for (operation, scope, again) in failed {
+            let named = named(work, operation, snapshot);
+            let key = self.key(&parked, work, scope, &named, &again);
+            let lot = lots.entry(key.clone()).or_insert_with(|| Lot {
+                key,
+                why: again.why,
+                operations: Vec::new(),
+            });
+            lot.operations.push((operation, named));
+        }
+        let lots: Vec<Lot> = lots.into_values().collect();
+        for lot in &lots {
+            let (queue, group) = (&*self.route.group.queue.name, &*self.route.group.settings.group);
+            let (key, why) = (lot.key.shown(), &lot.why);
+            wire::rationed!(
+                tracing::warn,
+                queue,
+                group,
+                key,
+                why,
+                "parked: these documents wait, and nothing else does"
+            );
+        }
+        self.put_all(&parked, work, lots).await
+    }
+
+    fn key(&self, parked: &Parked, work: &Work<'_>, scope: Scope, named: &Named, again: &Again) -> Key {
+        let index = named.index().to_owned();
+        let target = &work.wording.target;
+        let reason = again.error().map_or("", |error| &error.reason);
+        match scope {
+            Scope::Document => Key::Documents,
+            Scope::Index => {
+                let known = parked.state().index_key(named.names());
+                known.unwrap_or(Key::Index { index })
+            }
+            Scope::Shard
+                if reason.contains("active copies") && target.contains("wait_for_active_shards=") =>
+            {
+                Key::Request {
+                    index,
+                    target: target.clone(),
+                }
+            }
+            Scope::Shard => Key::Shards {
+                index,
+                lane: self.number,
+            },
+        }
+    }
+
+    /// Puts lots on disk. Those that find no room are returned, with the reason.
+    async fn put_all(
+        &mut self,
+        parked: &Arc<Parked>,
+        work: &Work<'_>,
+        lots: Vec<Lot>,
+    ) -> Option<Vec<(usize, Error)>> {
+        let mut dead = Vec::new();
+        for lot in lots {
+            let (entry, lines, doubt) = self.entry(work, &lot);
+            loop {
+                match parked.put(entry.clone(), &lines, doubt).await {
+                    Ok(()) => break,
+                    Err(full @ NotParked::Full(_)) => {
+                        let error = Error {
+                            status: 503,
+                            kind: "parked_store_full".to_owned(),
+                            reason: format!("{full}; it waited for {}: {}", lot.key.shown(), lot.why),
+                        };
+                        let operations = lot.operations.iter();
+                        dead.extend(operations.map(|(operation, _)| (*operation, error.clone())));
+                        break;
+                    }
+                    Err(NotParked::Disk(why)) => {
+                        let why = format!("operations cannot be parked: {why}");
+                        self.route.group.set(self.number, Doing::Paused, Some(&why));
+                        self.rest(ROOM_AGAIN).await?;
+                    }
+                }
+            }
+        }
+        Some(dead)
+    }
+
+    fn entry(&self, work: &Work<'_>, lot: &Lot) -> (Entry, Vec<u8>, bool) {
+        let batch = work.batch;
+        let mut entry = Entry {
+            key: lot.key.clone(),
+            names: Vec::new(),
+            target: batch.target().to_owned(),
+            content_type: DELIVERED_TYPE.to_owned(),
+            minted: self.minted(work, lot),
+            lane: self.number,
+            origins: Vec::new(),
+            ops: Vec::with_capacity(lot.operations.len()),
+            documents: Vec::new(),
+            why: lot.why.clone(),
+            attempts: 0,
+            refusals: 0,
+            parked_ms: now_ms(),
+            gone: Vec::new(),
+            instead_of: None,
+        };
+        let (mut lines, mut doubt) = (Vec::new(), false);
+        for (operation, named) in &lot.operations {
+            let origin = batch.origin(*operation);
+            let request = (origin.position, origin.time_ms);
+            if entry.origins.last() != Some(&request) {
+                entry.origins.push(request);
+            }
+            let place = origin.place_of(*operation);
+            entry.ops.push((entry.origins.len() as u32 - 1, place));
+            entry.documents.push(named.document);
+            for name in named.names() {
+                if !entry.names.iter().any(|known| known == name) {
+                    entry.names.push(name.to_owned());
+                }
+            }
+            entry.attempts = entry.attempts.max(work.attempts[*operation]);
+            entry.refusals = entry.refusals.max(work.refusals[*operation]);
+            doubt |= work.doubt[*operation].is_any();
+            let at = work.operations[*operation];
+            lines.extend_from_slice(&work.body[at.start..at.end]);
+        }
+        (entry, lines, doubt)
+    }
+
+    /// The ids made by the gateway that operations of a lot may have: only a `create` asks for them.
+    fn minted(&self, work: &Work<'_>, lot: &Lot) -> Vec<(String, String)> {
+        let operations = lot
+            .operations
+            .iter()
+            .map(|(operation, _)| work.operations[*operation]);
+        let creates: Vec<_> = operations.filter(|at| at.op == Op::Create).collect();
+        let ids = creates.iter().filter_map(|at| {
+            let subject = bulk::subject(&work.body[at.start..at.end])?;
+            subject.id.map(|id| id.into_owned())
+        });
+        let ids: Vec<String> = ids.collect();
+        let minted = work.batch.minted.iter();
+        let minted = minted.filter(|minted| ids.iter().any(|id| minted.has(id.as_bytes())));
+        minted.copied().map(written).collect()
+    }
+
+    fn parked(&self) -> Option<Arc<Parked>> {
+        self.route.group.parked.clone()
+    }
+}
+
+/// The names of an operation.
+pub(super) fn named(work: &Work<'_>, operation: usize, snapshot: &Snapshot) -> Named {
+    let at = work.operations[operation];
+    let default = work.default_index.as_deref().unwrap_or_default();
+    let subject = bulk::subject(&work.body[at.start..at.end]);
+    let index = subject.as_ref().and_then(|subject| subject.index.as_deref());
+    let written = index.unwrap_or(default).to_owned();
+    let concrete = snapshot.table.write_index(written.as_bytes()).map(str::to_owned);
+    let id = subject.as_ref().and_then(|subject| subject.id.as_deref());
+    Named::new(written, concrete, id)
+}

@@ -1,0 +1,611 @@
+//! Tries parked operations again: a task of the delivery's thread, with one try under way for each key.
+
+use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::Op;
+use cluster::Snapshot;
+use futures_util::future::join_all;
+use log::AppendError;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
+
+use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, Work, asked_for, backoff, minted};
+use crate::delivery::lane::{Route, stopped};
+use crate::delivery::lookback::Doubt;
+use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::outlet::Way;
+use crate::delivery::park::named;
+use crate::queue::Params;
+use crate::queue::dead_letters::Cause;
+use crate::queue::parked::{Entry, Key, Parked, Picked, Resolved, SOON, Scope, Store, Tried, now_ms};
+
+/// What a key came to in one try.
+enum Step {
+    /// Some are gone: the next ones are tried at once.
+    Progress,
+    /// Nothing may be tried now.
+    Nothing,
+    /// Why something did not go through, and whether anything did.
+    Failed(Again, bool),
+}
+
+/// Pieces of one key that are sent together.
+struct Load {
+    batch: Batch,
+    body: Vec<u8>,
+    pieces: Vec<Part>,
+    /// For each operation its piece, and its number in the entry.
+    of: Vec<(usize, u32)>,
+}
+
+struct Part {
+    picked: Picked,
+    entry: Box<Entry>,
+    tried: Tried,
+}
+
+/// An operation that is given up.
+struct Dead {
+    operation: usize,
+    error: Error,
+}
+
+/// Tries what is parked again until it is told to stop; `is_over` says that no lane will park more.
+pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_over: impl Fn() -> bool) {
+    let Some(parked) = route.group.parked.clone() else {
+        return;
+    };
+    fault("tend", b"");
+    let mut running = JoinSet::new();
+    // After a panic nothing of an earlier run is under way any more.
+    parked.state().doubt_all();
+    let mut seen: Option<Arc<Snapshot>> = None;
+    let mut looked = Instant::now();
+    loop {
+        if *stop.borrow() || is_over() && !parked.any() && running.is_empty() {
+            break;
+        }
+        let snapshot = route.outbound().cluster().snapshot();
+        if parked.any() && looked.elapsed() >= LOOK_AT_CLUSTER {
+            looked = Instant::now();
+            let changed = seen.as_ref().is_some_and(|seen| !Arc::ptr_eq(seen, &snapshot));
+            let mut state = parked.state();
+            state.follow_topology(&snapshot);
+            if changed {
+                state.hurry();
+            }
+            seen = Some(snapshot);
+        }
+        if running.is_empty()
+            && let Err(why) = parked.gather().await
+        {
+            tracing::warn!(why, "parked operations keep more of the disk than they need");
+        }
+        let due = parked.state().due(AT_ONCE - running.len());
+        for key in due {
+            let attended = attend_guarded(Rc::clone(&route), Arc::clone(&parked), key, stop.clone());
+            spawn_in(&mut running, Kind::Parked, attended);
+        }
+        let latest = Instant::now() + LOOK_AGAIN;
+        let next = match running.len() < AT_ONCE {
+            true => parked.state().next_due().map_or(latest, |due| due.min(latest)),
+            false => latest,
+        };
+        tokio::select! {
+            biased;
+            () = stopped(&mut stop) => {}
+            _ = running.join_next(), if !running.is_empty() => {}
+            () = parked.changed.notified() => {}
+            () = tokio::time::sleep_until(next.max(Instant::now() + Duration::from_millis(1))) => {}
+        }
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// The same, whatever a parked operation does to the gateway: it stays parked then, and is tried again later.
+async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
+    let attended = attend(Rc::clone(&route), Arc::clone(&parked), key.clone(), stop);
+    let Err(panicked) = guarded(Kind::Parked, attended).await else {
+        return;
+    };
+    panicked.report(
+        Kind::Parked,
+        "parked operations stay parked, and are tried again later",
+    );
+    let forgotten = caught(Kind::Parked, || {
+        // Letters of a try that did not come to its end: those operations are parked still.
+        let holds = |(at, op): (u64, u32)| parked.state().holds(&key, at, op);
+        let letters = &route.group.queue.dead_letters;
+        letters.drop_parked(&route.group.settings.group, holds)
+    });
+    match forgotten {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::error!(%error, "dead letters of operations that are still parked may be told of twice");
+        }
+        Err(panicked) => panicked.report(
+            Kind::Parked,
+            "dead letters of operations that are still parked may be told of twice",
+        ),
+    }
+    let why = format!("the gateway failed on it, which is a bug of its own: {panicked}");
+    let mut state = parked.state();
+    state.doubt(&key);
+    state.rest(&key, false, Some(&why), |failures| {
+        backoff(FAILED, failures, fastrand::f64())
+    });
+}
+
+/// Tries what a key holds until nothing goes through, or others should have their turn.
+async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Receiver<bool>) {
+    let retry = &route.group.settings.retry;
+    let (mut progress, mut limit) = (false, usize::MAX);
+    for _ in 0..STEPS_MAX {
+        if *stop.borrow() {
+            break;
+        }
+        match step(&route, &parked, &key, progress, &mut limit).await {
+            Ok(Step::Progress) => progress = true,
+            Ok(Step::Nothing) => {
+                parked.state().rest(&key, progress, None, |_| WAITS);
+                return;
+            }
+            Ok(Step::Failed(again, some)) => {
+                let first = if again.busy { retry.busy_delay } else { retry.delay };
+                let delay = |failures: u32| backoff(first, failures, fastrand::f64());
+                let asked = asked_for(again.after);
+                let mut state = parked.state();
+                state.rest(&key, progress || some, Some(&again.why), |failures| {
+                    delay(failures).max(asked)
+                });
+                return;
+            }
+            Err(why) => {
+                let queue = &*route.group.queue.name;
+                let key_shown = key.shown();
+                wire::rationed!(
+                    tracing::error,
+                    queue,
+                    key = key_shown,
+                    why,
+                    "parked operations cannot be tried"
+                );
+                parked
+                    .state()
+                    .rest(&key, false, Some(&why), |_| retry.delay.max(FAILED));
+                return;
+            }
+        }
+    }
+    parked.state().rest(&key, true, None, |_| SOON);
+}
+
+/// One try of the first operations of a key.
+async fn step(
+    route: &Rc<Route>,
+    parked: &Parked,
+    key: &Key,
+    proven: bool,
+    limit: &mut usize,
+) -> Result<Step, String> {
+    let group = &route.group;
+    if parked.state().counts_some(key) {
+        // Until the lanes' places are durable their operations may be delivered once more.
+        group.consumer.flush().map_err(|error| error.to_string())?;
+        parked.state().ready();
+    }
+    let given_up = parked.state().is_given_up(key);
+    let docs_max = group.settings.batch_docs_max.min(*limit);
+    let bytes_max = group.settings.batch_bytes_max as u64;
+    let (picked, wording) = parked.state().pick(key, docs_max, bytes_max);
+    let (false, Some(wording)) = (picked.is_empty(), wording) else {
+        return Ok(Step::Nothing);
+    };
+    let store = parked.open_store()?;
+    let outbound = route.outbound();
+    let snapshot = outbound.cluster().snapshot();
+    if !snapshot.learnt() && outbound.cluster().config().discovery {
+        let why = "the cluster's topology is not known yet".to_owned();
+        return Ok(Step::Failed(Again::unsent(why), false));
+    }
+    let mut load = Load::read(&store, picked, &wording)?;
+    let batch = std::mem::replace(&mut load.batch, Batch::empty());
+    let body = std::mem::take(&mut load.body);
+    let mut pooled = route.worker.pool().take(body.len());
+    pooled.extend_from_slice(&body);
+    let body = pooled.freeze();
+    fault("parked", &body);
+    let work = Work::new(route, &batch, &body, &snapshot, (0, false));
+    let Some(mut work) = work else {
+        return Err("this version does not know to send them".to_owned());
+    };
+    for (operation, (piece, _)) in load.of.iter().enumerate() {
+        let picked = &load.pieces[*piece].picked;
+        work.doubt[operation] = Doubt::since_start(picked.doubt, false);
+        work.attempts[operation] = picked.attempts;
+        work.refusals[operation] = picked.refusals;
+    }
+    let mut send = load.due(parked, key, &work, &snapshot, *limit);
+    work.limit = send.len();
+    let mut dead = Vec::new();
+    let mut failed = None;
+    if given_up {
+        for operation in send.drain(..) {
+            let error = Error {
+                status: 503,
+                kind: "given_up_by_operator".to_owned(),
+                reason: load.why(operation),
+            };
+            dead.push(Dead { operation, error });
+        }
+    } else if !send.is_empty() {
+        let way = if proven { Way::Apart } else { Way::Probe };
+        let count = send.len();
+        let mut left = send.clone();
+        let mut outcomes = route.look_back(&mut work, &mut left, &outbound, &snapshot).await;
+        if !left.is_empty() {
+            let attempt = route.attempt(way, &work, &left, &outbound, &snapshot);
+            outcomes.extend(attempt.await);
+        }
+        group.retried.add(count as u64);
+        load.sent(&send);
+        let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
+        let done = send.iter().filter(|operation| !not_done.contains(operation));
+        done.for_each(|operation| load.gone(*operation));
+        let mut split = false;
+        for (operation, outcome) in outcomes {
+            work.attempts[operation] += 1;
+            let outcome = route.judge(&work, operation, outcome).await;
+            let outcome = route.by_rules(&mut work, operation, outcome);
+            split |= matches!(outcome, Outcome::Split(_));
+            load.note(operation, &work);
+            match load.outcome(operation, outcome, key, group.queue.parked_age_max()) {
+                Fate::Gone => load.gone(operation),
+                Fate::Dead(error) => dead.push(Dead { operation, error }),
+                Fate::Elsewhere(to) => load.moves(operation, to),
+                Fate::Stays(again) => {
+                    load.doubts(operation, again.doubt);
+                    failed = Some(again);
+                }
+            }
+        }
+        *limit = match split {
+            true => (count / 2).max(1),
+            false => limit.saturating_mul(2),
+        };
+        if split {
+            failed = None;
+        }
+    }
+    let to_bury = dead.len();
+    let buried = bury(route, &load, &work, dead).await;
+    if buried.len() < to_bury {
+        failed = Some(Again::unsent("dead letters cannot be written".to_owned()));
+    }
+    let some = finish(route, parked, &store, key, load, buried).await?;
+    Ok(match failed {
+        Some(again) => Step::Failed(again, some),
+        None => Step::Progress,
+    })
+}
+
+/// What becomes of an operation.
+enum Fate {
+    Gone,
+    Dead(Error),
+    Elsewhere(Key),
+    Stays(Again),
+}
+
+/// Makes dead letters of operations; returns those that it was done for. The others stay parked.
+async fn bury(route: &Route, load: &Load, work: &Work<'_>, dead: Vec<Dead>) -> Vec<usize> {
+    let group = &route.group;
+    let puts = dead.iter().map(|Dead { operation, error }| {
+        let (piece, op) = load.of[*operation];
+        let Part { picked, entry, .. } = &load.pieces[piece];
+        let (origin, place) = entry.ops[op as usize];
+        let (position, accepted_ms) = entry.origins[origin as usize];
+        let cause = Cause {
+            group: group.settings.group.to_string(),
+            cluster: group.settings.cluster.to_string(),
+            status: error.status,
+            kind: error.kind.clone(),
+            reason: error.reason.clone(),
+            attempts: work.attempts[*operation],
+            accepted_ms,
+            position,
+            lane: entry.lane,
+            place,
+            target: entry.target.clone(),
+            content_type: entry.content_type.clone(),
+            parked: Some((picked.at, op)),
+            ..Cause::default()
+        };
+        let at = work.operations[*operation];
+        group.queue.dead_letters.put(cause, &work.body[at.start..at.end])
+    });
+    let results = join_all(puts).await;
+    let mut buried = Vec::new();
+    for (one, result) in dead.iter().zip(results) {
+        match result {
+            Ok(()) => buried.push(one.operation),
+            Err(error) => {
+                let why = error.to_string();
+                wire::rationed!(
+                    tracing::error,
+                    why,
+                    "a parked operation that is given up stays parked"
+                );
+            }
+        }
+    }
+    buried
+}
+
+/// Says on disk what is gone, and then in memory, from where on what comes later may pass.
+async fn finish(
+    route: &Route,
+    parked: &Parked,
+    store: &Store,
+    key: &Key,
+    mut load: Load,
+    buried: Vec<usize>,
+) -> Result<bool, String> {
+    let letters = buried.len() as u64;
+    for operation in buried {
+        let (piece, _) = load.of[operation];
+        load.pieces[piece].tried.dead += 1;
+        load.gone(operation);
+    }
+    let gone = load.pieces.iter().filter(|part| !part.tried.gone.is_empty());
+    let ops: Vec<_> = gone
+        .map(|part| {
+            let all = part.tried.gone.len() == part.entry.ops.len();
+            (part.picked.at, (!all).then(|| part.tried.gone.clone()))
+        })
+        .collect();
+    if !ops.is_empty() {
+        let dead = parked.state().dead + letters;
+        let resolved = Resolved { ops, dead };
+        let at = loop {
+            match store.resolve(&resolved).await {
+                Ok(at) => break at,
+                // They are done; tried again they would be done twice.
+                Err(AppendError::Full(_)) => tokio::time::sleep(ROOM_AGAIN).await,
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        parked.state().last_resolved = at;
+    }
+    let some = load.pieces.iter().any(|part| !part.tried.gone.is_empty());
+    let retry = &route.group.settings.retry;
+    let oldest = {
+        let mut state = parked.state();
+        for part in load.pieces {
+            let again = |attempts| backoff(retry.delay, attempts, fastrand::f64());
+            state.tried(key, part.picked.order, &part.entry, part.tried, again);
+        }
+        parked
+            .any
+            .store(!state.is_empty(), std::sync::atomic::Ordering::Release);
+        state.oldest()
+    };
+    store.release(oldest);
+    if letters > 0 {
+        let letters_of = &route.group.queue.dead_letters;
+        letters_of.committed(&route.group.settings.group, letters);
+    }
+    Ok(some)
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Reads pieces from the disk, and puts them together.
+    fn read(store: &Store, picked: Vec<Picked>, wording: &(String, String)) -> Result<Self, String> {
+        let params = Params {
+            target: wording.0.clone(),
+            content_type: wording.1.clone(),
+            minted: None,
+            replay: None,
+            idempotency: None,
+        };
+        let mut load = Self {
+            batch: Batch::empty(),
+            body: Vec::new(),
+            pieces: Vec::new(),
+            of: Vec::new(),
+        };
+        for picked in picked {
+            let read = store.read(picked.at).map_err(|error| error.to_string())?;
+            let Some((entry, lines)) = read else {
+                return Err(format!("the disk has damaged the record at {}", picked.at));
+            };
+            let known = lines_of(&lines);
+            if known.len() != entry.ops.len() {
+                return Err(format!(
+                    "the record at {} has other operations than it says",
+                    picked.at
+                ));
+            }
+            let minted_there = entry.minted.iter().filter_map(|ids| {
+                minted(&Params {
+                    minted: Some(ids.clone()),
+                    ..params.clone()
+                })
+            });
+            load.batch.minted.extend(minted_there);
+            let position = entry.origins.first().map_or(0, |(position, _)| *position);
+            load.batch.origins.push(Origin {
+                first: load.of.len(),
+                place: 0,
+                position,
+                time_ms: 0,
+            });
+            for (op, range) in known.into_iter().enumerate() {
+                if picked.ops.as_ref().is_none_or(|ops| ops.contains(&(op as u32))) {
+                    load.body.extend_from_slice(&lines[range]);
+                    load.of.push((load.pieces.len(), op as u32));
+                }
+            }
+            load.pieces.push(Part {
+                picked,
+                entry,
+                tried: Tried::default(),
+            });
+        }
+        load.batch.params = Some(params);
+        load.batch.documents = load.of.len();
+        Ok(load)
+    }
+
+    /// The operations to be sent now: the first one on each document, but for those that must wait for another key.
+    fn due(
+        &mut self,
+        parked: &Parked,
+        key: &Key,
+        work: &Work<'_>,
+        snapshot: &Snapshot,
+        limit: usize,
+    ) -> Vec<usize> {
+        let (mut send, mut seen, mut elsewhere) = (Vec::new(), HashSet::new(), Vec::new());
+        {
+            let state = parked.state();
+            for operation in 0..work.operations.len() {
+                if send.len() >= limit {
+                    break;
+                }
+                let lane = self.pieces[self.of[operation].0].entry.lane;
+                let held = match key {
+                    Key::Documents => None,
+                    _ => {
+                        let named = named(work, operation, snapshot);
+                        state.holder(&named, lane, &work.wording.target, Some(key))
+                    }
+                };
+                let first = seen.insert(work.operations[operation].document);
+                match held {
+                    Some(to) => elsewhere.push((operation, to)),
+                    None if first => send.push(operation),
+                    None => {}
+                }
+            }
+        }
+        for (operation, to) in elsewhere {
+            self.moves(operation, to);
+        }
+        send
+    }
+
+    /// What an outcome means for an operation that waited for a key.
+    fn outcome(&self, operation: usize, outcome: Outcome, key: &Key, age_max: Duration) -> Fate {
+        let again = match outcome {
+            Outcome::Done => return Fate::Gone,
+            Outcome::Refused(error) => return Fate::Dead(error),
+            // By itself now: what comes behind it does not wait for it.
+            Outcome::Park(Scope::Document, _) if *key != Key::Documents => {
+                return Fate::Elsewhere(Key::Documents);
+            }
+            Outcome::Park(_, again) | Outcome::Again(again) => again,
+            Outcome::AtOnce(error) | Outcome::Split(error) => Again::refused(error),
+        };
+        let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
+        let age = Duration::from_millis(now_ms().saturating_sub(parked_ms));
+        if age < age_max {
+            return Fate::Stays(again);
+        }
+        let error = again.error.map(|error| *error).unwrap_or(Error {
+            status: 503,
+            kind: "parked_too_long".to_owned(),
+            reason: again.why,
+        });
+        Fate::Dead(Error {
+            reason: format!("it was parked for {} s; {}", age.as_secs(), error.reason),
+            ..error
+        })
+    }
+
+    fn sent(&mut self, operations: &[usize]) {
+        for operation in operations {
+            self.pieces[self.of[*operation].0].tried.attempted = true;
+        }
+    }
+
+    fn note(&mut self, operation: usize, work: &Work<'_>) {
+        let tried = &mut self.pieces[self.of[operation].0].tried;
+        tried.refusals = tried.refusals.max(work.refusals[operation]);
+    }
+
+    fn doubts(&mut self, operation: usize, doubt: bool) {
+        self.pieces[self.of[operation].0].tried.doubt |= doubt;
+    }
+
+    fn gone(&mut self, operation: usize) {
+        let (piece, op) = self.of[operation];
+        self.pieces[piece].tried.gone.push(op);
+    }
+
+    fn moves(&mut self, operation: usize, to: Key) {
+        let (piece, op) = self.of[operation];
+        let moved: &mut BTreeMap<Key, Vec<u32>> = &mut self.pieces[piece].tried.moved;
+        moved.entry(to).or_default().push(op);
+    }
+
+    fn why(&self, operation: usize) -> String {
+        let entry = &self.pieces[self.of[operation].0].entry;
+        match entry.why.is_empty() {
+            true => "it waited behind others".to_owned(),
+            false => entry.why.clone(),
+        }
+    }
+}
+
+/// Where each operation of some lines is: an action, and a source unless it is a `delete`.
+fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    let end = |from: usize| {
+        let newline = memchr::memchr(b'\n', &lines[from..]);
+        newline.map_or(lines.len(), |found| from + found + 1)
+    };
+    while at < lines.len() {
+        let action_ends = end(at);
+        let subject = bulk::subject(&lines[at..action_ends]);
+        let ends = match subject.is_some_and(|subject| subject.op == Op::Delete) {
+            true => action_ends,
+            false => end(action_ends),
+        };
+        ranges.push(at..ends);
+        at = ends;
+    }
+    ranges
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Lets go of what lies before a place, if that is worth a write.
+    fn release(&self, oldest: u64) {
+        let (used, _) = self.bytes();
+        if used > RELEASE_BYTES {
+            self.keep_from(oldest);
+        }
+    }
+}
+
+/// Keys that are tried at once.
+const AT_ONCE: usize = 8;
+/// Tries of a key in a row, until others have their turn.
+const STEPS_MAX: usize = 50;
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const LOOK_AT_CLUSTER: Duration = Duration::from_millis(500);
+/// Until a key whose operations wait for their commit is looked at again.
+const WAITS: Duration = Duration::from_millis(20);
+/// Until a store that failed is tried again.
+const FAILED: Duration = Duration::from_secs(1);
+/// Bytes on disk from which on those that are needed no more are given back.
+const RELEASE_BYTES: u64 = 1 << 20;

@@ -1,0 +1,560 @@
+//! Delivery: a thread for each queue and target cluster ([`crate::delivery::deliveries`]), a task for each lane of the queue. A lane reads what is next,
+//! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
+//! way, and never two operations on one document, so that nothing overtakes anything.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::{IdMint, RouteTable};
+use futures_util::FutureExt as _;
+use log::{Commit, Mark, Next, ReadError};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use wire::guard::{self, Work, fault};
+use wire::{Buffer, Worker};
+
+use crate::config;
+use crate::delivery::batch::{Batch, Origin};
+use crate::delivery::handed_over::deliver_handed_over;
+use crate::delivery::lane::{Lane, Route, stopped};
+use crate::delivery::memory::Held;
+use crate::delivery::outlet::Outlets;
+use crate::delivery::parcel::own_id;
+use crate::delivery::retry;
+use crate::delivery::suspect::Suspect;
+use crate::live::Shared;
+use crate::queue::dead_letters::REPLAYED;
+use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Params, Whereabouts};
+
+/// What a lane holds next.
+enum Read {
+    Batch(Box<Batch>),
+    /// Documents that cannot be read any more; the log has said so.
+    Lost(Mark),
+    /// So many dead letters of another group, put back for it alone.
+    NotOurs(Mark, u32),
+    /// Something, accepted at this position, that is not to come before what this lane holds.
+    Held(u64, u32),
+}
+
+/// Delivers until it is told to stop; ends when no lane has anything under way.
+pub(crate) async fn deliver(
+    shared: Arc<Shared>,
+    group: Arc<Group>,
+    worker: Worker,
+    stop: watch::Receiver<bool>,
+) {
+    fault("delivery", b"");
+    let lanes = group.queue.log.lanes();
+    let route = Rc::new(Route {
+        counters: shared.metrics.core(0),
+        outlets: Outlets::new(&group.settings),
+        request_id: own_id(&group.settings.queue),
+        outbound: RefCell::default(),
+        ids: RefCell::new(IdMint::new(fastrand::u64(..))),
+        scratch: RefCell::default(),
+        busy: Cell::new(0),
+        fronts: Fronts::new(lanes),
+        resent: RefCell::default(),
+        _parts: shared.delivery_memory.parts(lanes as usize),
+        shared,
+        group,
+        worker,
+    });
+    if let Consumer::Kafka(group) = &route.group.consumer {
+        return deliver_handed_over(&route, group, stop).await;
+    }
+    let ended = Rc::new(Cell::new(false));
+    let over = Rc::clone(&ended);
+    let (tended, stops) = (Rc::clone(&route), stop.clone());
+    let tend = move || {
+        let over = Rc::clone(&over);
+        retry::tend(Rc::clone(&tended), stops.clone(), move || over.get())
+    };
+    let tending = guard::spawn(Work::Parked, guard::restarted(Work::Parked, tend));
+    let mut running = JoinSet::new();
+    for number in 0..lanes {
+        match route.group.consumer.reader(number) {
+            Ok(reader) => {
+                let lane = Lane {
+                    route: Rc::clone(&route),
+                    number,
+                    reader,
+                    batches: 0,
+                    suspect: Suspect::default(),
+                    stop: stop.clone(),
+                };
+                guard::spawn_in(&mut running, Work::Lane, lane.run());
+            }
+            Err(error) => route.group.set(number, Doing::Paused, Some(&error.to_string())),
+        }
+    }
+    // A lane ends when it is told to; a panic does not end it.
+    while running.join_next().await.is_some() {}
+    ended.set(true);
+    let _ = tending.await;
+}
+
+// === impl Route ===
+
+impl Route {
+    /// How much a lane reads for its next batch. What several lanes have for a node goes in one request, so the more of them are
+    /// busy, the less each needs to have at hand for requests to be as large as they may be: enough that each node can
+    /// have one under way and one that gathers. Less memory is more of it in the processor's caches.
+    fn batch_bytes(&self) -> usize {
+        let most = self.group.settings.batch_bytes_max;
+        let nodes = self.outbound().cluster().snapshot().nodes.len();
+        let share = most.saturating_mul(2 * nodes.max(1)) / self.busy.get().max(1);
+        share.max(BATCH_BYTES_MIN).min(most)
+    }
+}
+
+impl Route {
+    /// The lane that a group at this position has to wait for, if there is one.
+    fn awaited(&self, lane: u32, position: u64) -> Option<u32> {
+        let whereabouts = self.group.queue.whereabouts.as_ref()?;
+        let fences = whereabouts.fences();
+        self.fronts.awaited(&fences, &self.group.consumer, lane, position)
+    }
+
+    /// Looks whether names lead elsewhere now.
+    pub(crate) fn look(&self, table: &Arc<RouteTable>) {
+        if let Some(whereabouts) = self.whereabouts() {
+            let newest = || Arc::clone(&self.outbound().cluster().snapshot().table);
+            whereabouts.look(table, newest, &self.group.queue.log);
+        }
+    }
+
+    /// Where names lead in the cluster that this delivers to, if somebody keeps that: for the cluster that clients see.
+    pub(crate) fn whereabouts(&self) -> Option<&Whereabouts> {
+        let queue = &self.group.queue;
+        let ours = queue.cluster == self.group.settings.cluster;
+        queue.whereabouts.as_ref().filter(|_| ours)
+    }
+}
+
+/// A lane that has documents to deliver, for as long as it has this.
+struct Busy(Rc<Route>);
+
+impl Busy {
+    fn new(route: &Rc<Route>) -> Self {
+        route.busy.set(route.busy.get() + 1);
+        Self(Rc::clone(route))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// Delivers until it is told to stop. A panic on the way leaves it as it is then, to go back to what is committed.
+    pub(crate) async fn work(&mut self) {
+        let group = Arc::clone(&self.route.group);
+        loop {
+            group.works_on(self.number, None);
+            group.set(self.number, Doing::Idle, None);
+            self.route.fronts.set(self.number, None);
+            let reader = &mut self.reader;
+            let ready = async {
+                if tokio::time::timeout(IDLE_AFTER, reader.ready()).await.is_err() {
+                    reader.rest();
+                    reader.ready().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return,
+                () = ready => {}
+                // Everything is delivered.
+                () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => {
+                    // Nobody is to wait for a lane that has ended.
+                    self.route.fronts.set(self.number, Some(u64::MAX));
+                    return;
+                }
+            }
+            let mut dead = 0;
+            let _busy = Busy::new(&self.route);
+            // So that all that have become busy by now are counted before one of them reads.
+            tokio::task::yield_now().await;
+            let Some(mut held) = self.memory().await else {
+                return;
+            };
+            let (from, bytes_max) = (self.reader.mark(), held.bytes());
+            let mut body = self.room(bytes_max);
+            let route = Rc::clone(&self.route);
+            let awaited = |position| route.awaited(self.number, position);
+            // Without room for more than the first record.
+            let more_bytes_max = if self.suspect.is_alone() { 0 } else { bytes_max };
+            let commit = match read(
+                &mut self.reader,
+                &group.settings,
+                more_bytes_max,
+                &mut body,
+                None,
+                &awaited,
+            ) {
+                Ok(Some(Read::Batch(batch))) => {
+                    let position = batch.origins.first().map(|origin| origin.position);
+                    self.route.fronts.set(self.number, position);
+                    let batch = match self.suspect.is_alone() {
+                        true => Some(batch),
+                        false => self.fill(batch, &held, &mut body).await,
+                    };
+                    let Some(mut batch) = batch else { return };
+                    let failed_before = self.suspect.begins(&batch);
+                    batch.from = Some(from);
+                    held.keep(body.capacity());
+                    group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
+                    group.set(self.number, Doing::Delivering, None);
+                    let body = body.freeze();
+                    let buried = match failed_before {
+                        Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await,
+                        None => self.deliver(&batch, body, Some(held)).await,
+                    };
+                    match buried {
+                        Some(buried) => {
+                            dead = buried;
+                            batch.mark.done_with(buried)
+                        }
+                        None => return,
+                    }
+                }
+                Ok(Some(Read::Held(position, lane))) => {
+                    // The lane that it waits for may wait for the memory.
+                    drop((body, held));
+                    match self.wait_for(position, lane).await {
+                        Some(()) => continue,
+                        None => return,
+                    }
+                }
+                Ok(Some(Read::Lost(mark))) => mark.done(),
+                Ok(Some(Read::NotOurs(mark, documents))) => mark.skipping(documents.into()),
+                Ok(None) => continue,
+                Err(error) => {
+                    drop((body, held));
+                    group.set(self.number, Doing::Paused, Some(&error.to_string()));
+                    if self.rest(READ_AGAIN).await.is_none() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if self.commit(commit).await.is_none() {
+                return;
+            }
+            self.suspect.committed();
+            if dead > 0 {
+                // Dead letters are durable: after a crash a batch that has some should not be delivered once more, and
+                // perhaps with another outcome. A mark that is not written now is written soon.
+                if group.consumer.flush().is_ok() {
+                    let name = &*group.settings.group;
+                    group.queue.dead_letters.committed(name, dead);
+                }
+            }
+        }
+    }
+
+    /// Waits until another lane has delivered what comes before `position` and may lead to the same documents.
+    async fn wait_for(&mut self, position: u64, mut lane: u32) -> Option<()> {
+        let route = Rc::clone(&self.route);
+        route.fronts.set(self.number, Some(position));
+        loop {
+            let why = format!("a name leads elsewhere: what lane {lane} holds for it comes first");
+            route.group.set(self.number, Doing::Delivering, Some(&why));
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return None,
+                () = route.fronts.moved() => {}
+            }
+            match route.awaited(self.number, position) {
+                Some(other) => lane = other,
+                None => return Some(()),
+            }
+        }
+    }
+
+    /// Waits for leave to hold the next batch: for the next group in any case, and for as many more as a batch takes as far as
+    /// there is room. `None`: the gateway stops.
+    async fn memory(&mut self) -> Option<Held> {
+        let memory = Arc::clone(&self.route.shared.delivery_memory);
+        // What cannot be looked at is read all the same, and says why.
+        let next = self.reader.peek_unpacked().ok().flatten().unwrap_or_default() as usize;
+        let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
+        let mut bytes_max = self.route.batch_bytes();
+        // Whoever waits for more to come has room for it.
+        if self.route.group.settings.linger.is_zero() {
+            bytes_max = waiting.unwrap_or(bytes_max).min(bytes_max);
+        }
+        let mut taken = std::pin::pin!(memory.take(next, bytes_max.max(next)));
+        if let Some(held) = taken.as_mut().now_or_never() {
+            return Some(held);
+        }
+        let group = &self.route.group;
+        group.set(self.number, Doing::Delivering, Some(WAITS_FOR_MEMORY));
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            held = taken => Some(held),
+        }
+    }
+
+    /// Room for the next batch. It is made for as much as there is to come, since growing costs a copy, and leaves memory
+    /// behind that nobody takes again.
+    fn room(&self, bytes_max: usize) -> Buffer {
+        let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
+        let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
+        self.route.worker.pool().take(bytes)
+    }
+
+    /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway stops, and the
+    /// batch is read again after the next start.
+    async fn fill(&mut self, mut batch: Box<Batch>, held: &Held, body: &mut Buffer) -> Option<Box<Batch>> {
+        let group = Arc::clone(&self.route.group);
+        let until = Instant::now() + group.settings.linger;
+        if !group.settings.linger.is_zero() {
+            let since = batch.origins.first().map(|origin| origin.time_ms);
+            group.works_on(self.number, since);
+        }
+        let (docs_max, bytes_max) = (group.settings.batch_docs_max, held.bytes());
+        let memory = Arc::clone(&self.route.shared.delivery_memory);
+        while body.len() < bytes_max && batch.documents < docs_max && Instant::now() < until {
+            let ready = self.reader.ready();
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return None,
+                () = ready => {}
+                () = tokio::time::sleep_until(until) => break,
+                () = memory.is_wanted(), if held.is_common() => break,
+            }
+            let known = batch.documents;
+            let route = Rc::clone(&self.route);
+            let awaited = |position| route.awaited(self.number, position);
+            match read(
+                &mut self.reader,
+                &group.settings,
+                bytes_max,
+                body,
+                Some(batch),
+                &awaited,
+            ) {
+                Ok(Some(Read::Batch(more))) => batch = more,
+                _ => unreachable!("what was read stays a batch"),
+            }
+            // What comes next does not go along.
+            if batch.documents == known {
+                break;
+            }
+        }
+        Some(batch)
+    }
+
+    /// Says that a batch is done. If that fails, somebody has moved the group: the lane goes on from where it is then.
+    async fn commit(&mut self, commit: Commit) -> Option<()> {
+        let consumer = &self.route.group.consumer;
+        let committed = match &self.route.group.parked {
+            Some(parked) => parked.commit(self.number, || consumer.commit(&[commit])),
+            None => consumer.commit(&[commit]),
+        };
+        if let Err(error) = committed {
+            self.route
+                .group
+                .set(self.number, Doing::Paused, Some(&error.to_string()));
+            self.rest(READ_AGAIN).await?;
+            if let Ok(reader) = self.route.group.consumer.reader(self.number) {
+                self.reader = reader;
+            }
+        }
+        Some(())
+    }
+}
+
+/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch of so many bytes (but
+/// for a first one that is larger); with `known`, what comes after that batch, and may go along.
+fn read(
+    reader: &mut LaneReader,
+    settings: &config::Delivery,
+    bytes_max: usize,
+    body: &mut Buffer,
+    known: Option<Box<Batch>>,
+    awaited: &dyn Fn(u64) -> Option<u32>,
+) -> Result<Option<Read>, ReadError> {
+    let mut batch = known.map(|batch| *batch);
+    let mut documents = batch.as_ref().map_or(0, |batch| batch.documents);
+    loop {
+        let room = bytes_max.saturating_sub(body.len());
+        // What cannot be read now is said when it is the first: what was read already is delivered all the same.
+        match reader.peek_unpacked() {
+            // The first may be larger than a batch; its memory counts like any other.
+            Ok(Some(next))
+                if batch.is_none() || documents < settings.batch_docs_max && next as usize <= room =>
+            {
+                body.reserve(next as usize);
+            }
+            _ if batch.is_some() => break,
+            _ => {}
+        }
+        let (before, start) = (reader.mark(), body.len());
+        let next = match reader.next(body.as_mut_vec()) {
+            Err(_) if batch.is_some() => break,
+            next => next?,
+        };
+        match (next, &mut batch) {
+            (None, _) => break,
+            (Some(Next::Lost { mark, .. }), None) => return Ok(Some(Read::Lost(mark))),
+            (Some(Next::Lost { .. }), Some(_)) => {
+                reader.rewind(before);
+                break;
+            }
+            (Some(Next::Group(group)), None) if !is_for(settings, &group) => {
+                return Ok(Some(Read::NotOurs(group.mark, group.documents)));
+            }
+            (Some(Next::Group(group)), known) if let Some(lane) = awaited(group.position) => {
+                body.truncate(start);
+                reader.rewind(before);
+                match known {
+                    None => return Ok(Some(Read::Held(group.position, lane))),
+                    Some(_) => break,
+                }
+            }
+            (Some(Next::Group(group)), Some(_)) if !is_for(settings, &group) => {
+                body.truncate(start);
+                reader.rewind(before);
+                break;
+            }
+            (Some(Next::Group(group)), batch) => {
+                let origin = Origin {
+                    first: documents,
+                    place: 0,
+                    position: group.position,
+                    time_ms: group.time_ms,
+                };
+                match batch {
+                    Some(batch) if batch.raw_params == group.params => {
+                        batch.origins.push(origin);
+                        batch.mark = group.mark;
+                    }
+                    Some(batch) if batch.may_take(&group.params) => {
+                        batch.origins.push(origin);
+                        batch.mark = group.mark;
+                        batch.take_minted(&group.params);
+                    }
+                    Some(_) => {
+                        body.truncate(start);
+                        reader.rewind(before);
+                        break;
+                    }
+                    None => {
+                        let params: Option<Params> = serde_json::from_slice(&group.params).ok();
+                        *batch = Some(Batch::new(params, group.params, origin, group.mark));
+                    }
+                }
+                documents += group.documents as usize;
+            }
+        }
+    }
+    Ok(batch.map(|mut batch| {
+        batch.documents = documents;
+        Read::Batch(Box::new(batch))
+    }))
+}
+
+/// Whether a group delivers these documents: all that clients sent, and its own dead letters.
+fn is_for(settings: &config::Delivery, group: &log::Group) -> bool {
+    group.kind != REPLAYED
+        || serde_json::from_slice::<Params>(&group.params)
+            .ok()
+            .and_then(|params| params.replay)
+            .is_none_or(|replay| replay.group == *settings.group)
+}
+
+/// A lane's batch is not made smaller than this, whatever others have: each costs something however small.
+const BATCH_BYTES_MIN: usize = 1 << 20;
+
+/// A lane that had nothing to do for so long lets go of what it holds.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a lane waits whose next batch finds no room in memory.
+const WAITS_FOR_MEMORY: &str = "it waits for memory that other lanes hold (worker.delivery_memory)";
+/// The wait before a log that could not be read is read again.
+pub(crate) const READ_AGAIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use log::{Log, Options, RealDisk, StartAt};
+    use wire::{Budget, Pool};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn settings() -> config::Delivery {
+        let text = "
+entry: [{name: e, router: r, network.binding: '127.0.0.1:8000'}]
+router: [{name: r, default_flow: f}]
+flow: [{name: f, filter: [{bulk_reshuffle: {elasticsearch: c, mode: async}}, {elasticsearch: {elasticsearch: c}}]}]
+pipeline: [{name: p, processor: [{bulk_indexing: {}}]}]
+elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
+        Config::parse(text, None, &|_| None).unwrap().config.deliveries[0].clone()
+    }
+
+    fn documents(read: Result<Option<Read>, ReadError>) -> Option<usize> {
+        match read {
+            Ok(Some(Read::Batch(batch))) => Some(batch.documents),
+            Ok(_) => panic!("something else"),
+            Err(_) => None,
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_the_disk_failed_is_delivered_and_nothing_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            segment_bytes: 4 << 10,
+            ..Options::default()
+        };
+        let log = Log::open(folder.path(), options, RealDisk::default()).unwrap();
+        for documents in [1, 2, 4, 8] {
+            let mut record = log.record(0, b"{}");
+            record.group(0, documents, |out| out.resize(3_000, b' '));
+            log.append_blocking(record).unwrap();
+        }
+        let reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+        let mut reader = LaneReader::Disk(reader);
+        let mut segments: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
+            .collect();
+        segments.sort();
+        assert_eq!(segments.len(), 4, "{segments:?}");
+        let aside = folder.path().join("aside");
+        fs::rename(&segments[1], &aside).unwrap();
+        fs::create_dir(&segments[1]).unwrap();
+        let (settings, pool) = (settings(), Pool::new(Arc::new(Budget::new(64 << 20))));
+        let mut read = || {
+            documents(read(
+                &mut reader,
+                &settings,
+                settings.batch_bytes_max,
+                &mut pool.take(0),
+                None,
+                &|_| None,
+            ))
+        };
+        assert_eq!(read(), Some(1));
+        assert_eq!(read(), None);
+        fs::remove_dir(&segments[1]).unwrap();
+        fs::rename(&aside, &segments[1]).unwrap();
+        assert_eq!(read(), Some(14));
+    }
+}

@@ -1,0 +1,444 @@
+//! A listener's service on one core: a request's way through router and flow.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
+
+use cluster::NodeChoice;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method, Request, Response, response};
+use wire::guard::{Work, guarded};
+use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
+
+use crate::admission::rights::Rights;
+use crate::config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
+use crate::error::Fault;
+use crate::front::access_log;
+use crate::front::access_log::{AccessLog, Noted};
+use crate::front::listening::Label;
+use crate::live::{Live, Shared, node_choice};
+use crate::metrics::Counters;
+use crate::nodes::{Body, Fallback, Outbound, Proxy};
+use crate::queue::Accept;
+use crate::request_id::{RequestId, RequestIds};
+use crate::reshuffle::{Belongs, Directory, Reshuffle, Step, whole};
+use crate::router::Router;
+use crate::split::Combiner;
+use crate::switches::calls::Call;
+use crate::switches::{Panel, Switches};
+use crate::when::When;
+use crate::{pretty, request_id, when};
+
+/// One entry's service on one core.
+pub(crate) struct Front {
+    shared: Arc<Shared>,
+    label: Label,
+    worker: Worker,
+    cores: usize,
+    request_ids: RequestIds,
+    counters: Arc<Counters>,
+    access_log: AccessLog,
+    compiled: RefCell<Rc<Compiled>>,
+}
+
+/// One configuration as this listener sees it: its entry's router, and the flows with this core's clients.
+struct Compiled {
+    live: Arc<Live>,
+    entry: Arc<str>,
+    router: Option<Arc<Router>>,
+    body_bytes_max: u64,
+    flows: BTreeMap<Arc<str>, Rc<Vec<Stage>>>,
+}
+
+struct Stage {
+    when: Option<When>,
+    action: Action,
+}
+
+enum Action {
+    Reshuffle(Box<Reshuffle>),
+    Forward(Box<Proxy>, Panel),
+}
+
+impl Front {
+    /// For the listener of `entry`, an entry of `live`; `label` will say when it gets another name.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        live: Arc<Live>,
+        label: Label,
+        entry: &str,
+        worker: &Worker,
+        cores: usize,
+    ) -> Self {
+        let counters = shared.metrics.core(worker.index());
+        let compiled = Compiled::new(live, &shared, entry, worker, cores, &counters, None);
+        Self {
+            shared,
+            label,
+            worker: worker.clone(),
+            cores,
+            request_ids: RequestIds::new(fastrand::u32(..)),
+            counters,
+            access_log: AccessLog::default(),
+            compiled: RefCell::new(Rc::new(compiled)),
+        }
+    }
+
+    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes. A listener whose
+    /// entry is gone finishes by the last configuration that had it.
+    fn compiled(&self) -> Rc<Compiled> {
+        let live = self.shared.live.load();
+        if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
+            let entry = Arc::clone(&self.label.lock().unwrap_or_else(PoisonError::into_inner));
+            if live.config.entries.iter().any(|known| known.name == entry) {
+                let (shared, worker) = (&self.shared, &self.worker);
+                let compiled = Compiled::new(
+                    Arc::clone(&live),
+                    shared,
+                    &entry,
+                    worker,
+                    self.cores,
+                    &self.counters,
+                    Some(&self.compiled.borrow()),
+                );
+                *self.compiled.borrow_mut() = Rc::new(compiled);
+            }
+        }
+        Rc::clone(&self.compiled.borrow())
+    }
+
+    async fn answer(&self, request: Request<Incoming>, compiled: &Compiled) -> Response<Outgoing> {
+        let (mut head, incoming) = request.into_parts();
+        if head.method == Method::CONNECT {
+            return Fault::unsupported("CONNECT is not supported").response();
+        }
+        let Some(router) = &compiled.router else {
+            return Fault::no_flow().response();
+        };
+        let flows = match router.decide(&head.method, head.uri.path(), head.uri.query()) {
+            Ok(flows) => flows,
+            Err(why) => return Fault::undecided(why).response(),
+        };
+        if router.binds_indices() {
+            head.extensions.insert(Belongs::to(router, flows));
+        }
+        let stages: Vec<&Stage> = flows
+            .iter()
+            .filter_map(|name| compiled.flows.get(name))
+            .flat_map(|stages| stages.iter())
+            .collect();
+        let arrival = Arrival::of(&incoming);
+        let presence = incoming.presence();
+        let mut body = Body::Streamed(incoming);
+        for stage in stages {
+            if !stage
+                .when
+                .as_ref()
+                .is_none_or(|when| holds(when, &head, &arrival))
+            {
+                continue;
+            }
+            match (&stage.action, body) {
+                (Action::Forward(proxy, panel), whole) => {
+                    return match Call::of(&head.method, head.uri.path()) {
+                        None => proxy.forward(head, whole, cluster::PickReason::Request).await,
+                        Some(call) => call.answer(proxy, panel, head, whole).await,
+                    };
+                }
+                (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
+                    match reshuffle.take(head, incoming).await {
+                        Step::Done(answer) => return answer,
+                        Step::Next(next_head, next_body, passing) => {
+                            let queues = self.shared.queues.load_full();
+                            let next = (&next_head, next_body);
+                            let admitted = reshuffle.admit(queues.groups(), next, &passing, &presence).await;
+                            match admitted {
+                                Ok(next_body) => (head, body) = (next_head, next_body),
+                                Err(answer) => return answer,
+                            }
+                        }
+                    }
+                }
+                // An earlier filter of this flow has read it and passed it on.
+                (Action::Reshuffle(_), held) => body = held,
+            }
+        }
+        Fault::no_flow().response()
+    }
+}
+
+impl Service for Front {
+    async fn call(&self, mut request: Request<Incoming>) -> Response<Outgoing> {
+        self.counters.requests.add(1);
+        let id = self.request_ids.of(request.headers());
+        let noted = Noted::of(&request, id.clone());
+        let pretty = pretty::is_asked(request.uri().query());
+        request.extensions_mut().insert(id.clone());
+        let compiled = self.compiled();
+        let answered = guarded(Work::Request, self.answer(request, &compiled)).await;
+        let mut response = answered.unwrap_or_else(|panicked| {
+            panicked.report(Work::Request, "its client gets 500, other requests go on");
+            Fault::panicked().response()
+        });
+        // A fault in the extensions: the gateway itself has answered.
+        if pretty && response.extensions().get::<Fault>().is_some() {
+            response = laid_out(response);
+        }
+        self.counters.response(response.status());
+        self.counters.request_latency.observe(noted.took());
+        self.access_log.answered(
+            &noted,
+            &compiled.entry,
+            &response,
+            &self.shared.live.load().config.logging,
+        );
+        response.headers_mut().insert(&request_id::HEADER, id.0);
+        response
+    }
+
+    fn broke_off(&self, given: &response::Parts, why: &SourceError) -> Response<Outgoing> {
+        let mut response = Fault::broke_off(why).response();
+        self.counters.response(response.status());
+        if let Some(id) = given.headers.get(&request_id::HEADER) {
+            access_log::broke_off(&RequestId(id.clone()), &response);
+            response.headers_mut().insert(&request_id::HEADER, id.clone());
+        }
+        response
+    }
+
+    fn refuse(&self, refusal: Refusal, refused: Refused<'_>) -> Response<Outgoing> {
+        self.counters.refused.add(1);
+        let none = HeaderMap::new();
+        let id = self.request_ids.of(refused.headers.unwrap_or(&none));
+        let mut response = Fault::refused(refusal).response();
+        self.counters.response(response.status());
+        let entry = Arc::clone(&self.compiled.borrow().entry);
+        self.access_log.refused(
+            &id,
+            &entry,
+            refused.peer,
+            &response,
+            &self.shared.live.load().config.logging,
+        );
+        response.headers_mut().insert(&request_id::HEADER, id.0);
+        response
+    }
+}
+
+/// An answer of the gateway's own, as `?pretty` asks for it.
+fn laid_out(response: Response<Outgoing>) -> Response<Outgoing> {
+    let (mut head, body) = response.into_parts();
+    let body = whole(body);
+    let body = match serde_json::from_slice(&body) {
+        Ok(value) => pretty::pretty(&value).into_bytes(),
+        Err(_) => body,
+    };
+    head.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(head, Outgoing::from(body))
+}
+
+/// What conditions ask besides the head. Noted before the first filter: one that has read the body leaves no trace of
+/// whom it came from, and a condition must mean the same at every filter of a flow.
+struct Arrival {
+    client: IpAddr,
+    tls: bool,
+    body_length: Option<u64>,
+}
+
+impl Arrival {
+    fn of(incoming: &Incoming) -> Self {
+        let peer = incoming.peer();
+        Self {
+            client: peer.address.ip(),
+            tls: peer.tls,
+            body_length: incoming.length(),
+        }
+    }
+}
+
+fn holds(when: &When, head: &http::request::Parts, arrival: &Arrival) -> bool {
+    when.holds(&when::Request {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        headers: &head.headers,
+        client: arrival.client,
+        tls: arrival.tls,
+        body_length: arrival.body_length,
+    })
+}
+
+// === impl Compiled ===
+
+impl Compiled {
+    /// Flows that were compiled `before` and come to the same are kept, with the connections that they have to nodes.
+    fn new(
+        live: Arc<Live>,
+        shared: &Shared,
+        entry: &str,
+        worker: &Worker,
+        cores: usize,
+        counters: &Arc<Counters>,
+        before: Option<&Compiled>,
+    ) -> Self {
+        let mut entries = live.config.entries.iter();
+        let settings = entries.find(|known| &*known.name == entry);
+        let router = settings.and_then(|known| live.config.routers.get(&known.router).cloned());
+        let body_bytes_max = settings.map_or(u64::MAX, |known| known.limits.body_bytes_max);
+        let core = Core {
+            live: &live,
+            switches: &shared.switches,
+            directory: &shared.directory,
+            rights: &shared.rights,
+            body_bytes_max,
+            worker,
+            cores,
+            counters,
+        };
+        let before = before.filter(|before| before.body_bytes_max == body_bytes_max);
+        let flows = live.config.flows.iter().map(|(name, flow)| {
+            if let Some(stages) = before.and_then(|before| before.kept(name, flow, &live)) {
+                return (Arc::clone(name), stages);
+            }
+            let filters = flow.filters.iter().enumerate();
+            let stages = filters.map(|(at, filter)| Stage {
+                when: filter.when.clone(),
+                action: match &filter.action {
+                    FilterAction::BulkReshuffle(settings) => {
+                        let choice = choice_after(&flow.filters[at..], &settings.cluster);
+                        let filter = format!("{name} {at}").into_bytes();
+                        Action::Reshuffle(Box::new(core.reshuffle(settings, choice, filter)))
+                    }
+                    FilterAction::Elasticsearch(settings) => Action::Forward(
+                        Box::new(core.proxy(settings)),
+                        core.switches.of(&settings.cluster),
+                    ),
+                },
+            });
+            (Arc::clone(name), Rc::new(stages.collect()))
+        });
+        let flows = flows.collect();
+        Self {
+            entry: Arc::from(entry),
+            router,
+            body_bytes_max,
+            flows,
+            live,
+        }
+    }
+
+    /// A flow's stages, if under `live` they would be made of the same again.
+    fn kept(&self, name: &str, flow: &Flow, live: &Live) -> Option<Rc<Vec<Stage>>> {
+        let same_cluster = |name: &Arc<str>| match (self.live.clusters.get(name), live.clusters.get(name)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let same_queue = |name: &Arc<str>| match (self.live.queues.get(name), live.queues.get(name)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        let same = self
+            .live
+            .config
+            .flows
+            .get(name)
+            .is_some_and(|before| **before == *flow)
+            && flow.filters.iter().all(|filter| match &filter.action {
+                FilterAction::BulkReshuffle(settings) => {
+                    same_cluster(&settings.cluster) && settings.queue.as_ref().is_none_or(same_queue)
+                }
+                FilterAction::Elasticsearch(settings) => same_cluster(&settings.cluster),
+            });
+        self.flows.get(name).filter(|_| same).cloned()
+    }
+}
+
+/// The nodes for parts of bulks that have no destination of their own: those that would have got the bulk, had it been
+/// forwarded by the same flow.
+fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
+    let mut choices = filters.iter().filter_map(|filter| match &filter.action {
+        FilterAction::Elasticsearch(forward) if &*forward.cluster == cluster => Some(node_choice(forward)),
+        _ => None,
+    });
+    choices.next().unwrap_or_default()
+}
+
+/// What filters are made of on one core.
+struct Core<'a> {
+    live: &'a Live,
+    switches: &'a Arc<Switches>,
+    directory: &'a Directory,
+    rights: &'a Arc<Rights>,
+    /// Of the entry that the requests come in at.
+    body_bytes_max: u64,
+    worker: &'a Worker,
+    cores: usize,
+    counters: &'a Arc<Counters>,
+}
+
+impl Core<'_> {
+    fn outbound(&self, cluster: &str, choice: NodeChoice, sending: &Sending) -> (Outbound, Fallback) {
+        let anonymous = self.live.config.clusters[cluster].anonymous;
+        let cluster = Arc::clone(&self.live.clusters[cluster]);
+        let fallback = Fallback::new(&cluster, anonymous);
+        let pool = self.worker.pool().clone();
+        let outbound = Outbound::new(
+            cluster,
+            choice,
+            sending,
+            self.cores,
+            pool,
+            Arc::clone(self.counters),
+        );
+        (outbound, fallback)
+    }
+
+    /// `filter` tells it apart from the others.
+    fn reshuffle(&self, settings: &BulkReshuffle, choice: NodeChoice, filter: Vec<u8>) -> Reshuffle {
+        let (outbound, fallback) = self.outbound(&settings.cluster, choice, &settings.sending);
+        let outbound = Rc::new(outbound);
+        let combiner = settings.queue.is_none().then(|| {
+            let pool = self.worker.pool().clone();
+            Combiner::new(
+                settings.combine,
+                self.switches.of(&settings.cluster),
+                filter,
+                Arc::clone(&self.live.families),
+                Rc::clone(&outbound),
+                pool,
+                Arc::clone(self.counters),
+            )
+        });
+        Reshuffle {
+            outbound,
+            combiner,
+            fallback,
+            settings: settings.clone(),
+            book: self.directory.of(&settings.cluster),
+            panel: self.switches.of(&settings.cluster),
+            accept: settings.queue.as_ref().map(|name| {
+                Accept::new(
+                    Arc::clone(&self.live.queues[name]),
+                    self.rights.of(&settings.cluster),
+                )
+            }),
+            body_bytes_max: self.body_bytes_max,
+            pool: self.worker.pool().clone(),
+            ids: RefCell::new(bulk::IdMint::new(fastrand::u64(..))),
+            scratch: RefCell::default(),
+            counters: Arc::clone(self.counters),
+        }
+    }
+
+    fn proxy(&self, settings: &Forward) -> Proxy {
+        let (outbound, fallback) = self.outbound(&settings.cluster, node_choice(settings), &settings.sending);
+        Proxy {
+            outbound,
+            fallback,
+            response_bytes_max: settings.response_bytes_max,
+            counters: Arc::clone(self.counters),
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The listeners: one for each entry, opened, adjusted and closed as the configuration says, at start and at each reload.
+//!
+//! A listener is known by its address, since that is what clients know: an entry with another name at the same address goes
+//! on with the same socket and the same connections.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use wire::guard::{self, Work};
+use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
+
+use crate::config::{Entry, diff, overlap};
+use crate::front::certificate::{Identity, Look};
+use crate::front::flow::Front;
+use crate::live::{Live, Shared};
+use crate::start_error::StartError;
+
+/// All listeners.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    open: Vec<Listening>,
+    /// Those that finish what they have in flight; each says how many connections it had to cut.
+    closing: Vec<oneshot::Receiver<u64>>,
+}
+
+/// The name of the entry that a listener serves now: a reload may give it another one.
+pub(crate) type Label = Arc<Mutex<Arc<str>>>;
+
+/// One listener.
+#[derive(Debug)]
+struct Listening {
+    /// As it is in force.
+    entry: Entry,
+    label: Label,
+    address: SocketAddr,
+    server: Server,
+    identity: Option<Identity>,
+}
+
+/// What is to become of the listeners, with everything done that can go wrong for a reason of the operator's. Dropping it
+/// leaves all as it is.
+#[derive(Debug)]
+pub(crate) struct Change(Vec<Turn>);
+
+#[derive(Debug)]
+struct Turn {
+    entry: Entry,
+    socket: Socket,
+    /// None: the open listener's own is in order.
+    identity: Option<Option<Identity>>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    /// The listener at this place of those that are open.
+    Open(usize),
+    New(Bound),
+}
+
+/// A listener that has been opened: its entry's name, and the address that it really has.
+pub type Opened = (Arc<str>, SocketAddr);
+
+// === impl Listeners ===
+
+impl Listeners {
+    /// Takes the sockets and reads the files that these entries need and that are not there yet.
+    ///
+    /// # Errors
+    /// What the operator has to mend.
+    pub(crate) fn prepare(&self, entries: &[Entry]) -> Result<Change, StartError> {
+        check_descriptors(entries);
+        let now: Vec<Entry> = self.open.iter().map(|open| open.entry.clone()).collect();
+        let stay = diff::listeners_that_stay(&now, entries);
+        let leaving: Vec<&Listening> = self
+            .open
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !stay.contains(&Some(*at)))
+            .map(|(_, open)| open)
+            .collect();
+        let mut turns = Vec::with_capacity(entries.len());
+        for (entry, stays) in entries.iter().zip(stay) {
+            let same_tls = stays.is_some_and(|at| self.open[at].entry.tls == entry.tls);
+            let load = || {
+                let settings = entry.tls.as_ref();
+                settings
+                    .map(|settings| Identity::load(&entry.name, settings))
+                    .transpose()
+            };
+            let identity = if same_tls { None } else { Some(load()?) };
+            let socket = match stays {
+                Some(at) => Socket::Open(at),
+                None => Socket::New(bind(entry, &leaving)?),
+            };
+            turns.push(Turn {
+                entry: entry.clone(),
+                socket,
+                identity,
+            });
+        }
+        Ok(Change(turns))
+    }
+
+    /// Does it: new listeners accept, those that stay have their new settings, and the others stop accepting and finish what
+    /// they have in flight. Between the two, `live` is put in force.
+    ///
+    /// # Errors
+    /// When the system gives no thread; all is as it was then.
+    pub(crate) fn apply(
+        &mut self,
+        change: Change,
+        live: &Arc<Live>,
+        workers: &Workers,
+        shared: &Arc<Shared>,
+    ) -> Result<Vec<Opened>, StartError> {
+        let mut opened = Vec::new();
+        let mut staying = Vec::new();
+        let mut fresh = Vec::new();
+        for Turn {
+            entry,
+            socket,
+            identity,
+        } in change.0
+        {
+            match socket {
+                Socket::Open(at) => staying.push((at, entry, identity)),
+                Socket::New(bound) => {
+                    let listening = serve(entry, bound, identity.flatten(), live, workers, shared)?;
+                    opened.push((Arc::clone(&listening.entry.name), listening.address));
+                    fresh.push(listening);
+                }
+            }
+        }
+        // Names first: whoever sees the new configuration must see the new name.
+        for (at, entry, _) in &staying {
+            let mut label = self.open[*at]
+                .label
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *label = Arc::clone(&entry.name);
+        }
+        shared.live.store(Arc::clone(live));
+        let mut before: Vec<Option<Listening>> =
+            std::mem::take(&mut self.open).into_iter().map(Some).collect();
+        for (at, entry, identity) in staying {
+            let Some(mut listening) = before[at].take() else {
+                continue;
+            };
+            listening.adjust(entry, identity);
+            self.open.push(listening);
+        }
+        self.open.extend(fresh);
+        self.closing
+            .retain_mut(|closing| closing.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+        for listening in before.into_iter().flatten() {
+            self.closing
+                .extend(close(listening, live.config.worker.drain_timeout));
+        }
+        Ok(opened)
+    }
+
+    /// Each entry's name and the address that it really listens on.
+    pub(crate) fn addresses(&self) -> Vec<Opened> {
+        let address = |open: &Listening| (Arc::clone(&open.entry.name), open.address);
+        self.open.iter().map(address).collect()
+    }
+
+    /// What each open listener has counted.
+    pub(crate) fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
+        let count = |open: &Listening| (Arc::clone(&open.entry.name), open.address, open.server.counts());
+        self.open.iter().map(count).collect()
+    }
+
+    /// The certificate chain (PEM) of each entry that has TLS.
+    pub(crate) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
+        let chain = |open: &Listening| {
+            let identity = open.identity.as_ref()?;
+            Some((Arc::clone(&open.entry.name), identity.certificate_pem().to_vec()))
+        };
+        self.open.iter().filter_map(chain).collect()
+    }
+
+    /// Loads files of certificates that have changed; with `asked`, also of entries that do not want that by themselves.
+    /// Returns the entries that changed, and logs those whose files cannot be used.
+    pub(crate) fn look_at_certificates(&mut self, asked: bool) -> Vec<Arc<str>> {
+        let mut changed = Vec::new();
+        for open in &mut self.open {
+            let Some(identity) = &mut open.identity else {
+                continue;
+            };
+            if !asked && !identity.hot_reload() {
+                continue;
+            }
+            match identity.look() {
+                Ok(Look::Same) => {}
+                Ok(look) => {
+                    if look == Look::Authorities {
+                        open.server.adjust(&limits(&open.entry), Some(identity.tls()));
+                        open.server.renew();
+                    }
+                    changed.push(Arc::clone(&open.entry.name));
+                }
+                Err(error) if identity.is_news(error.to_string()) || asked => {
+                    tracing::error!(entry = &*open.entry.name, %error, "certificate not reloaded");
+                }
+                Err(_) => {}
+            }
+        }
+        changed
+    }
+
+    /// Stops accepting everywhere and lets requests under way finish, for so long. Returns what to wait for: each says how
+    /// many connections it had to cut.
+    pub(crate) fn close(&mut self, deadline: Duration) -> Vec<oneshot::Receiver<u64>> {
+        let mut closing = std::mem::take(&mut self.closing);
+        let open = self.open.drain(..);
+        closing.extend(open.filter_map(|listening| close(listening, deadline)));
+        closing
+    }
+}
+
+// === impl Listening ===
+
+impl Listening {
+    /// Goes on as `entry`, whose address is this one's.
+    fn adjust(&mut self, entry: Entry, identity: Option<Option<Identity>>) {
+        if self.entry.reuse_port != entry.reuse_port
+            && let Err(error) = self.server.share_port(entry.reuse_port)
+        {
+            tracing::error!(entry = &*entry.name, %error, "`reuse_port` could not be changed");
+        }
+        let asks = |entry: &Entry| entry.tls.as_ref().map(|tls| tls.client_ca_file.clone());
+        let asks_otherwise = asks(&self.entry) != asks(&entry);
+        self.entry = entry;
+        if let Some(identity) = identity {
+            self.identity = identity;
+        }
+        let tls = self.identity.as_ref().map(Identity::tls);
+        self.server.adjust(&limits(&self.entry), tls);
+        if asks_otherwise {
+            // Whoever was let in without what is asked for now has to come again.
+            self.server.renew();
+        }
+    }
+}
+
+fn serve(
+    entry: Entry,
+    bound: Bound,
+    identity: Option<Identity>,
+    live: &Arc<Live>,
+    workers: &Workers,
+    shared: &Arc<Shared>,
+) -> Result<Listening, StartError> {
+    let address = bound.local_addr();
+    let label: Label = Arc::new(Mutex::new(Arc::clone(&entry.name)));
+    let cores = workers.count();
+    let make = {
+        let (shared, live, label, name) = (
+            Arc::clone(shared),
+            Arc::clone(live),
+            Arc::clone(&label),
+            Arc::clone(&entry.name),
+        );
+        move |worker: &Worker| {
+            let (shared, live, label) = (Arc::clone(&shared), Arc::clone(&live), Arc::clone(&label));
+            Rc::new(Front::new(shared, live, label, &name, worker, cores))
+        }
+    };
+    let tls = identity.as_ref().map(|identity| identity.tls().clone());
+    let server = Server::serve(workers, bound, tls, limits(&entry), make).map_err(StartError::Threads)?;
+    Ok(Listening {
+        entry,
+        label,
+        address,
+        server,
+        identity,
+    })
+}
+
+/// Stops accepting at once, and lets requests in flight finish on a thread of its own. None if there is no thread to be had:
+/// the connections are cut then.
+fn close(listening: Listening, deadline: Duration) -> Option<oneshot::Receiver<u64>> {
+    let (tell, cut) = oneshot::channel();
+    let drain = |runtime: tokio::runtime::Runtime| {
+        move || {
+            let report = runtime.block_on(listening.server.drain(deadline));
+            let entry = &*listening.entry.name;
+            tracing::info!(entry, address = %listening.address, connections_cut = report.cut, "closed");
+            let _ = tell.send(report.cut); // nobody waits for an entry that a reload has closed
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let thread = |runtime| guard::thread("close", Work::Housekeeping, drain(runtime));
+    match runtime.and_then(thread) {
+        Ok(_) => Some(cut),
+        Err(error) => {
+            tracing::error!(%error, "a listener's connections were cut");
+            None
+        }
+    }
+}
+
+/// Listens for an entry, while `leaving` still listen.
+fn bind(entry: &Entry, leaving: &[&Listening]) -> Result<Bound, StartError> {
+    let mut address = entry.binding;
+    let attempts = if entry.skip_occupied_port {
+        PORTS_TRIED_MAX
+    } else {
+        1
+    };
+    for attempt in 1.. {
+        match bind_beside(address, entry.reuse_port, leaving) {
+            Ok(bound) => return Ok(bound),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempt < attempts => {
+                address.set_port(address.port().wrapping_add(1));
+            }
+            Err(source) => {
+                return Err(StartError::Listen {
+                    entry: Arc::clone(&entry.name),
+                    address,
+                    source,
+                });
+            }
+        }
+    }
+    unreachable!("the loop above returns at its last attempt at the latest")
+}
+
+/// Listens on an address; if listeners that are about to leave stand in the way, then beside them, so that there is no moment
+/// in which nobody listens.
+fn bind_beside(address: SocketAddr, reuse_port: bool, leaving: &[&Listening]) -> io::Result<Bound> {
+    let in_the_way: Vec<&&Listening> = leaving
+        .iter()
+        .filter(|leaving| address.port() != 0 && overlap(leaving.address, address))
+        .collect();
+    if in_the_way.is_empty() {
+        return Bound::new(address, reuse_port);
+    }
+    let share = |all: bool| {
+        let mut each = in_the_way.iter();
+        each.try_for_each(|leaving| leaving.server.share_port(all || leaving.entry.reuse_port))
+    };
+    let bound = share(true).and_then(|()| Bound::new(address, true));
+    share(false)?;
+    let bound = bound?;
+    bound.share_port(reuse_port)?;
+    Ok(bound)
+}
+
+fn limits(entry: &Entry) -> Limits {
+    Limits {
+        head_bytes_max: entry.limits.head_bytes_max,
+        header_count_max: entry.limits.header_count_max,
+        body_bytes_max: entry.limits.body_bytes_max,
+        head_timeout: entry.timeouts.header,
+        body_idle_timeout: entry.timeouts.read,
+        body_rate_min: entry.timeouts.body_bytes_per_second_min,
+        keep_alive_timeout: entry.timeouts.idle,
+        write_timeout: entry.timeouts.write,
+        connections_max: entry.connections_max,
+        ..Limits::default()
+    }
+}
+
+/// Each connection is an open file, of which shells and service managers allow few unless asked.
+fn check_descriptors(entries: &[Entry]) {
+    let allowed = wire::raise_descriptor_limit();
+    let wanted: u64 = entries.iter().map(|entry| entry.connections_max as u64).sum();
+    if allowed < wanted {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "fewer open files are allowed than max_concurrency promises connections: raise LimitNOFILE (ulimit -n)"
+        );
+    }
+}
+
+/// `skip_occupied_port` gives up after so many.
+const PORTS_TRIED_MAX: u32 = 100;

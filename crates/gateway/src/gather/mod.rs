@@ -1,0 +1,7 @@
+//! What waits for a target (a node, or a shard's node), and when it goes: while a request is under way, parts for the same
+//! target gather. Pure decisions about weights and times; who sends is [`crate::split`] for clients and
+//! [`crate::delivery`] for lanes.
+
+mod slot;
+
+pub(crate) use slot::{Asking, GROWTH_MAX, Shifts, Slot, Step, Target, Weight};

@@ -1,0 +1,293 @@
+//! What waits for one target, and when it goes. Pure: time is given, and whoever drives it sends.
+
+#[cfg(test)]
+mod model;
+mod shifts;
+#[cfg(test)]
+mod simulated;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::Node;
+
+pub(crate) use self::shifts::Shifts;
+use crate::config::Combine;
+
+/// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep apart, so that small
+/// ones never wait for the answer to one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    /// The address of the node's health, which outlives changes of the topology; the slot keeps the node. None: any node
+    /// may take them, and passes them on to all shards, so the fewer requests the better, whichever node gets them.
+    node: Option<usize>,
+    index: Option<Box<str>>,
+    shard: Option<u32>,
+    pub(crate) large: bool,
+}
+
+/// What a slot has to know of what waits in it.
+pub(crate) trait Weight {
+    /// Bytes of its operations.
+    fn bytes(&self) -> u64;
+    /// Its operations.
+    fn docs(&self) -> u32;
+}
+
+/// The parts `M` for one target at node `N`.
+pub(crate) struct Slot<M, N> {
+    node: N,
+    waiting: Vec<M>,
+    bytes: u64,
+    docs: u64,
+    under_way: u32,
+    /// The parts that these carry.
+    parts_under_way: usize,
+    /// Somebody waits for the node's leave to send what waits here.
+    asked: bool,
+    /// Counts how often what waited was taken away.
+    round: u64,
+    /// The round that somebody watches the clock for, and whether they wait for a request under way to return.
+    watched: Option<(u64, bool)>,
+    /// Clients that write to this target, it seems: those whose parts returned last, who are about to come back, and
+    /// those whose parts waited or were under way then.
+    clients: usize,
+    /// What requests last, smoothed.
+    lasts: Duration,
+    /// When the last one returned.
+    returned: Instant,
+}
+
+/// What is to be done for a slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing waits, or somebody will come for it.
+    Nothing,
+    /// Send what waits.
+    Send,
+    /// Send what waits after this time, if it is still the same round.
+    Wait {
+        /// The time.
+        longest: Duration,
+        /// The round.
+        round: u64,
+    },
+}
+
+/// Whether what should be sent has to wait for the node's leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// Nothing is under way, so it may go without.
+    Needless,
+    /// It has, and whoever is told so waits for it.
+    New,
+    /// It has, and somebody waits for it already.
+    Done,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// `node`: none where any may take them.
+    pub(crate) fn new(
+        node: Option<&Arc<Node>>,
+        index: Option<&str>,
+        shard: Option<u32>,
+        large: bool,
+    ) -> Self {
+        Self {
+            node: node.map(|node| Arc::as_ptr(&node.health).addr()),
+            index: index.map(Into::into),
+            shard,
+            large,
+        }
+    }
+}
+
+// === impl Slot ===
+
+impl<M: Weight, N: Clone> Slot<M, N> {
+    pub(crate) fn new(node: &N, now: Instant) -> Self {
+        Self {
+            node: node.clone(),
+            waiting: Vec::new(),
+            bytes: 0,
+            docs: 0,
+            under_way: 0,
+            parts_under_way: 0,
+            asked: false,
+            round: 0,
+            watched: None,
+            clients: 1,
+            lasts: Duration::ZERO,
+            returned: now,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way == 0 && !self.asked
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(crate) fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
+    pub(crate) fn alone(&mut self, shifts: &mut Shifts, now: Instant) -> bool {
+        let alone = self.waiting.is_empty()
+            && !self.is_busy(shifts)
+            && (self.expected(shifts) <= 1 || self.patience(now).is_zero());
+        if alone {
+            self.leaves(1, shifts, now);
+        }
+        alone
+    }
+
+    /// Whether parts gather until an answer is there.
+    fn is_busy(&self, shifts: &Shifts) -> bool {
+        self.under_way >= shifts.allowed()
+    }
+
+    /// Parts that make a request complete: an even share of the clients'.
+    fn expected(&self, shifts: &Shifts) -> usize {
+        self.clients.div_ceil(shifts.allowed() as usize)
+    }
+
+    fn leaves(&mut self, parts: usize, shifts: &mut Shifts, now: Instant) {
+        self.under_way += 1;
+        self.parts_under_way += parts;
+        shifts.began(now);
+    }
+
+    /// How long those are worth waiting for who were about to come back.
+    fn patience(&self, now: Instant) -> Duration {
+        linger(self.lasts).saturating_sub(now.saturating_duration_since(self.returned))
+    }
+
+    pub(crate) fn push(&mut self, node: &N, member: M) {
+        // The same node, perhaps with an address that has been looked up anew.
+        self.node = node.clone();
+        self.bytes += member.bytes();
+        self.docs += u64::from(member.docs());
+        self.waiting.push(member);
+    }
+
+    pub(crate) fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// What is to be done when what waits should be sent and the node gives no leave.
+    pub(crate) fn ask(&mut self) -> Asking {
+        match (self.under_way, self.asked) {
+            (0, _) => Asking::Needless,
+            (_, true) => Asking::Done,
+            (_, false) => {
+                self.asked = true;
+                Asking::New
+            }
+        }
+    }
+
+    /// Somebody is to wait for the node's leave, whatever is under way; whether nobody does yet.
+    pub(crate) fn ask_always(&mut self) -> bool {
+        !std::mem::replace(&mut self.asked, true)
+    }
+
+    /// Who waited for leave has got it.
+    pub(crate) fn got_leave(&mut self) {
+        self.asked = false;
+    }
+
+    pub(crate) fn next_step(&mut self, shifts: &Shifts, settings: &Combine, now: Instant) -> Step {
+        // With nothing under way it need not wait for whoever waits for leave.
+        if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
+            return Step::Nothing;
+        }
+        let full = self.bytes >= settings.flush_bytes
+            || self.docs >= u64::from(settings.docs_max)
+            || self.waiting.len() >= settings.requests_max as usize;
+        let busy = self.is_busy(shifts);
+        let patience = self.patience(now);
+        let complete = self.waiting.len() >= self.expected(shifts) || patience.is_zero();
+        if full || (!busy && complete) {
+            return Step::Send;
+        }
+        let watched = (self.round, busy);
+        if self.watched == Some(watched) {
+            return Step::Nothing;
+        }
+        self.watched = Some(watched);
+        let longest = if busy {
+            settings.interval
+        } else {
+            patience.min(settings.interval)
+        };
+        Step::Wait {
+            longest,
+            round: self.round,
+        }
+    }
+
+    /// What waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one; it is under way from
+    /// now on.
+    pub(crate) fn take(
+        &mut self,
+        shifts: &mut Shifts,
+        (bytes_max, docs_max): (u64, u64),
+        now: Instant,
+    ) -> Option<(N, Vec<M>)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.round += 1;
+        let (mut bytes, mut docs, mut members) = (0, 0, 0);
+        for member in &self.waiting {
+            let fits = bytes + member.bytes() <= bytes_max && docs + u64::from(member.docs()) <= docs_max;
+            if members > 0 && !fits {
+                break;
+            }
+            bytes += member.bytes();
+            docs += u64::from(member.docs());
+            members += 1;
+        }
+        self.bytes -= bytes;
+        self.docs -= docs;
+        self.leaves(members, shifts, now);
+        let rest = self.waiting.split_off(members);
+        Some((self.node.clone(), std::mem::replace(&mut self.waiting, rest)))
+    }
+
+    /// The answer to `parts` with `bytes` is there, after this time.
+    pub(crate) fn returned(
+        &mut self,
+        shifts: &mut Shifts,
+        (parts, bytes): (usize, u64),
+        lasted: Duration,
+        now: Instant,
+    ) {
+        self.clients = self.parts_under_way + self.waiting.len();
+        self.under_way = self.under_way.saturating_sub(1);
+        self.parts_under_way = self.parts_under_way.saturating_sub(parts);
+        shifts.ended(bytes, lasted, self.clients, now);
+        self.lasts = match self.lasts {
+            Duration::ZERO => lasted,
+            before => (before * 7 + lasted) / 8,
+        };
+        self.returned = now;
+    }
+}
+
+/// A part of what requests last.
+fn linger(lasts: Duration) -> Duration {
+    lasts / LINGER_SHARE
+}
+
+/// A request is at most so many times `flush_threshold_size` when its node falls behind.
+pub(crate) const GROWTH_MAX: u64 = 2;
+
+/// The longest wait for clients that are about to come back, as a share of what requests last.
+const LINGER_SHARE: u32 = 2;

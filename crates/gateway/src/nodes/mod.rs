@@ -1,0 +1,17 @@
+//! The way to the nodes. Every exchange with a node goes through [`Outbound`], which bounds what is in flight, counts, and
+//! tells the cluster how its node is doing. [`lines`] are a request's body as it lies in its clients' buffers; `proxy` is the
+//! filter `elasticsearch`, which streams any request to a node and its answer back (`relay`).
+
+mod credentials;
+pub(crate) mod lines;
+mod outbound;
+mod proxy;
+mod refusal;
+mod relay;
+mod unquoted;
+
+pub(crate) use credentials::Fallback;
+pub(crate) use outbound::{Message, Outbound};
+pub(crate) use proxy::{Body, Proxy};
+pub(crate) use refusal::is_unexecuted;
+pub(crate) use relay::ReplyTooLarge;

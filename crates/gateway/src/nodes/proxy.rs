@@ -1,0 +1,278 @@
+//! The filter `elasticsearch`: any API, streamed through to a node that is well, and the answer back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::{Cluster, Node, PickReason};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
+use http::request::Parts;
+use http::{Method, Response, response};
+use tokio::time::Instant;
+use wire::{BodyError, Buffer, Fate, Incoming, Outgoing, SendError, SendErrorKind, Shared};
+
+use crate::error::Fault;
+use crate::metrics::Counters;
+use crate::nodes::credentials::Fallback;
+use crate::nodes::outbound::{Message, Outbound};
+use crate::nodes::relay::{Relay, ReplyTooLarge};
+use crate::nodes::unquoted::{self, Asked};
+use crate::request_id::RequestId;
+
+/// Forwards requests, one instance a core.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) outbound: Outbound,
+    pub(crate) fallback: Fallback,
+    pub(crate) response_bytes_max: Option<u64>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// A body on its way through.
+pub(crate) enum Body {
+    /// As it comes: can be sent once.
+    Streamed(Incoming),
+    /// Held here: can be sent again.
+    Held(Shared),
+}
+
+impl Proxy {
+    /// Forwards a request. Another node is tried where that is safe: when nothing was sent, or when the method has no
+    /// effects and a kept connection turned out to be dead.
+    pub(crate) async fn forward(
+        &self,
+        mut head: Parts,
+        body: Body,
+        reason: PickReason,
+    ) -> Response<Outgoing> {
+        let target = head
+            .uri
+            .path_and_query()
+            .map_or("/", |target| target.as_str())
+            .to_owned();
+        wire::strip_hop_by_hop(&mut head.headers, &[HOST]);
+        let body = match self.settle(body).await {
+            Ok(body) => body,
+            Err(answer) => return answer,
+        };
+        let snapshot = self.outbound.cluster().snapshot();
+        if unquoted::may_quote(&snapshot) {
+            return self.forward_to_quoting(head, &target, body, reason).await;
+        }
+        match self.reach(&mut head, &target, body, reason).await {
+            Ok(reached) => self.answer(reached, RequestId::of(&head.extensions)),
+            Err(answer) => answer,
+        }
+    }
+
+    /// The same at a cluster whose errors quote: what may quote is read whole, and passed on without what is others'.
+    async fn forward_to_quoting(
+        &self,
+        mut head: Parts,
+        target: &str,
+        body: Sendable,
+        reason: PickReason,
+    ) -> Response<Outgoing> {
+        head.headers.remove(ACCEPT_ENCODING);
+        let lent = self.fallback.would_fill(&head.headers);
+        let asked = Asked::new(&head, target, body.held(), lent);
+        let request_id = RequestId::of(&head.extensions);
+        let reached = match self.reach(&mut head, target, body, reason).await {
+            Ok(reached) => reached,
+            Err(answer) => return answer,
+        };
+        if head.method == Method::HEAD || !asked.may_be_quoted(reached.0.status()) {
+            return self.answer(reached, request_id);
+        }
+        let (reply, node, began) = reached;
+        let (mut told, body) = reply.into_parts();
+        wire::strip_hop_by_hop(&mut told.headers, &[]);
+        let bytes_max = self.response_bytes_max.unwrap_or(ANSWER_BYTES_MAX);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match body.collect(bytes_max).await {
+            Ok(body) => {
+                let unquoted = unquoted::without_others(told.status, &told.headers, &body, &asked);
+                told.headers.remove(CONTENT_LENGTH);
+                let body = match unquoted {
+                    Some(unquoted) => Outgoing::from(unquoted),
+                    None => Outgoing::from(body.freeze()),
+                };
+                Response::from_parts(told, body)
+            }
+            Err(error) => {
+                self.outbound.ledger().failed(&node, &error, began, &request_id);
+                Fault::upstream(&error).response()
+            }
+        }
+    }
+
+    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes plain. What
+    /// the client is told instead is the error.
+    pub(crate) async fn fetch(
+        &self,
+        head: &mut Parts,
+        target: &str,
+        body: Bytes,
+    ) -> Result<(response::Parts, Buffer), Response<Outgoing>> {
+        wire::strip_hop_by_hop(&mut head.headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
+        let body = match body.is_empty() {
+            true => Sendable::Nothing,
+            false => Sendable::Made(body),
+        };
+        let (reply, node, began) = self.reach(head, target, body, PickReason::Request).await?;
+        let (answer, body) = reply.into_parts();
+        let bytes_max = self.response_bytes_max.unwrap_or(ANSWER_BYTES_MAX);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match body.collect(bytes_max).await {
+            Ok(body) => Ok((answer, body)),
+            Err(error) => {
+                let request_id = RequestId::of(&head.extensions);
+                self.outbound.ledger().failed(&node, &error, began, &request_id);
+                Err(Fault::upstream(&error).response())
+            }
+        }
+    }
+
+    /// The cluster that requests go to.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.outbound.cluster()
+    }
+
+    /// What a client gets whose body could not be read.
+    pub(crate) fn unread(&self, error: &BodyError) -> Response<Outgoing> {
+        let fault = Fault::body(error);
+        self.counters.clients_gone.add(u64::from(fault.is_none()));
+        fault.unwrap_or_else(Fault::gone).response()
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    async fn reach(
+        &self,
+        head: &mut Parts,
+        target: &str,
+        mut body: Sendable,
+        reason: PickReason,
+    ) -> Result<Reached, Response<Outgoing>> {
+        self.fallback.fill(&mut head.headers);
+        self.counters.forwarded.add(1);
+        let request_id = RequestId::of(&head.extensions);
+        let message = Message {
+            request_id: &request_id,
+            method: &head.method,
+            target,
+            headers: &head.headers,
+        };
+        let deadline = self.outbound.deadline();
+        let snapshot = self.outbound.cluster().snapshot();
+        let mut tried: Vec<Arc<Node>> = Vec::new();
+        let mut unsent = true;
+        loop {
+            let node = self.outbound.pick(&snapshot, reason, &tried);
+            let (sending, again) = body.take();
+            let began = Instant::now();
+            match self.outbound.exchange(&node, message, sending, deadline).await {
+                Ok(reply) => return Ok((reply, node, began)),
+                Err(error) => {
+                    let retries = tried.len() as u32;
+                    unsent &= error.fate == Fate::NothingSent;
+                    if again.is_none()
+                        || !may_repeat(&head.method, &error)
+                        || retries >= self.outbound.retries_max(unsent, snapshot.nodes.len())
+                    {
+                        self.counters.clients_gone.add(u64::from(client_gone(&error)));
+                        return Err(Fault::upstream(&error).response());
+                    }
+                    if tried.len() + 1 >= snapshot.nodes.len() {
+                        tokio::time::sleep(self.outbound.retry_delay(retries)).await;
+                    }
+                    self.counters.forwarded_retried.add(1);
+                    tried.push(node);
+                }
+            }
+            body = again.unwrap_or(Sendable::Nothing);
+        }
+    }
+
+    /// Small bodies are read first, so that another node can be tried; large ones are streamed.
+    async fn settle(&self, body: Body) -> Result<Sendable, Response<Outgoing>> {
+        match body {
+            Body::Held(bytes) => Ok(Sendable::Held(bytes)),
+            Body::Streamed(incoming) => match incoming.length() {
+                Some(0) => Ok(Sendable::Nothing),
+                Some(length) if length <= HELD_BYTES_MAX => {
+                    match incoming.collect_raw(HELD_BYTES_MAX as usize).await {
+                        Ok(bytes) => Ok(Sendable::Held(bytes.freeze())),
+                        Err(error) => Err(self.unread(&error)),
+                    }
+                }
+                _ => Ok(Sendable::Once(incoming)),
+            },
+        }
+    }
+
+    fn answer(&self, (reply, node, began): Reached, request_id: RequestId) -> Response<Outgoing> {
+        let (mut head, body) = reply.into_parts();
+        wire::strip_hop_by_hop(&mut head.headers, &[]);
+        if let (Some(limit), Some(length)) = (self.response_bytes_max, body.length())
+            && length > limit
+        {
+            return Fault::reply_too_large(ReplyTooLarge(limit)).response();
+        }
+        let ledger = self.outbound.ledger().clone();
+        let body = Relay::of(body, self.response_bytes_max, ledger, node, began, request_id);
+        Response::from_parts(head, body)
+    }
+}
+
+/// The head of an answer, the node that gives it, and when it was asked.
+type Reached = (wire::Reply, Arc<Node>, Instant);
+
+enum Sendable {
+    Nothing,
+    Made(Bytes),
+    Held(Shared),
+    Once(Incoming),
+}
+
+impl Sendable {
+    /// The client's body, if it is here.
+    fn held(&self) -> Option<Shared> {
+        match self {
+            Sendable::Held(body) => Some(body.clone()),
+            Sendable::Nothing | Sendable::Made(_) | Sendable::Once(_) => None,
+        }
+    }
+
+    /// What to send now, and what is left to send again.
+    fn take(self) -> (Outgoing, Option<Sendable>) {
+        match self {
+            Sendable::Nothing => (Outgoing::Empty, Some(Sendable::Nothing)),
+            Sendable::Made(bytes) => (Outgoing::from(bytes.clone()), Some(Sendable::Made(bytes))),
+            Sendable::Held(bytes) => (Outgoing::from(bytes.clone()), Some(Sendable::Held(bytes))),
+            Sendable::Once(incoming) => (incoming.forward(), None),
+        }
+    }
+}
+
+/// Whether an exchange failed because the client left in the middle of its body.
+fn client_gone(error: &SendError) -> bool {
+    let SendErrorKind::Body(source) = &error.kind else {
+        return false;
+    };
+    matches!(
+        source.downcast_ref(),
+        Some(BodyError::Disconnected | BodyError::Io(_))
+    )
+}
+
+fn may_repeat(method: &Method, error: &SendError) -> bool {
+    match error.fate {
+        Fate::NothingSent => true,
+        Fate::Unknown => error.reused && matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS),
+    }
+}
+
+/// Bodies up to this size are held so that they can be sent again, bytes.
+const HELD_BYTES_MAX: u64 = 256 << 10;
+
+/// Answers that are read whole are smaller, bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;

@@ -1,0 +1,145 @@
+//! Answers to requests that pass whole, without what a node's errors quote of others ([`crate::split::quote`]). A quote stays if all of
+//! it is the client's own: the head as it was sent, with the client's credentials, and the beginning of its body.
+
+use std::ops::Range;
+
+use bulk::{Flavour, Version};
+use cluster::Snapshot;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wire::Shared;
+
+use crate::split::quote;
+
+/// What a client may see quoted: its own request.
+pub(crate) struct Asked {
+    /// Where it shows anything at all: none of a request with the gateway's account.
+    line: Option<String>,
+    authorization: Option<HeaderValue>,
+    body: Option<Shared>,
+    answers_by_items: bool,
+}
+
+/// Whether a cluster's errors may quote: of Elasticsearch and OpenSearch with the parser of version 7, and of who was not asked
+/// for its version yet.
+pub(crate) fn may_quote(snapshot: &Snapshot) -> bool {
+    let Some(Version { major, .. }) = snapshot.versions.first() else {
+        return true;
+    };
+    match snapshot.flavour {
+        Some(Flavour::Elasticsearch) => *major < 8,
+        Some(Flavour::OpenSearch) => *major < 2,
+        None => true,
+    }
+}
+
+/// An answer without quotes of others.
+pub(crate) fn without_others(
+    status: StatusCode,
+    headers: &HeaderMap,
+    answer: &[u8],
+    asked: &Asked,
+) -> Option<Vec<u8>> {
+    if !quote::has_mark(answer) {
+        return None;
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.contains("json")) {
+        return Some(quote::blank(answer));
+    }
+    let is_others = |quoted: &[u8]| !asked.has(quoted);
+    if !status.is_success() {
+        return Some(quote::cut_where(answer, is_others));
+    }
+    let (mut out, mut at) = (Vec::with_capacity(answer.len()), 0);
+    for error in errors_of_items(answer) {
+        out.extend_from_slice(&answer[at..error.start]);
+        out.extend_from_slice(&quote::cut_where(&answer[error.clone()], is_others));
+        at = error.end;
+    }
+    out.extend_from_slice(&answer[at..]);
+    Some(out)
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// Of a request that is about to be sent to `target`; `lent`: with the gateway's account.
+    pub(crate) fn new(head: &Parts, target: &str, body: Option<Shared>, lent: bool) -> Self {
+        let path = target.split('?').next().unwrap_or_default();
+        Self {
+            line: (!lent).then(|| format!("{} {target} HTTP/1.1", head.method)),
+            authorization: head.headers.get(AUTHORIZATION).cloned(),
+            body,
+            answers_by_items: path.contains("_bulk") || path.contains("_msearch"),
+        }
+    }
+
+    /// Whether an answer with this status may quote.
+    pub(crate) fn may_be_quoted(&self, status: StatusCode) -> bool {
+        self.answers_by_items || !status.is_success()
+    }
+
+    /// Whether all of a quote, as JSON has it, is the client's own.
+    fn has(&self, quoted: &[u8]) -> bool {
+        let Some(line) = &self.line else { return false };
+        let text = std::str::from_utf8(quoted).ok();
+        let text = text.and_then(|text| serde_json::from_str::<String>(&format!("\"{text}\"")).ok());
+        let Some(text) = text else { return false };
+        let is_of_body = |text: &str| {
+            let body = self.body.as_deref().unwrap_or_default();
+            body.starts_with(text.as_bytes())
+        };
+        let Some(headers) = text.strip_prefix(&**line) else {
+            return is_of_body(&text);
+        };
+        let (headers, body) = headers.split_once("\r\n\r\n").unwrap_or((headers, ""));
+        let own = self.authorization.as_ref().map(HeaderValue::as_bytes);
+        let mut given = headers.split("\r\n").filter_map(|line| line.split_once(':'));
+        is_of_body(body)
+            && given.all(|(name, value)| {
+                let is_account = name.eq_ignore_ascii_case(AUTHORIZATION.as_str());
+                !is_account || Some(value.trim().as_bytes()) == own
+            })
+    }
+}
+
+/// Where an answer with an item for each operation, or for each search, has errors: documents that it returns are beside them.
+fn errors_of_items(answer: &[u8]) -> Vec<Range<usize>> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow, default)]
+        items: Vec<&'a RawValue>,
+        #[serde(borrow, default)]
+        responses: Vec<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct One<'a> {
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Item<'a> {
+        #[serde(borrow, alias = "create", alias = "update", alias = "delete")]
+        index: Option<One<'a>>,
+    }
+    let Ok(read) = serde_json::from_slice::<Answer<'_>>(answer) else {
+        return std::iter::once(0..answer.len()).collect();
+    };
+    let range_of = |text: &RawValue| {
+        let start = text.get().as_ptr() as usize - answer.as_ptr() as usize;
+        start..start + text.get().len()
+    };
+    let items = read.items.iter().filter_map(|item| {
+        let item: Item<'_> = serde_json::from_str(item.get()).ok()?;
+        item.index?.error.map(range_of)
+    });
+    let searches = read.responses.iter().filter_map(|one| {
+        let one: One<'_> = serde_json::from_str(one.get()).ok()?;
+        one.error.map(range_of)
+    });
+    items.chain(searches).collect()
+}

@@ -1,0 +1,200 @@
+//! The filter `bulk_reshuffle`, asynchronous mode: a bulk is answered once it is in the queue.
+
+mod keyed;
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bulk::{Ask, Minted, Plan};
+use cluster::Snapshot;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response};
+use serde::{Deserialize, Serialize};
+use wire::{Buffer, Chunk, Outgoing, Pool, Shared};
+
+use crate::admission::form::AnswerHead;
+use crate::admission::rights::{Caller, Denied, Door};
+use crate::answer::json_response;
+use crate::delivery::DELIVERED_TYPE;
+use crate::error::Fault;
+use crate::nodes::Outbound;
+use crate::queue::idempotency::Keyed;
+use crate::queue::journal::{Entry, Receipt};
+use crate::queue::queues::Queue;
+use crate::queue::whereabouts::{Known, Noted};
+use crate::request_id::RequestId;
+
+pub(crate) use keyed::{Asked, Turn};
+
+/// Puts bulks into a queue, one instance a core.
+pub(crate) struct Accept {
+    pub(crate) queue: Arc<Queue>,
+    /// Who may write to it.
+    door: Arc<Door>,
+    /// Names of the queue's documents that this core need not ask about.
+    known: RefCell<Known>,
+}
+
+/// What a record says about its documents beside the documents: never a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Params {
+    /// Path and query of the client's request.
+    pub(crate) target: String,
+    /// [`DELIVERED_TYPE`], whatever its client called it: earlier versions want to read it.
+    pub(crate) content_type: String,
+    /// The first and the last id that were minted for it: its documents with ids between are known to be nobody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) minted: Option<(String, String)>,
+    /// If these are dead letters that were put back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replay: Option<Replay>,
+    /// If its client gave it an `Idempotency-Key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idempotency: Option<Keyed>,
+}
+
+/// What a record says of the dead letters that it puts back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replay {
+    /// The consumer group that had given them up: no other delivers them, since it has done so already.
+    pub(crate) group: String,
+    /// Their ids.
+    pub(crate) letters: Vec<u64>,
+}
+
+/// A request that is planned by lanes.
+pub(crate) struct Queued<'a> {
+    pub(crate) head: &'a Parts,
+    pub(crate) target: &'a str,
+    /// Let go of as soon as the record has its lines.
+    pub(crate) body: Shared,
+    /// Where the record's memory is charged.
+    pub(crate) pool: &'a Pool,
+    pub(crate) plan: &'a Plan,
+    pub(crate) ask: &'a Ask<'a>,
+    /// The items of its answer.
+    pub(crate) items: Buffer,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) arrived: Instant,
+}
+
+impl Accept {
+    pub(crate) fn new(queue: Arc<Queue>, door: Arc<Door>) -> Self {
+        Self {
+            queue,
+            door,
+            known: RefCell::default(),
+        }
+    }
+
+    /// Finds out whether the cluster would let its client write all of this, which will be delivered with the gateway's
+    /// account.
+    pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
+        let guest = self.door.let_in(caller).await;
+        let guest = guest.map_err(|answer| Denied::Answer(Box::new(answer)))?;
+        self.door.permit(guest, plan.writes(), caller).await
+    }
+
+    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable. `turn` is for one
+    /// that has a key.
+    pub(crate) async fn take(
+        &self,
+        outbound: &Outbound,
+        queued: Queued<'_>,
+        turn: Option<Turn>,
+    ) -> Response<Outgoing> {
+        let request_id = RequestId::of(&queued.head.extensions);
+        let claim = match turn {
+            Some(Turn::Again(accepted)) => return self.again(queued, &accepted),
+            Some(Turn::First(claim)) => Some(claim),
+            None => None,
+        };
+        let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let keyed = claim
+            .as_ref()
+            .map(|claim| keyed::kept(claim, millis(queued.arrived)));
+        let params = Params {
+            target: queued.target.to_owned(),
+            content_type: DELIVERED_TYPE.to_owned(),
+            minted: queued.plan.minted().map(written),
+            replay: None,
+            idempotency: keyed,
+        };
+        let (log, table) = (&self.queue.log, &queued.snapshot.table);
+        let bytes: u64 = queued.plan.parts.iter().map(|part| part.bytes).sum();
+        let memory = queued.pool.budget();
+        let mut charge = memory.hold(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
+        let noted = self.note(&queued, outbound);
+        let entry = log.entry(ACCEPTED, &params, queued.plan, &queued.body, queued.ask, table);
+        // The record has a copy, and whoever waits for the disk should not have both.
+        drop(queued.body);
+        charge.made(entry.as_ref().map_or(0, Entry::bytes));
+        let appended = match (entry, claim, keyed) {
+            (Err(error), ..) => Err(error),
+            (Ok(entry), Some(claim), Some(keyed)) => {
+                log.append_and(entry, move |result| claim.settle(keyed, result))
+                    .await
+            }
+            (Ok(entry), ..) => log.append(entry).await,
+        };
+        match appended {
+            Err(error) => {
+                let queue = &*self.queue.name;
+                wire::rationed!(tracing::warn, %request_id, queue, %error, "a bulk was not accepted");
+                Fault::not_queued(&error).response()
+            }
+            Ok(receipt) => {
+                if let (Some(noted), Some(whereabouts), Receipt::Disk(receipt)) =
+                    (noted, &self.queue.whereabouts, &receipt)
+                {
+                    whereabouts.durable(noted, receipt.position);
+                }
+                let took = keyed.map_or_else(|| millis(queued.arrived), |keyed| keyed.took);
+                let mut response = answer(queued.head, took, queued.items, &receipt);
+                if keyed.is_some() {
+                    let kept = HeaderValue::from_static("kept");
+                    response.headers_mut().insert(&keyed::SAYS, kept);
+                } else if let (Some(keys), Receipt::Disk(receipt)) = (&self.queue.keys, &receipt) {
+                    keys.passed(receipt.position + receipt.bytes);
+                }
+                response
+            }
+        }
+    }
+
+    /// Says which names the documents have that are about to be put into the log.
+    fn note(&self, queued: &Queued<'_>, outbound: &Outbound) -> Option<Noted> {
+        let whereabouts = self.queue.whereabouts.as_ref()?;
+        let newest = || Arc::clone(&outbound.cluster().snapshot().table);
+        let (table, names) = (&queued.snapshot.table, queued.plan.names());
+        let known = &mut self.known.borrow_mut();
+        Some(whereabouts.note(table, newest, names, known, &self.queue.log))
+    }
+}
+
+/// What a client is told whose request is durable, and where.
+fn answer(request: &Parts, took_ms: u64, items: Buffer, place: &impl Display) -> Response<Outgoing> {
+    let head = format!("{{\"took\":{took_ms},\"errors\":false,\"items\":[");
+    let chunks = [Chunk::from(head), Chunk::from(items), Chunk::from("]}")];
+    let mut response = json_response(chunks.into_iter().collect());
+    AnswerHead::put_on(response.headers_mut(), request);
+    let ack = format!("queued; {place}");
+    if let Ok(ack) = HeaderValue::from_str(&ack) {
+        response.headers_mut().insert(&ACK, ack);
+    }
+    response
+}
+
+/// Minted ids as parameters have them.
+pub(crate) fn written(minted: Minted) -> (String, String) {
+    let id = |id: &[u8]| String::from_utf8_lossy(id).into_owned();
+    (id(&minted.first), id(&minted.last))
+}
+
+/// Kind of a record that a client's request became.
+const ACCEPTED: u8 = 0;
+
+/// Says of a 200 what it means: durable, and not yet executed.
+static ACK: HeaderName = HeaderName::from_static("x-tidegate-ack");

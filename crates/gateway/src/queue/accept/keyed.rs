@@ -1,0 +1,108 @@
+//! Requests with an `Idempotency-Key`: whose turn it is, and the answer to one that was accepted before.
+
+use std::sync::Arc;
+
+use bulk::IdMint;
+use cluster::Snapshot;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use wire::Outgoing;
+
+use super::{Accept, Queued};
+use crate::admission::rights::Caller;
+use crate::error::Fault;
+use crate::nodes::Outbound;
+use crate::queue::idempotency::{Accepted, Claim, Claimed, HEADER, Keyed, Keys, digest_of, key_of};
+use crate::request_id::RequestId;
+
+/// What a request with a key has to do.
+pub(crate) enum Turn {
+    /// Be accepted.
+    First(Claim),
+    /// Be answered as this one was.
+    Again(Accepted),
+}
+
+/// A request that has a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) head: &'a Parts,
+    /// Its headers, with the account that it has if it brings none.
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) target: &'a str,
+    pub(crate) body: &'a [u8],
+    pub(crate) snapshot: &'a Snapshot,
+}
+
+/// Says of an answer whether its request is remembered, or repeats another.
+pub(super) static SAYS: HeaderName = HeaderName::from_static("x-tidegate-idempotency");
+
+// === impl Turn ===
+
+impl Turn {
+    /// Makes the request's ids.
+    pub(crate) fn mint(&self) -> IdMint {
+        match self {
+            Turn::First(claim) => claim.keyed().mint(),
+            Turn::Again(accepted) => accepted.keyed.mint(),
+        }
+    }
+}
+
+// === impl Accept ===
+
+impl Accept {
+    /// The keys of the queue, if they count and a request has one.
+    pub(crate) fn keys_for(&self, headers: &HeaderMap) -> Option<&Arc<Keys>> {
+        let keys = self.queue.keys.as_ref();
+        keys.filter(|_| headers.contains_key(&HEADER))
+    }
+
+    /// Claims the key of a request, if the cluster lets its client in. An error is the answer.
+    pub(crate) async fn claim(
+        &self,
+        outbound: &Outbound,
+        keys: &Arc<Keys>,
+        asked: Asked<'_>,
+    ) -> Result<Turn, Response<Outgoing>> {
+        let request_id = RequestId::of(&asked.head.extensions);
+        let caller = Caller {
+            outbound,
+            snapshot: asked.snapshot,
+            headers: asked.headers,
+            request_id: &request_id,
+        };
+        let guest = self.door.let_in(caller).await?;
+        let key = match key_of(&asked.head.headers, guest.user()) {
+            Ok(Some(key)) => key,
+            Ok(None) | Err(_) => return Err(Fault::bad_key().response()),
+        };
+        let end = self.queue.log.status().end;
+        match keys.claim(key, digest_of(asked.target, asked.body), end).await {
+            Claimed::First(claim) => Ok(Turn::First(claim)),
+            Claimed::Again(accepted) => Ok(Turn::Again(accepted)),
+            Claimed::Other => Err(Fault::key_of_another().response()),
+            Claimed::UnderWay => Err(Fault::key_under_way().response()),
+            Claimed::Full => Err(Fault::too_many_keys().response()),
+            Claimed::Share => Err(Fault::too_many_keys_of_one().response()),
+        }
+    }
+
+    /// The answer that was given when this was accepted, made once more.
+    pub(super) fn again(&self, queued: Queued<'_>, accepted: &Accepted) -> Response<Outgoing> {
+        let place = format!("position={}", accepted.position);
+        let mut response = super::answer(queued.head, accepted.keyed.took, queued.items, &place);
+        response
+            .headers_mut()
+            .insert(&SAYS, HeaderValue::from_static("repeated"));
+        response
+    }
+}
+
+/// With what its answer will say that it took, which is all that the body does not tell.
+pub(super) fn kept(claim: &Claim, took: u64) -> Keyed {
+    Keyed {
+        took,
+        ..claim.keyed()
+    }
+}

@@ -1,0 +1,499 @@
+//! Dead letters go back into the queue: through the same plan and the same record as a client's request, for the group
+//! that had given them up alone.
+//!
+//! What makes it safe against a crash is a consumer of the queue's log, [`REPLAYING`], that is made at the log's end before
+//! the first letter is put back, and removed when the books know of all of them. If it is there when the queue is opened,
+//! the records after its place tell which letters are back in the queue, whatever the books say ([`recount`]).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
+use http::Method;
+use log::{Log, ReadError, StartAt};
+
+use super::books::Books;
+use super::letter::Letter;
+use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
+use crate::bulk_request;
+use crate::bulk_request::Kind;
+use crate::config::REPLAYING;
+use crate::delivery::{DELIVERED_TYPE, delivered_headers};
+use crate::queue::accept;
+use crate::queue::accept::{Params, Replay};
+use crate::queue::journal::{Journal, NotQueued};
+use crate::queue::whereabouts::{Known, Whereabouts};
+
+/// What a replay came to.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    /// Letters that are in the queue again.
+    pub(crate) replayed: u64,
+    /// Letters that would not be queued, and why; they stay.
+    pub(crate) refused: BTreeMap<u64, String>,
+    /// Why the rest was not tried, if so.
+    pub(crate) stopped: Option<String>,
+    /// Time was up: whoever asks again gets on with the rest, in its order.
+    pub(crate) more: bool,
+}
+
+/// Where letters go.
+pub(crate) struct Way<'a> {
+    pub(crate) log: &'a Journal,
+    /// Of the cluster that clients of the queue write to.
+    pub(crate) table: &'a Arc<RouteTable>,
+    /// The newest one, and where its names lead.
+    pub(crate) newest: &'a dyn Fn() -> Arc<RouteTable>,
+    pub(crate) whereabouts: Option<&'a Whereabouts>,
+    /// The groups that deliver from the queue.
+    pub(crate) groups: &'a [Arc<str>],
+    /// So long it may take, or little longer.
+    pub(crate) within: Duration,
+}
+
+/// Letters that make one record.
+struct Run<'a> {
+    letters: Vec<&'a Letter>,
+    body: Vec<u8>,
+}
+
+impl DeadLetters {
+    /// Puts letters back into the queue. Those of one group go in the order in which their documents were accepted.
+    pub(crate) fn replay(
+        &self,
+        wanted: &Wanted,
+        committed: &Committed,
+        way: &Way<'_>,
+        flush: impl FnOnce() -> Result<(), ReadError>,
+    ) -> Result<Replayed, LettersError> {
+        let work = lock(&self.work);
+        let mut picked = self.pick(wanted, committed)?;
+        let mut done = Replayed::default();
+        if picked.is_empty() {
+            return Ok(done);
+        }
+        picked.sort();
+        flush()?;
+        let began = Instant::now();
+        // In Kafka nothing tells after a crash what is back in the queue: letters may be there and here then.
+        let disk = way.log.on_disk();
+        let unsure = disk.is_some_and(|log| log.consumers().iter().any(|name| name == REPLAYING));
+        let place = match disk {
+            Some(log) => Some(log.consumer(REPLAYING, StartAt::Newest)?),
+            None => None,
+        };
+        for some in chunks(&picked) {
+            if began.elapsed() > way.within {
+                done.more = true;
+                break;
+            }
+            self.put_back(some, committed, way, &mut done)?;
+            if done.stopped.is_some() {
+                break;
+            }
+            if let Some(place) = place.as_ref().filter(|_| !unsure) {
+                place.seek(StartAt::Newest)?;
+            }
+        }
+        // After a failed sync only the disk knows what is in the log: the next start looks.
+        if let Some(log) = disk.filter(|log| !unsure && log.status().poisoned.is_none()) {
+            log.remove_consumer(REPLAYING)?;
+        }
+        self.tidy(&work);
+        Ok(done)
+    }
+
+    fn put_back(
+        &self,
+        picked: &[Picked],
+        committed: &Committed,
+        way: &Way<'_>,
+        done: &mut Replayed,
+    ) -> Result<(), LettersError> {
+        let mut letters = Vec::with_capacity(picked.len());
+        for one in picked {
+            match self.get(one.id, committed)? {
+                Some(letter) if letter.lines.is_none() => {
+                    let why = "the disk has damaged its lines".to_owned();
+                    done.refused.insert(letter.id, why);
+                }
+                letter => letters.extend(letter),
+            }
+        }
+        let mut rest = letters.as_slice();
+        while let Some(first) = rest.first() {
+            let alike = rest.iter().take_while(|letter| {
+                let (ours, theirs) = (&first.cause, &letter.cause);
+                (&ours.group, &ours.target) == (&theirs.group, &theirs.target)
+            });
+            let (run, more) = rest.split_at(alike.count());
+            rest = more;
+            if let Err(error) = self.put_back_fitting(run, way, done)? {
+                done.stopped = Some(error.to_string());
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`DeadLetters::put_back_run`], in as many records as it takes: a long path and many ids may be more than one has
+    /// room for. A letter that is too much by itself is refused, and stands in the way of no other.
+    fn put_back_fitting(
+        &self,
+        letters: &[Letter],
+        way: &Way<'_>,
+        done: &mut Replayed,
+    ) -> Result<Result<(), NotQueued>, LettersError> {
+        match self.put_back_run(letters, way, done)? {
+            Err(error) if error.is_too_large() => match letters {
+                [letter] => {
+                    done.refused.insert(letter.id, error.to_string());
+                    Ok(Ok(()))
+                }
+                _ => {
+                    let (first, second) = letters.split_at(letters.len() / 2);
+                    match self.put_back_fitting(first, way, done)? {
+                        Ok(()) => self.put_back_fitting(second, way, done),
+                        stopped => Ok(stopped),
+                    }
+                }
+            },
+            other => Ok(other),
+        }
+    }
+
+    /// Puts letters with the same group and target back, as one record.
+    fn put_back_run(
+        &self,
+        letters: &[Letter],
+        way: &Way<'_>,
+        done: &mut Replayed,
+    ) -> Result<Result<(), NotQueued>, LettersError> {
+        let cause = &letters[0].cause;
+        let mut refuse = |letters: &[&Letter], why: &str| {
+            let refused = letters.iter().map(|letter| (letter.id, why.to_owned()));
+            done.refused.extend(refused);
+        };
+        let all: Vec<&Letter> = letters.iter().collect();
+        if !way.groups.iter().any(|group| **group == *cause.group) {
+            refuse(
+                &all,
+                &format!(
+                    "the consumer group {} delivers from this queue no more",
+                    cause.group
+                ),
+            );
+            return Ok(Ok(()));
+        }
+        let headers = delivered_headers();
+        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &cause.target, &headers) else {
+            refuse(&all, "its request is not one that is queued");
+            return Ok(Ok(()));
+        };
+        let ask = Ask {
+            default_index: head.index.as_deref(),
+            url_routing: head.routing.as_deref(),
+            url_pipeline: head.pipeline.as_deref(),
+            level: bulk::Level::Lane(way.log.lanes()),
+            null_id: NullId::Always,
+            ..Ask::default()
+        };
+        let (mut ids, mut scratch) = (IdMint::new(fastrand::u64(..)), Scratch::default());
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        ids.tick(now.map_or(0, |since| since.as_millis() as u64));
+        let mut plan = |body: &[u8]| bulk::plan(body, &ask, way.table, &mut ids, &mut scratch);
+        let mut run = Run::of(all);
+        let mut verdict = plan(&run.body);
+        if let Verdict::Pass(_) = verdict {
+            // Some would not be queued: each is asked about by itself.
+            let mut fit = Vec::new();
+            for letter in run.letters {
+                match plan(letter.lines.as_deref().unwrap_or_default()) {
+                    Verdict::Plan(_) => fit.push(letter),
+                    Verdict::Pass(pass) => {
+                        refuse(&[letter], &format!("it would not be queued: {}", pass.why))
+                    }
+                }
+            }
+            run = Run::of(fit);
+            verdict = plan(&run.body);
+        }
+        let plan = match verdict {
+            Verdict::Plan(plan) if plan.docs() as usize == run.letters.len() => plan,
+            _ if run.letters.is_empty() => return Ok(Ok(())),
+            _ => {
+                refuse(&run.letters, "it would not be queued together with others");
+                return Ok(Ok(()));
+            }
+        };
+        let params = Params {
+            target: cause.target.clone(),
+            content_type: DELIVERED_TYPE.to_owned(),
+            minted: plan.minted().map(accept::written),
+            replay: Some(Replay {
+                group: cause.group.clone(),
+                letters: run.letters.iter().map(|letter| letter.id).collect(),
+            }),
+            idempotency: None,
+        };
+        let mut known = Known::default();
+        // Held until they are in the log.
+        let _noted = way
+            .whereabouts
+            .map(|whereabouts| whereabouts.note(way.table, way.newest, plan.names(), &mut known, way.log));
+        let entry = match way
+            .log
+            .entry(REPLAYED, &params, &plan, &run.body, &ask, way.table)
+        {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Err(error)),
+        };
+        // From here on they are in the queue, until the books say it nobody may count them.
+        let _alone = self.counting.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = way.log.append_blocking(entry) {
+            return Ok(Err(error));
+        }
+        done.replayed += run.letters.len() as u64;
+        let gone: Vec<_> = run
+            .letters
+            .iter()
+            .map(|letter| (letter.id, letter.at, letter.bytes))
+            .collect();
+        // They are in the queue whether or not that can be written down; the next start finds it out again.
+        self.change_anyway(|books| took_back(books, &cause.group, &gone))?;
+        Ok(Ok(()))
+    }
+
+    fn took_back_ids(&self, group: &str, ids: &[u64]) -> Result<(), LettersError> {
+        let (books, mut gone) = (self.books(), Vec::new());
+        for id in ids {
+            let at = *books.moved.get(id).unwrap_or(id);
+            let record = self.log.browse(at).read()?;
+            let letter = record.and_then(Letter::of);
+            if let Some(letter) = letter.filter(|letter| letter.id == *id && books.holds(*id, at)) {
+                gone.push((*id, at, letter.bytes));
+            }
+        }
+        if !gone.is_empty() {
+            self.change(|books| took_back(books, group, &gone))?;
+        }
+        Ok(())
+    }
+}
+
+/// After a replay that a crash cut off: the letters that are in the queue's log are not among the dead any more.
+pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersError> {
+    if !log.consumers().iter().any(|name| name == REPLAYING) {
+        return Ok(());
+    }
+    let place = log.consumer(REPLAYING, StartAt::Newest)?;
+    let from = place.status().lanes.iter().map(|lane| lane.position).min();
+    let mut replays = Vec::new();
+    log.browse(from.unwrap_or_default()).each(|record| {
+        let params: Option<Params> = (record.kind == REPLAYED)
+            .then(|| serde_json::from_slice(&record.params).ok())
+            .flatten();
+        replays.extend(params.and_then(|params| params.replay));
+        ControlFlow::Continue(())
+    })?;
+    let work = lock(&letters.work);
+    for Replay { group, letters: ids } in replays {
+        letters.took_back_ids(&group, &ids)?;
+    }
+    log.remove_consumer(REPLAYING)?;
+    letters.tidy(&work);
+    Ok(())
+}
+
+fn took_back(books: &mut Books, group: &str, gone: &[(u64, u64, u64)]) {
+    for (id, at, bytes) in gone {
+        books.remove(*id, *at, *bytes);
+    }
+    books.tally(group).replayed += gone.len() as u64;
+}
+
+/// Letters that go into a record together, at most.
+fn chunks(picked: &[Picked]) -> impl Iterator<Item = &[Picked]> {
+    let mut rest = picked;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let count = rest.iter().take(LETTERS_MAX).take_while(|one| {
+            bytes += one.bytes;
+            bytes <= BYTES_MAX
+        });
+        let (some, more) = rest.split_at(count.count().max(1).min(rest.len()));
+        rest = more;
+        (!some.is_empty()).then_some(some)
+    })
+}
+
+// === impl Run ===
+
+impl<'a> Run<'a> {
+    fn of(letters: Vec<&'a Letter>) -> Self {
+        let body = letters
+            .iter()
+            .flat_map(|letter| letter.lines.as_deref().unwrap_or_default());
+        Self {
+            body: body.copied().collect(),
+            letters,
+        }
+    }
+}
+
+/// Kind of a queue's record that puts dead letters back.
+pub(crate) const REPLAYED: u8 = 1;
+/// Their ids stand in the record's parameters, which are bounded.
+const LETTERS_MAX: usize = 500;
+const BYTES_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use log::{Options, RealDisk};
+
+    use super::*;
+    use crate::queue::dead_letters::Cause;
+
+    fn options() -> Options {
+        Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 1 << 20,
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        }
+    }
+
+    /// A queue's log and its dead letters.
+    fn open(folder: &Path) -> (Log, DeadLetters) {
+        let log = Log::open(folder.join("queue"), options(), RealDisk::default()).unwrap();
+        let letters = DeadLetters::open(&folder.join("letters"), options()).unwrap();
+        (log, letters)
+    }
+
+    #[test]
+    fn letters_that_a_crash_left_in_both_places_are_found_in_the_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for place in 0..3 {
+            let cause = Cause {
+                group: "c0".to_owned(),
+                place,
+                ..Cause::default()
+            };
+            let put = letters.put(cause, b"{\"delete\":{\"_id\":\"1\"}}\n");
+            runtime.block_on(put).unwrap();
+        }
+        // As the group's lane is past them.
+        let committed = Committed([("c0".to_owned(), vec![1])].into());
+        let all = letters
+            .list(&Wanted::default(), &committed, 0, 10)
+            .unwrap()
+            .letters;
+        assert_eq!(all.len(), 3);
+        // What a replay does, up to the moment before the books know of it.
+        log.consumer(REPLAYING, StartAt::Newest).unwrap();
+        let params = Params {
+            target: "/_bulk".to_owned(),
+            content_type: "application/json".to_owned(),
+            minted: None,
+            replay: Some(Replay {
+                group: "c0".to_owned(),
+                letters: vec![all[0].id, all[2].id],
+            }),
+            idempotency: None,
+        };
+        let mut record = log.record(REPLAYED, &serde_json::to_vec(&params).unwrap());
+        record.group(0, 2, |out| out.extend_from_slice(b"{}\n"));
+        log.append_blocking(record).unwrap();
+        log.close();
+        letters.close();
+        for _ in 0..2 {
+            let (log, letters) = open(folder.path());
+            recount(&log, &letters).unwrap();
+            let left = letters
+                .list(&Wanted::default(), &committed, 0, 10)
+                .unwrap()
+                .letters;
+            assert_eq!(
+                left.iter().map(|letter| letter.id).collect::<Vec<_>>(),
+                [all[1].id]
+            );
+            let (_guard, tallies) = letters.tallies();
+            assert_eq!(tallies["c0"].replayed, 2, "once, however often it is looked at");
+            assert!(log.consumers().is_empty());
+            log.close();
+            letters.close();
+        }
+    }
+
+    #[test]
+    fn a_replay_whose_time_is_up_says_so_and_leaves_the_rest_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, letters) = open(folder.path());
+        let log = Journal::Disk(log);
+        let cause = Cause {
+            group: "c0".to_owned(),
+            target: "/_bulk".to_owned(),
+            content_type: "application/json".to_owned(),
+            ..Cause::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let put = letters.put(cause, b"{\"delete\":{\"_index\":\"gone\",\"_id\":\"1\"}}\n");
+        runtime.block_on(put).unwrap();
+        let committed = Committed([("c0".to_owned(), vec![1])].into());
+        let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
+        let table = Arc::new(RouteTable::builder(dialect, 1).build());
+        let groups = ["c0".into()];
+        let mut way = Way {
+            log: &log,
+            table: &table,
+            newest: &|| unreachable!("nothing is put back"),
+            whereabouts: None,
+            groups: &groups,
+            within: Duration::ZERO,
+        };
+        let replay = |way: &Way<'_>| {
+            letters
+                .replay(&Wanted::default(), &committed, way, || Ok(()))
+                .unwrap()
+        };
+        let done = replay(&way);
+        assert!(
+            done.more && done.replayed == 0 && done.refused.is_empty(),
+            "{done:?}"
+        );
+        way.within = Duration::from_secs(60);
+        let done = replay(&way);
+        assert!(
+            !done.more && done.replayed == 0 && done.refused.len() == 1,
+            "its index is gone: {done:?}"
+        );
+        assert!(log.consumers().is_empty() && log.status().documents == 0);
+        assert_eq!(letters.count(&Wanted::default(), &committed).unwrap(), 1);
+    }
+
+    #[test]
+    fn chunks_are_bounded_and_leave_nothing_out() {
+        let one = |at: u64| Picked {
+            group: "g".into(),
+            origin: (at, 0, 0),
+            id: at,
+            at,
+            bytes: 1 << 20,
+        };
+        let picked: Vec<_> = (0..11).map(one).collect();
+        let counts: Vec<_> = chunks(&picked).map(<[Picked]>::len).collect();
+        assert_eq!(counts, [4, 4, 3]);
+        let large = [Picked {
+            bytes: BYTES_MAX * 2,
+            ..one(1)
+        }];
+        assert_eq!(chunks(&large).count(), 1);
+    }
+}

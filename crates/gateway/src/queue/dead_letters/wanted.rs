@@ -1,0 +1,183 @@
+//! Which letters somebody means.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use super::letter::Letter;
+
+/// Which letters are meant: those that fit all that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// These and no others.
+    pub(crate) ids: Option<BTreeSet<u64>>,
+    /// Of this consumer group.
+    pub(crate) group: Option<String>,
+    /// For this index, as its action or its URL names it.
+    pub(crate) index: Option<String>,
+    /// With such a status.
+    pub(crate) status: Option<RangeInclusive<u16>>,
+    /// With this type of error.
+    pub(crate) kind: Option<String>,
+    /// With this text in the reason; case doesn't matter.
+    pub(crate) reason: Option<String>,
+    /// Given up at this time or later, ms since 1970.
+    pub(crate) since_ms: Option<u64>,
+    /// Given up before this time, ms since 1970.
+    pub(crate) until_ms: Option<u64>,
+}
+
+/// How far each consumer group has committed, lane by lane: what died before that counts as dead.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Committed(pub(crate) BTreeMap<String, Vec<u64>>);
+
+// === impl Wanted ===
+
+impl Wanted {
+    pub(super) fn takes(&self, letter: &Letter) -> bool {
+        let cause = &letter.cause;
+        let is =
+            |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+        let reason = || {
+            self.reason
+                .as_ref()
+                .is_none_or(|text| cause.reason.to_lowercase().contains(&text.to_lowercase()))
+        };
+        let index = || self.index.is_none() || letter.index().as_deref() == self.index.as_deref();
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id))
+            && is(&self.group, &cause.group)
+            && is(&self.kind, &cause.kind)
+            && self
+                .status
+                .as_ref()
+                .is_none_or(|status| status.contains(&cause.status))
+            && self.since_ms.is_none_or(|since| letter.died_ms >= since)
+            && self.until_ms.is_none_or(|until| letter.died_ms < until)
+            && reason()
+            && index()
+    }
+
+    /// A status as people write it: `400`, `4xx` or `400-404`.
+    pub(crate) fn parse_status(text: &str) -> Option<RangeInclusive<u16>> {
+        if let Some(class) = text.strip_suffix("xx") {
+            let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
+            return Some(class * 100..=class * 100 + 99);
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(first..=last)
+    }
+}
+
+// === impl Committed ===
+
+impl Committed {
+    /// Whether a letter counts as dead in its group's cursors. If not, its batch is under way still, or was cut off, and
+    /// will be delivered once more. `settled_before` is the position of the store before which all count that were put
+    /// there.
+    pub(super) fn has(&self, letter: &Letter, settled_before: u64) -> bool {
+        let cause = &letter.cause;
+        let Some(lanes) = self.0.get(&cause.group) else {
+            // Its group is gone, and its accounts with it.
+            return true;
+        };
+        letter.id < settled_before
+            || lanes
+                .get(cause.lane as usize)
+                .is_some_and(|position| cause.position < *position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::dead_letters::letter::Cause;
+
+    #[test]
+    fn statuses_are_one_a_class_or_a_range() {
+        assert_eq!(Wanted::parse_status("400"), Some(400..=400));
+        assert_eq!(Wanted::parse_status("4xx"), Some(400..=499));
+        assert_eq!(Wanted::parse_status("400-404"), Some(400..=404));
+        for wrong in ["", "x", "9xx", "404-400", "4x"] {
+            assert_eq!(Wanted::parse_status(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_letter_must_fit_all_that_is_said() {
+        let letter = Letter {
+            id: 9,
+            at: 9,
+            bytes: 8,
+            died_ms: 1000,
+            edited_ms: None,
+            cause: Cause {
+                group: "c0".to_owned(),
+                status: 400,
+                kind: "mapper_parsing_exception".to_owned(),
+                reason: "Failed to parse field [n]".to_owned(),
+                target: "/logs/_bulk".to_owned(),
+                ..Cause::default()
+            },
+            lines: Some(b"{\"delete\":{}}\n".to_vec()),
+            original: None,
+        };
+        let fits = Wanted {
+            ids: Some([9].into()),
+            group: Some("c0".to_owned()),
+            index: Some("logs".to_owned()),
+            status: Some(400..=499),
+            kind: Some("mapper_parsing_exception".to_owned()),
+            reason: Some("PARSE FIELD".to_owned()),
+            since_ms: Some(1000),
+            until_ms: Some(1001),
+        };
+        assert!(fits.takes(&letter) && Wanted::default().takes(&letter));
+        let other = |change: fn(&mut Wanted)| {
+            let mut wanted = fits.clone();
+            change(&mut wanted);
+            wanted
+        };
+        for wrong in [
+            other(|wanted| wanted.ids = Some([8].into())),
+            other(|wanted| wanted.group = Some("c1".to_owned())),
+            other(|wanted| wanted.index = Some("log".to_owned())),
+            other(|wanted| wanted.status = Some(401..=499)),
+            other(|wanted| wanted.kind = Some("mapper".to_owned())),
+            other(|wanted| wanted.reason = Some("nothing".to_owned())),
+            other(|wanted| wanted.since_ms = Some(1001)),
+            other(|wanted| wanted.until_ms = Some(1000)),
+        ] {
+            assert!(!wrong.takes(&letter), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_letter_counts_once_its_lane_is_past_it() {
+        let committed = Committed([("c0".to_owned(), vec![100, 200])].into());
+        let letter = |group: &str, lane, position| Letter {
+            id: 500,
+            at: 900,
+            bytes: 8,
+            died_ms: 0,
+            edited_ms: None,
+            cause: Cause {
+                group: group.to_owned(),
+                lane,
+                position,
+                ..Cause::default()
+            },
+            lines: None,
+            original: None,
+        };
+        assert!(committed.has(&letter("c0", 1, 199), 0));
+        assert!(
+            !committed.has(&letter("c0", 0, 100), 0),
+            "its lane has not come past it"
+        );
+        assert!(
+            committed.has(&letter("c0", 0, 100), 501),
+            "it counted before the lane was set back"
+        );
+        assert!(committed.has(&letter("gone", 0, 100), 0));
+    }
+}

@@ -1,0 +1,269 @@
+use log::RealDisk;
+
+use super::fingerprint::print_of;
+use super::*;
+use crate::queue::accept::Params;
+
+fn settings() -> config::Idempotency {
+    config::Idempotency {
+        window: Duration::from_secs(60),
+        keys_max: 3,
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder }
+    }
+
+    fn queue(&self) -> Log {
+        let options = Options {
+            lanes: 2,
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        Log::open(self.folder.path().join("queue"), options, RealDisk::default()).unwrap()
+    }
+
+    fn keys(&self, queue: &Log) -> Arc<Keys> {
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::default()
+        };
+        Keys::open(&self.folder.path().join("keys"), &settings(), options, queue).unwrap()
+    }
+}
+
+fn print(text: &str) -> Print {
+    print_of(&[text.as_bytes()])
+}
+
+fn first(claimed: Claimed) -> Claim {
+    match claimed {
+        Claimed::First(claim) => claim,
+        _ => panic!("nobody had it"),
+    }
+}
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(future)
+}
+
+fn claim(keys: &Arc<Keys>, queue: &Log, key: &str, digest: &str) -> Claimed {
+    // Of a client each.
+    claim_of(keys, queue, key, key, digest)
+}
+
+fn claim_of(keys: &Arc<Keys>, queue: &Log, client: &str, key: &str, digest: &str) -> Claimed {
+    let named = Named {
+        key: print(key),
+        client: print(client),
+    };
+    block(keys.claim(named, print(digest), queue.status().end))
+}
+
+/// Appends the record of a keyed request.
+fn append(queue: &Log, keyed: Keyed) -> Receipt {
+    let params = Params {
+        target: "/_bulk".to_owned(),
+        content_type: "application/x-ndjson".to_owned(),
+        minted: None,
+        replay: None,
+        idempotency: Some(keyed),
+    };
+    let mut record = queue.record(0, &serde_json::to_vec(&params).unwrap());
+    record.group(1, 1, |out| out.extend_from_slice(b"{\"index\":{}}\n{}\n"));
+    queue.append_blocking(record).unwrap()
+}
+
+fn write(keys: &Arc<Keys>, queue: &Log, key: &str) -> Accepted {
+    let claim = first(claim(keys, queue, key, key));
+    let keyed = claim.keyed();
+    let receipt = append(queue, keyed);
+    claim.settle(keyed, &Ok(receipt));
+    Accepted {
+        keyed,
+        position: receipt.position,
+    }
+}
+
+fn again(claimed: Claimed) -> Option<Accepted> {
+    match claimed {
+        Claimed::Again(accepted) => Some(accepted),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_key_is_for_one_request_and_is_given_back_if_that_was_not_written() {
+    let place = Place::new();
+    let queue = place.queue();
+    let keys = place.keys(&queue);
+    drop(first(claim(&keys, &queue, "k", "body")));
+    let one = first(claim(&keys, &queue, "k", "body"));
+    assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
+    let keyed = one.keyed();
+    one.settle(keyed, &Err(AppendError::Closed));
+    let accepted = write(&keys, &queue, "k");
+    assert_eq!(again(claim(&keys, &queue, "k", "k")), Some(accepted));
+    assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
+    assert_eq!(
+        accepted.keyed.mint().mint(),
+        accepted.keyed.mint().mint(),
+        "the same ids"
+    );
+    write(&keys, &queue, "l");
+    write(&keys, &queue, "m");
+    assert!(matches!(claim(&keys, &queue, "n", "n"), Claimed::Full));
+}
+
+#[test]
+fn a_repeat_waits_for_what_is_under_way() {
+    let place = Place::new();
+    let queue = place.queue();
+    let keys = place.keys(&queue);
+    let one = first(claim(&keys, &queue, "k", "k"));
+    let (waiting, other_queue) = (Arc::clone(&keys), queue.clone());
+    let waits = std::thread::spawn(move || again(claim(&waiting, &other_queue, "k", "k")));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!waits.is_finished());
+    let keyed = one.keyed();
+    let receipt = append(&queue, keyed);
+    one.settle(keyed, &Ok(receipt));
+    assert_eq!(
+        waits.join().unwrap().map(|accepted| accepted.position),
+        Some(receipt.position)
+    );
+}
+
+#[test]
+fn keys_outlive_the_process_wherever_it_ends() {
+    let place = Place::new();
+    let queue = place.queue();
+    let keys = place.keys(&queue);
+    let kept = write(&keys, &queue, "kept");
+    // Its record is durable, and the process ends before anything else is.
+    let cut = first(claim(&keys, &queue, "cut", "cut"));
+    let keyed = cut.keyed();
+    let position = append(&queue, keyed).position;
+    let unwritten = first(claim(&keys, &queue, "unwritten", "unwritten"));
+    keys.close();
+    std::mem::forget((cut, unwritten));
+    for _ in 0..2 {
+        let keys = place.keys(&queue);
+        assert_eq!(again(claim(&keys, &queue, "kept", "kept")), Some(kept));
+        assert_eq!(
+            again(claim(&keys, &queue, "cut", "cut")),
+            Some(Accepted { keyed, position })
+        );
+        drop(first(claim(&keys, &queue, "unwritten", "unwritten")));
+        assert_eq!(keys.count(), 2);
+        keys.close();
+    }
+}
+
+#[test]
+fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
+    let place = Place::new();
+    let queue = place.queue();
+    let keys = place.keys(&queue);
+    let room = |free_bytes_min| {
+        let options = Options {
+            free_bytes_min,
+            ..Options::default()
+        };
+        keys.kept.adjust(&options);
+    };
+    room(u64::MAX);
+    let one = write(&keys, &queue, "one");
+    let wait = |what: &dyn Fn() -> bool| {
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while !what() {
+            assert!(std::time::Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait(&|| keys.unkept().len() == 1);
+    room(0);
+    let other = write(&keys, &queue, "other");
+    wait(&|| keys.known().begun.is_empty());
+    keys.close();
+    // Where its record was there is nothing any more: delivered, and gone.
+    let kept = Kept::open(&place.folder.path().join("keys"), &settings(), Options::default());
+    let (_, found) = kept.unwrap();
+    assert!(found.accepted.contains(&one) && found.accepted.contains(&other));
+}
+
+#[test]
+fn keys_are_forgotten_after_their_time_and_used_anew() {
+    let mut known = Known::default();
+    let accepted = |key: &str, ms, position| Accepted {
+        keyed: Keyed {
+            client: Print::default(),
+            key: print(key),
+            digest: print(key),
+            seed: 1,
+            ms,
+            took: 0,
+        },
+        position,
+    };
+    assert!(known.put(accepted("a", 10, 1)) && known.put(accepted("b", 20, 2)));
+    assert!(!known.put(accepted("a", 10, 1)), "known");
+    known.forget(20);
+    assert_eq!(known.by_key.len(), 1);
+    assert!(known.put(accepted("a", 30, 3)));
+    known.forget(30);
+    assert_eq!((known.by_key.len(), known.order.len()), (1, 1));
+    assert!(known.by_key.contains_key(&print("a")));
+    // One that an earlier process accepted when the clock was ahead has its window, and no more.
+    let ahead = accepted("c", 3_600_000, 4);
+    assert!(known.put_at(ahead, 40));
+    known.forget(41);
+    assert!(!known.by_key.contains_key(&print("c")));
+}
+
+#[test]
+fn what_the_queue_has_lost_was_not_accepted() {
+    let place = Place::new();
+    let queue = place.queue();
+    let keys = place.keys(&queue);
+    write(&keys, &queue, "k");
+    keys.close();
+    queue.close();
+    drop((keys, queue));
+    std::fs::remove_dir_all(place.folder.path().join("queue")).unwrap();
+    let queue = place.queue();
+    let keys = place.keys(&queue);
+    drop(first(claim(&keys, &queue, "k", "k")));
+}
+
+#[test]
+fn a_client_gets_no_more_keys_than_are_left_for_others() {
+    let place = Place::new();
+    let queue = place.queue();
+    // Three keys in all.
+    let keys = place.keys(&queue);
+    let greedy: Vec<_> = ["1", "2"]
+        .iter()
+        .map(|key| first(claim_of(&keys, &queue, "greedy", key, "d")))
+        .collect();
+    assert!(matches!(
+        claim_of(&keys, &queue, "greedy", "3", "d"),
+        Claimed::Share
+    ));
+    let modest = first(claim_of(&keys, &queue, "modest", "1 too", "d"));
+    assert!(matches!(
+        claim_of(&keys, &queue, "third", "k", "d"),
+        Claimed::Full
+    ));
+    drop((greedy, modest));
+    assert!(keys.known().by_client.is_empty(), "all are given back");
+    first(claim_of(&keys, &queue, "greedy", "3", "d"));
+}

@@ -1,0 +1,733 @@
+//! Where a queue's records are: on this machine's disk, or in a Kafka topic. What differs between the two ends here;
+//! whoever accepts and delivers sees lanes, marks and commits.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bulk::{Ask, Gather, Plan, RouteTable};
+use futures_util::future::Either;
+use kafka::{Group as TopicGroup, Topic};
+use log::{Commit, ConsumerStatus, LaneStatus, Log, Mark, Next, ReadError, Record, StartAt, Status};
+
+use tokio::sync::oneshot;
+
+use crate::queue::accept::Params;
+
+/// Where the records of a queue are.
+pub(crate) enum Journal {
+    /// On this machine's disk.
+    Disk(Log),
+    /// In a topic.
+    Kafka(Shelf),
+}
+
+/// A topic, and the consumer groups that this gateway takes part in.
+pub(crate) struct Shelf {
+    topic: Topic,
+    groups: Mutex<Vec<(String, TopicGroup)>>,
+}
+
+/// A request on its way into a journal.
+pub(crate) enum Entry {
+    Disk(Record),
+    Kafka {
+        kind: u8,
+        params: Vec<u8>,
+        parts: Vec<kafka::Part>,
+    },
+}
+
+/// An append to wait for.
+#[must_use = "an append is acknowledged when this says so"]
+pub(crate) enum Append {
+    Disk(log::Append),
+    Kafka(kafka::Append),
+}
+
+/// Where a request is, as its client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Receipt {
+    Disk(log::Receipt),
+    Kafka(kafka::Receipt),
+}
+
+/// Why a request was not put into a journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotQueued {
+    #[error(transparent)]
+    Disk(#[from] log::AppendError),
+    #[error(transparent)]
+    Kafka(#[from] kafka::AppendError),
+}
+
+/// A consumer group.
+pub(crate) enum Consumer {
+    Disk(log::Consumer),
+    Kafka(TopicGroup),
+}
+
+/// Reads one lane.
+pub(crate) enum LaneReader {
+    Disk(log::LaneReader),
+    Kafka(kafka::LaneReader),
+}
+
+/// What there is to say of a consumer group that several gateways share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sharing {
+    /// Messages that the group has yet to deliver, wherever they are.
+    pub(crate) pending_messages: u64,
+    /// Messages that Kafka deleted before they were delivered.
+    pub(crate) lost_messages: u64,
+    /// Lanes that are this gateway's now.
+    pub(crate) lanes_held: u64,
+}
+
+// === impl NotQueued ===
+
+impl NotQueued {
+    /// Whether it is longer than a record may be, whatever room there is.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            NotQueued::Disk(log::AppendError::TooLarge { .. })
+                | NotQueued::Kafka(kafka::AppendError::TooLarge { .. })
+        )
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// The memory that its lines take.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Entry::Disk(record) => record.payload_bytes(),
+            Entry::Kafka { parts, .. } => parts.iter().map(|part| part.bytes.len()).sum(),
+        }
+    }
+}
+
+// === impl Journal ===
+
+impl Journal {
+    pub(crate) fn in_topic(topic: Topic) -> Self {
+        Journal::Kafka(Shelf {
+            topic,
+            groups: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn lanes(&self) -> u32 {
+        match self {
+            Journal::Disk(log) => log.lanes(),
+            Journal::Kafka(shelf) => shelf.topic.lanes(),
+        }
+    }
+
+    /// The log on this machine's disk, if it is one.
+    pub(crate) fn on_disk(&self) -> Option<&Log> {
+        match self {
+            Journal::Disk(log) => Some(log),
+            Journal::Kafka(_) => None,
+        }
+    }
+
+    /// The name of the topic, if it is one.
+    pub(crate) fn topic(&self) -> Option<&str> {
+        match self {
+            Journal::Disk(_) => None,
+            Journal::Kafka(shelf) => Some(shelf.topic.name()),
+        }
+    }
+
+    /// The consumer group of this name, if it is a topic and has one.
+    pub(crate) fn topic_group(&self, name: &str) -> Option<TopicGroup> {
+        let Journal::Kafka(shelf) = self else { return None };
+        let groups = shelf.groups();
+        let found = groups.iter().find(|(known, _)| known == name);
+        found.map(|(_, group)| group.clone())
+    }
+
+    /// The topic itself, if it is one.
+    pub(crate) fn in_kafka(&self) -> Option<&Topic> {
+        match self {
+            Journal::Disk(_) => None,
+            Journal::Kafka(shelf) => Some(&shelf.topic),
+        }
+    }
+
+    /// What a body that is planned by lanes becomes.
+    ///
+    /// # Errors
+    /// If it cannot be brought into the shape that the journal has room for.
+    pub(crate) fn entry(
+        &self,
+        kind: u8,
+        params: &Params,
+        plan: &Plan,
+        body: &[u8],
+        ask: &Ask<'_>,
+        table: &RouteTable,
+    ) -> Result<Entry, NotQueued> {
+        let params = serde_json::to_vec(params).unwrap_or_default();
+        let gather = |part, out: &mut Vec<u8>| {
+            let mut gather = Gather::default();
+            while gather.next(plan, part, body, out, usize::MAX) > 0 {}
+        };
+        match self {
+            Journal::Disk(log) => {
+                let mut record = log.record(kind, &params);
+                let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
+                record.reserve(usize::try_from(bytes).unwrap_or_default());
+                for part in &plan.parts {
+                    let mut gather = Gather::default();
+                    record.group_by_piece(part.lane, part.docs, |out, most| {
+                        gather.next(plan, part, body, out, most)
+                    });
+                }
+                Ok(Entry::Disk(record))
+            }
+            Journal::Kafka(shelf) => {
+                let most = shelf.topic.part_bytes_max(params.len());
+                let mut parts = Vec::with_capacity(plan.parts.len());
+                for part in &plan.parts {
+                    let mut bytes = Vec::with_capacity(usize::try_from(part.bytes).unwrap_or_default());
+                    gather(part, &mut bytes);
+                    let whole = kafka::Part {
+                        lane: part.lane,
+                        documents: part.docs,
+                        bytes,
+                    };
+                    cut(whole, most, ask, table, &mut parts)?;
+                }
+                Ok(Entry::Kafka { kind, params, parts })
+            }
+        }
+    }
+
+    /// Puts it there; durable when this says so. The entry is one that this journal made.
+    pub(crate) fn append(&self, entry: Entry) -> Append {
+        match (self, entry) {
+            (Journal::Disk(log), Entry::Disk(record)) => Append::Disk(log.append_async(record)),
+            (Journal::Kafka(shelf), Entry::Kafka { kind, params, parts }) => {
+                Append::Kafka(shelf.topic.append(kind, &params, parts))
+            }
+            _ => unreachable!("an entry is appended to the journal that made it"),
+        }
+    }
+
+    /// As [`Journal::append`]; `then` is told as soon as the record is durable, even if whoever waits has gone. In Kafka
+    /// nobody is told: what needs it, `idempotency`, is for the disk.
+    pub(crate) async fn append_and(
+        &self,
+        entry: Entry,
+        then: impl FnOnce(&Result<log::Receipt, log::AppendError>) + Send + 'static,
+    ) -> Result<Receipt, NotQueued> {
+        match (self, entry) {
+            (Journal::Disk(log), Entry::Disk(record)) => {
+                let (settle, settled) = oneshot::channel();
+                log.append(record, move |result| {
+                    then(&result);
+                    // Whoever asked may be gone.
+                    let _ = settle.send(result);
+                });
+                let settled = settled.await.unwrap_or(Err(log::AppendError::Closed));
+                Ok(Receipt::Disk(settled?))
+            }
+            (_, entry) => self.append(entry).await,
+        }
+    }
+
+    /// As [`Journal::append`], and waits.
+    pub(crate) fn append_blocking(&self, entry: Entry) -> Result<(), NotQueued> {
+        match (self, entry) {
+            (Journal::Disk(log), Entry::Disk(record)) => Ok(log.append_blocking(record).map(drop)?),
+            (Journal::Kafka(shelf), Entry::Kafka { kind, params, parts }) => {
+                Ok(shelf.topic.append_blocking(kind, &params, parts).map(drop)?)
+            }
+            _ => unreachable!("an entry is appended to the journal that made it"),
+        }
+    }
+
+    /// The consumer group of this name.
+    ///
+    /// # Errors
+    /// Why there is none, for the operator.
+    pub(crate) fn consumer(&self, name: &str, start: StartAt) -> Result<Consumer, String> {
+        match self {
+            Journal::Disk(log) => {
+                let consumer = log.consumer(name, start).map_err(|error| error.to_string())?;
+                Ok(Consumer::Disk(consumer))
+            }
+            Journal::Kafka(shelf) => {
+                // A pipeline that a reload changes goes on with the group that it had.
+                if let Some((_, group)) = shelf.groups().iter().find(|(known, _)| known == name) {
+                    return Ok(Consumer::Kafka(group.clone()));
+                }
+                let start = match start {
+                    StartAt::Time(ms) => kafka::StartAt::Time(ms),
+                    StartAt::Newest => kafka::StartAt::Newest,
+                    StartAt::Oldest | StartAt::Position(_) => kafka::StartAt::Oldest,
+                };
+                let group = shelf
+                    .topic
+                    .group(name, start)
+                    .map_err(|error| error.to_string())?;
+                shelf.groups().push((name.to_owned(), group.clone()));
+                Ok(Consumer::Kafka(group))
+            }
+        }
+    }
+
+    /// The names of the consumer groups.
+    pub(crate) fn consumers(&self) -> Vec<String> {
+        match self {
+            Journal::Disk(log) => log.consumers(),
+            Journal::Kafka(shelf) => shelf.groups().iter().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// For each group, lane by lane, the place before which what became a dead letter here counts as dead.
+    pub(crate) fn committed(&self) -> Vec<(String, Vec<u64>)> {
+        match self {
+            Journal::Disk(log) => {
+                let groups = log.accounts().1.into_iter().map(|group| {
+                    let positions = group.lanes.iter().map(|lane| lane.position).collect();
+                    (group.name, positions)
+                });
+                groups.collect()
+            }
+            Journal::Kafka(shelf) => {
+                let groups = shelf.groups();
+                groups
+                    .iter()
+                    .map(|(name, group)| (name.clone(), group.claimed()))
+                    .collect()
+            }
+        }
+    }
+
+    /// Makes what the groups have committed durable.
+    pub(crate) fn flush(&self) -> Result<(), ReadError> {
+        match self {
+            Journal::Disk(log) => {
+                for name in log.consumers() {
+                    log.consumer(&name, StartAt::Oldest)?.flush()?;
+                }
+            }
+            Journal::Kafka(shelf) => {
+                let groups = shelf.groups().clone();
+                for (_, group) in groups {
+                    group.flush().map_err(unread)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the journal and its groups. On disk they are of one instant; in Kafka what was accepted is this
+    /// gateway's, since it was started, and what became of documents is the group's, whoever delivered them.
+    pub(crate) fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
+        match self {
+            Journal::Disk(log) => log.accounts(),
+            Journal::Kafka(shelf) => {
+                let groups = shelf.groups();
+                let groups = groups.iter().map(|(name, group)| group_status(name, group));
+                (self.status(), groups.collect())
+            }
+        }
+    }
+
+    /// Why a request of [`USUAL_BYTES`] would not be accepted now, if it would not.
+    pub(crate) fn refuses(&self) -> Option<String> {
+        match self {
+            Journal::Disk(log) => log.admit(USUAL_BYTES).err().map(|error| error.to_string()),
+            Journal::Kafka(shelf) => shelf.topic.status().poisoned,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Journal::Disk(log) => log.status(),
+            Journal::Kafka(shelf) => {
+                let status = shelf.topic.status();
+                Status {
+                    documents: status.documents,
+                    records: status.records,
+                    waiting_bytes: status.waiting_bytes,
+                    poisoned: status.poisoned,
+                    ..Status::default()
+                }
+            }
+        }
+    }
+
+    /// How often somebody has looked what other gateways have put there and delivered; none: there are no others.
+    pub(crate) fn looks(&self) -> Option<u64> {
+        match self {
+            Journal::Disk(_) => None,
+            Journal::Kafka(shelf) => Some(shelf.topic.looks()),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        match self {
+            Journal::Disk(log) => log.close(),
+            Journal::Kafka(shelf) => shelf.topic.close(),
+        }
+    }
+}
+
+fn group_status(name: &str, group: &TopicGroup) -> ConsumerStatus {
+    let lanes: Vec<LaneStatus> = group
+        .status()
+        .into_iter()
+        .map(|lane| LaneStatus {
+            position: lane.done.offset,
+            accepted: lane.done.documents + lane.fetched_documents,
+            done: lane.done.documents,
+            dead: lane.done.dead,
+            skipped: lane.done.skipped,
+            pending_bytes: lane.fetched_bytes,
+            ..LaneStatus::default()
+        })
+        .collect();
+    let sum = |of: fn(&LaneStatus) -> u64| lanes.iter().map(of).sum::<u64>();
+    let (dead, skipped) = (sum(|lane| lane.dead), sum(|lane| lane.skipped));
+    ConsumerStatus {
+        name: name.to_owned(),
+        indexed: sum(|lane| lane.done).saturating_sub(dead + skipped),
+        dead,
+        skipped,
+        pending: sum(|lane| lane.accepted - lane.done),
+        pending_bytes: sum(|lane| lane.pending_bytes),
+        lanes,
+        ..ConsumerStatus::default()
+    }
+}
+
+/// Cuts a part between its operations, so that each piece has `most` bytes at most.
+fn cut(
+    part: kafka::Part,
+    most: usize,
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    out: &mut Vec<kafka::Part>,
+) -> Result<(), NotQueued> {
+    if part.bytes.len() <= most {
+        out.push(part);
+        return Ok(());
+    }
+    let too_large = |bytes: usize| kafka::AppendError::TooLarge {
+        bytes: bytes as u64,
+        most: most as u64,
+    };
+    let operations = bulk::operations(&part.bytes, ask, table);
+    let operations = operations.filter(|operations| operations.len() == part.documents as usize);
+    let Some(operations) = operations else {
+        return Err(too_large(part.bytes.len()).into());
+    };
+    let (mut start, mut documents) = (0, 0);
+    for (at, operation) in operations.iter().enumerate() {
+        if operation.end - operation.start > most {
+            return Err(too_large(operation.end - operation.start).into());
+        }
+        documents += 1;
+        let next_end = operations.get(at + 1).map(|next| next.end);
+        if next_end.is_none_or(|end| end - start > most) {
+            out.push(kafka::Part {
+                lane: part.lane,
+                documents,
+                bytes: part.bytes[start..operation.end].to_vec(),
+            });
+            (start, documents) = (operation.end, 0);
+        }
+    }
+    Ok(())
+}
+
+// === impl Shelf ===
+
+impl Shelf {
+    fn groups(&self) -> MutexGuard<'_, Vec<(String, TopicGroup)>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Append ===
+
+impl Future for Append {
+    type Output = Result<Receipt, NotQueued>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Append::Disk(append) => Pin::new(append)
+                .poll(context)
+                .map(|result| Ok(Receipt::Disk(result?))),
+            Append::Kafka(append) => Pin::new(append)
+                .poll(context)
+                .map(|result| Ok(Receipt::Kafka(result?))),
+        }
+    }
+}
+
+// === impl Receipt ===
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Receipt::Disk(receipt) => write!(out, "position={}", receipt.position),
+            Receipt::Kafka(receipt) => {
+                out.write_str("partitions=")?;
+                for (number, (lane, offset)) in receipt.places.iter().take(PLACES_TOLD).enumerate() {
+                    let comma = if number > 0 { "," } else { "" };
+                    write!(out, "{comma}{lane}:{offset}")?;
+                }
+                match receipt.places.len().saturating_sub(PLACES_TOLD) {
+                    0 => Ok(()),
+                    more => write!(out, ",+{more}"),
+                }
+            }
+        }
+    }
+}
+
+// === impl Consumer ===
+
+impl Consumer {
+    pub(crate) fn reader(&self, lane: u32) -> Result<LaneReader, ReadError> {
+        match self {
+            Consumer::Disk(consumer) => Ok(LaneReader::Disk(consumer.reader(lane)?)),
+            Consumer::Kafka(group) => Ok(LaneReader::Kafka(group.reader(lane).map_err(unread)?)),
+        }
+    }
+
+    /// Says that everything before these marks is done.
+    pub(crate) fn commit(&self, commits: &[Commit]) -> Result<(), ReadError> {
+        match self {
+            Consumer::Disk(consumer) => consumer.commit(commits),
+            Consumer::Kafka(group) => commits.iter().try_for_each(|commit| {
+                let mark = commit.mark();
+                group
+                    .done(mark.lane, mark.position, commit.dead(), commit.skipped())
+                    .map_err(unread)
+            }),
+        }
+    }
+
+    /// Waits until what was committed is durable.
+    pub(crate) fn flush(&self) -> Result<(), ReadError> {
+        match self {
+            Consumer::Disk(consumer) => consumer.flush(),
+            Consumer::Kafka(group) => group.flush().map_err(unread),
+        }
+    }
+
+    pub(crate) fn status(&self) -> ConsumerStatus {
+        match self {
+            Consumer::Disk(consumer) => consumer.status(),
+            Consumer::Kafka(group) => group_status("", group),
+        }
+    }
+
+    /// When the oldest document was accepted that is to be delivered, ms since 1970. In Kafka nobody looks while nothing
+    /// delivers.
+    pub(crate) fn oldest_pending_ms(&self) -> Result<Option<u64>, ReadError> {
+        match self {
+            Consumer::Disk(consumer) => consumer.oldest_pending_ms(),
+            Consumer::Kafka(_) => Ok(None),
+        }
+    }
+
+    /// Whether a lane's documents may be sent: no other gateway can have the lane.
+    pub(crate) fn may_send(&self) -> bool {
+        match self {
+            Consumer::Disk(_) => true,
+            Consumer::Kafka(group) => group.lease().is_some_and(|until| Instant::now() < until),
+        }
+    }
+
+    /// In a topic: for each lane the messages that the group has yet to deliver, wherever they are.
+    pub(crate) fn messages_pending(&self) -> Vec<u64> {
+        match self {
+            Consumer::Disk(_) => Vec::new(),
+            Consumer::Kafka(group) => group.status().iter().map(|lane| lane.messages).collect(),
+        }
+    }
+
+    /// What there is to say of it if other gateways share it.
+    pub(crate) fn sharing(&self) -> Option<Sharing> {
+        let Consumer::Kafka(group) = self else { return None };
+        let lanes = group.status();
+        Some(Sharing {
+            pending_messages: lanes.iter().map(|lane| lane.messages).sum(),
+            lost_messages: lanes.iter().map(|lane| lane.done.lost_messages).sum(),
+            lanes_held: lanes.iter().filter(|lane| lane.held).count() as u64,
+        })
+    }
+
+    /// Which lanes are this gateway's now, and how many messages each has; none if all are and nobody counts.
+    pub(crate) fn lanes_shared(&self) -> Option<Vec<(bool, u64)>> {
+        let Consumer::Kafka(group) = self else { return None };
+        let lanes = group.status().into_iter();
+        Some(lanes.map(|lane| (lane.held, lane.messages)).collect())
+    }
+}
+
+// === impl LaneReader ===
+
+impl LaneReader {
+    /// Ready once there is something to read.
+    pub(crate) fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
+        match self {
+            LaneReader::Disk(reader) => Either::Left(reader.ready()),
+            LaneReader::Kafka(reader) => Either::Right(reader.ready()),
+        }
+    }
+
+    /// Bytes of what comes next, as it is when it is read, if there is something.
+    pub(crate) fn peek_unpacked(&mut self) -> Result<Option<u32>, ReadError> {
+        match self {
+            LaneReader::Disk(reader) => reader.peek_unpacked(),
+            LaneReader::Kafka(reader) => {
+                let bytes = reader.peek();
+                Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+            }
+        }
+    }
+
+    /// Bytes that are there to be read, if that is known.
+    pub(crate) fn waiting_bytes(&self) -> Option<u64> {
+        match self {
+            LaneReader::Disk(reader) => Some(reader.waiting_bytes()),
+            LaneReader::Kafka(_) => None,
+        }
+    }
+
+    /// Appends the next group's bytes to `out` and tells what it is; none if all that is there was read.
+    #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
+    pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
+        let reader = match self {
+            LaneReader::Disk(reader) => return reader.next(out),
+            LaneReader::Kafka(reader) => reader,
+        };
+        let message = reader.next(out).map_err(unread)?;
+        Ok(message.map(|message| {
+            Next::Group(log::Group {
+                position: message.offset,
+                time_ms: message.time_ms,
+                kind: message.head.kind,
+                params: message.params,
+                documents: message.head.documents,
+                ordinal: 0,
+                mark: mark_of(reader),
+            })
+        }))
+    }
+
+    /// Lets go of what it holds of the disk while there is nothing to read.
+    pub(crate) fn rest(&mut self) {
+        match self {
+            LaneReader::Disk(reader) => reader.rest(),
+            LaneReader::Kafka(_) => {}
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn mark(&self) -> Mark {
+        match self {
+            LaneReader::Disk(reader) => reader.mark(),
+            LaneReader::Kafka(reader) => mark_of(reader),
+        }
+    }
+
+    /// Goes back to a mark of this lane.
+    pub(crate) fn rewind(&mut self, to: Mark) {
+        match self {
+            LaneReader::Disk(reader) => reader.rewind(to),
+            LaneReader::Kafka(reader) => reader.rewind(to.position),
+        }
+    }
+}
+
+/// Documents are counted by the group, as they are done.
+fn mark_of(reader: &kafka::LaneReader) -> Mark {
+    Mark {
+        lane: reader.lane(),
+        position: reader.position(),
+        ..Mark::default()
+    }
+}
+
+fn unread(error: kafka::ReadError) -> ReadError {
+    match error {
+        kafka::ReadError::NoLane(lane) => ReadError::NoLane { lane, lanes: 0 },
+        error => ReadError::Io {
+            doing: "cannot go on in",
+            path: "Kafka".into(),
+            source: std::io::Error::other(error),
+        },
+    }
+}
+
+/// Places of a request that its client is told, at most: they stand in a header.
+const PLACES_TOLD: usize = 16;
+
+/// What a queue has to have room for to count as one that accepts requests.
+const USUAL_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use bulk::{Dialect, Flavour, RouteTable, Version};
+
+    use super::*;
+
+    fn part(documents: u32, bytes: &str) -> kafka::Part {
+        kafka::Part {
+            lane: 3,
+            documents,
+            bytes: bytes.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_too_large_for_a_message_is_cut_between_its_operations() {
+        let table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 1).build();
+        let ask = Ask::default();
+        let index = "{\"index\":{\"_index\":\"i\",\"_id\":\"1\"}}\n{\"n\":1}\n";
+        let delete = "{\"delete\":{\"_index\":\"i\",\"_id\":\"1\"}}\n";
+        let whole = format!("{index}{delete}{index}{delete}");
+        let cut = |most: usize| {
+            let mut out = Vec::new();
+            super::cut(part(4, &whole), most, &ask, &table, &mut out).map(|()| out)
+        };
+        assert_eq!(cut(whole.len()).unwrap(), [part(4, &whole)]);
+        let half = format!("{index}{delete}");
+        assert_eq!(cut(whole.len() - 1).unwrap().len(), 2);
+        assert_eq!(cut(half.len()).unwrap(), [part(2, &half), part(2, &half)]);
+        let pieces = cut(index.len()).unwrap();
+        assert_eq!(
+            pieces,
+            [part(1, index), part(1, delete), part(1, index), part(1, delete)]
+        );
+        let refused = cut(index.len() - 1).unwrap_err();
+        let most = (index.len() - 1) as u64;
+        let bytes = index.len() as u64;
+        assert_eq!(refused, kafka::AppendError::TooLarge { bytes, most }.into());
+    }
+
+    #[test]
+    fn a_client_is_told_where_its_request_is_and_no_longer_header_than_it_can_take() {
+        let places = |count: u32| {
+            let places = (0..count).map(|lane| (lane, 7)).collect();
+            Receipt::Kafka(kafka::Receipt { places }).to_string()
+        };
+        assert_eq!(places(2), "partitions=0:7,1:7");
+        assert!(places(20).ends_with("15:7,+4"), "{}", places(20));
+    }
+}

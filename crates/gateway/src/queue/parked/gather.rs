@@ -1,0 +1,80 @@
+//! Entries that hold a segment of which most is gone are written again at the store's end, so that what waits for a day does
+//! not keep the room of all that came and went meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Parked;
+use super::state::{Standing, State};
+use super::store::Entry;
+
+impl Parked {
+    /// Writes the oldest entries again, if the store is half full and most of it is gone. Only while no key is tried.
+    pub(crate) async fn gather(&self) -> Result<(), String> {
+        let Some(store) = self.opened() else {
+            return Ok(());
+        };
+        let (used, most) = store.bytes();
+        let to_write = self.state().to_gather(used, most);
+        let mut moved = BTreeMap::new();
+        for (at, left) in to_write {
+            let read = store.read(at).map_err(|error| error.to_string())?;
+            let Some((entry, lines)) = read else { continue };
+            let gone = (0..entry.ops.len() as u32).filter(|op| !left.contains(op));
+            let entry = Entry {
+                gone: gone.collect(),
+                instead_of: Some(at),
+                ..*entry
+            };
+            // What fails is tried again later; what was written until then counts.
+            match store.put(&entry, &lines).await {
+                Ok((to, _)) => drop(moved.insert(at, to)),
+                Err(error) => {
+                    tracing::warn!(%error, "parked operations keep more of the disk than they need");
+                    break;
+                }
+            }
+        }
+        if !moved.is_empty() {
+            let oldest = {
+                let mut state = self.state();
+                state.moved(&moved);
+                state.oldest()
+            };
+            store.keep_from(oldest);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The oldest records with the operations of each that are left, if it pays to write them again.
+    fn to_gather(&self, used: u64, most: u64) -> Vec<(u64, BTreeSet<u32>)> {
+        if used < most / 2 {
+            return Vec::new();
+        }
+        let live: u64 = self.pieces().map(|piece| piece.bytes).sum();
+        if live.saturating_mul(2) > used {
+            return Vec::new();
+        }
+        let mut records: BTreeMap<u64, (u64, bool, BTreeSet<u32>)> = BTreeMap::new();
+        for piece in self.pieces() {
+            let (bytes, ready, left) = records.entry(piece.at).or_default();
+            *bytes = piece.bytes;
+            *ready = piece.standing == Standing::Ready;
+            match &piece.ops {
+                Some(ops) => left.extend(ops),
+                None => left.extend(0..piece.docs),
+            }
+        }
+        let mut bytes_left = AT_ONCE_BYTES;
+        let records = records.into_iter().take_while(|(_, (bytes, ready, _))| {
+            let fits = bytes_left > 0;
+            bytes_left = bytes_left.saturating_sub(*bytes);
+            fits && *ready
+        });
+        records.map(|(at, (_, _, left))| (at, left)).collect()
+    }
+}
+
+/// Bytes that are written again at once.
+const AT_ONCE_BYTES: u64 = 8 << 20;

@@ -1,0 +1,119 @@
+//! What parked operations wait for: the index, the request or the document that their failure concerns.
+
+use serde::{Deserialize, Serialize};
+
+/// What has to be put right before operations go on. Operations with the same key wait in one line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(crate) enum Key {
+    /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to it.
+    Index { index: String },
+    /// What one lane has for an index: some of its shards take nothing.
+    Shards { index: String, lane: u32 },
+    /// What is sent to an index with these parameters, which ask for more than the index has.
+    Request { index: String, target: String },
+    /// Documents that failed by themselves: each waits alone.
+    Documents,
+}
+
+/// What the failure of an operation concerns, as the node's words tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Its index.
+    Index,
+    /// The shard that it goes to, or the copies of it that the request wants.
+    Shard,
+    /// The document alone.
+    Document,
+}
+
+/// The names of an operation, by which it is told whether it must wait behind parked ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// The index as its action or its URL names it.
+    pub(crate) written: String,
+    /// The index that this stands for now, if that is known.
+    pub(crate) concrete: Option<String>,
+    /// The document, by the one name and by the other. The same number for both if there is one name, and for operations
+    /// without id, which concern no document that is there.
+    pub(crate) document: [u64; 2],
+}
+
+// === impl Key ===
+
+impl Key {
+    /// An operation that several keys hold waits for the one of the lowest rank first. What leaves that line is asked about
+    /// the ranks behind it, so no operation passes an earlier one on the same document.
+    pub(crate) fn rank(&self) -> u8 {
+        match self {
+            Key::Index { .. } => 0,
+            Key::Shards { .. } => 1,
+            Key::Request { .. } => 2,
+            Key::Documents => 3,
+        }
+    }
+
+    /// Whether its operations hold back later ones by document, and not only by name.
+    pub(crate) fn holds_documents(&self) -> bool {
+        matches!(self, Key::Request { .. } | Key::Documents)
+    }
+
+    /// Whether it holds an operation for one of its indices.
+    pub(crate) fn holds(&self, lane: u32, target: &str) -> bool {
+        match self {
+            Key::Index { .. } => true,
+            Key::Shards { lane: held, .. } => *held == lane,
+            Key::Request { target: held, .. } => held == target,
+            Key::Documents => false,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Key::Index { index } => format!("index:{index}"),
+            Key::Shards { index, lane } => format!("shards:{index}:{lane}"),
+            Key::Request { index, target } => format!("request:{index}:{target}"),
+            Key::Documents => "documents".to_owned(),
+        }
+    }
+}
+
+// === impl Named ===
+
+impl Named {
+    pub(crate) fn new(written: String, concrete: Option<String>, id: Option<&str>) -> Self {
+        let document = match id {
+            // No other operation can mean the document that this one will make.
+            None => [0; 2],
+            Some(id) => {
+                let by = |name: &str| document(name, id);
+                [by(&written), by(concrete.as_deref().unwrap_or(&written))]
+            }
+        };
+        Self {
+            written,
+            concrete,
+            document,
+        }
+    }
+
+    /// The name of its index: the concrete one where it is known.
+    pub(crate) fn index(&self) -> &str {
+        self.concrete.as_deref().unwrap_or(&self.written)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let concrete = self.concrete.as_deref().filter(|name| *name != self.written);
+        std::iter::once(&*self.written).chain(concrete)
+    }
+}
+
+/// The number of a document: FNV-1a, since it stands in files that later versions read. Two documents that share one by
+/// chance wait for each other, and nothing else comes of it.
+fn document(index: &str, id: &str) -> u64 {
+    let bytes = index.bytes().chain(std::iter::once(0)).chain(id.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,352 @@
+//! Operations that wait for something that concerns their index, their request or themselves alone, so that their lane
+//! goes on with all else: on disk with the reason, tried again, until they are indexed or dead letters.
+//!
+//! An entry is put on disk before its batch is committed, and counts from the commit on, as a dead letter does. What
+//! comes later for the same index, request or document goes behind it without being sent, so writes to one document keep
+//! their order. A task of the delivery's thread ([`crate::delivery`]) tries the first of each key again; its operations leave the
+//! state below once what became of them is on disk.
+
+mod gather;
+mod key;
+mod state;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use log::{AppendError, Full, Options};
+use tokio::sync::Notify;
+
+pub(crate) use key::{Key, Named, Scope};
+pub(crate) use state::{Picked, State, Tried};
+use state::{Piece, Standing};
+use store::Record;
+pub(crate) use store::{Entry, Resolved, Store};
+
+/// What is parked of one queue and consumer group.
+pub(crate) struct Parked {
+    folder: PathBuf,
+    options: Mutex<Options>,
+    /// Made when the first operation is parked.
+    store: Mutex<Option<Arc<Store>>>,
+    state: Mutex<State>,
+    /// Whether anything is parked: nothing else is looked at on the way of ordinary batches.
+    pub(crate) any: AtomicBool,
+    /// Told when there may be something to try.
+    pub(crate) changed: Notify,
+}
+
+/// What is parked of one queue, by consumer group.
+pub(crate) struct ParkedOfQueue {
+    folder: PathBuf,
+    options: Mutex<Options>,
+    groups: Mutex<BTreeMap<String, Arc<Parked>>>,
+}
+
+/// Why operations were not parked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotParked {
+    /// There are as many as there may be.
+    #[error("no more operations can be parked: {0}")]
+    Full(String),
+    /// The disk does not take them now.
+    #[error("operations cannot be parked: {0}")]
+    Disk(String),
+}
+
+// === impl ParkedOfQueue ===
+
+impl ParkedOfQueue {
+    /// Opens what is there. `committed` says how far a group is, lane by lane.
+    pub(crate) fn open(
+        folder: PathBuf,
+        options: Options,
+        committed: &[(String, Vec<u64>)],
+    ) -> Result<Self, String> {
+        let mut groups = BTreeMap::new();
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let lanes = committed.iter().find(|(group, _)| *group == name);
+            let lanes = lanes.map(|(_, lanes)| lanes.as_slice()).unwrap_or_default();
+            let parked = Parked::new(entry.path(), options.clone());
+            parked.load(lanes)?;
+            groups.insert(name, Arc::new(parked));
+        }
+        Ok(Self {
+            folder,
+            options: Mutex::new(options),
+            groups: Mutex::new(groups),
+        })
+    }
+
+    /// What is parked of a group.
+    pub(crate) fn group(&self, name: &str) -> Arc<Parked> {
+        let mut groups = lock(&self.groups);
+        let parked = groups.entry(name.to_owned()).or_insert_with(|| {
+            let options = lock(&self.options).clone();
+            Arc::new(Parked::new(self.folder.join(name), options))
+        });
+        Arc::clone(parked)
+    }
+
+    pub(crate) fn all(&self) -> Vec<(String, Arc<Parked>)> {
+        let groups = lock(&self.groups);
+        let all = groups
+            .iter()
+            .map(|(name, parked)| (name.clone(), Arc::clone(parked)));
+        all.collect()
+    }
+
+    /// Takes over how much there may be.
+    pub(crate) fn adjust(&self, options: &Options) -> Result<(), log::OpenError> {
+        *lock(&self.options) = options.clone();
+        for (_, parked) in self.all() {
+            *lock(&parked.options) = options.clone();
+            if let Some(store) = &*lock(&parked.store) {
+                store.adjust(options)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a group: nothing of it is parked any more.
+    pub(crate) fn forget(&self, name: &str) {
+        if let Some(parked) = lock(&self.groups).remove(name) {
+            parked.close();
+            // What cannot be removed is found empty at the next start.
+            drop(std::fs::remove_dir_all(&parked.folder));
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        for (_, parked) in self.all() {
+            parked.close();
+        }
+    }
+}
+
+// === impl Parked ===
+
+impl Parked {
+    fn new(folder: PathBuf, options: Options) -> Self {
+        Self {
+            folder,
+            options: Mutex::new(options),
+            store: Mutex::default(),
+            state: Mutex::default(),
+            any: AtomicBool::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before delivery starts.
+    fn load(&self, committed: &[u64]) -> Result<(), String> {
+        let store = self.open_store()?;
+        let (mut entries, mut dead) = (BTreeMap::new(), 0);
+        let (mut settled_before, mut last_resolved) = (0, 0);
+        let read = store.each(|at, bytes, record| match record {
+            Record::Put(entry, _) => {
+                if let Some(before) = entry.instead_of {
+                    entries.remove(&before);
+                }
+                let mut left: BTreeSet<u32> = (0..entry.ops.len() as u32).collect();
+                left.retain(|op| !entry.gone.contains(op));
+                entries.insert(at, (entry, bytes, left));
+            }
+            Record::Resolved(resolved) => {
+                dead = dead.max(resolved.dead);
+                last_resolved = at;
+                for (at, ops) in resolved.ops {
+                    let Some((_, _, left)) = entries.get_mut(&at) else {
+                        continue;
+                    };
+                    match ops {
+                        Some(ops) => left.retain(|op| !ops.contains(op)),
+                        None => left.clear(),
+                    }
+                    if left.is_empty() {
+                        entries.remove(&at);
+                    }
+                }
+            }
+            Record::Settled => settled_before = at,
+        });
+        read.map_err(|error| error.to_string())?;
+        let mut state = lock(&self.state);
+        state.dead = dead;
+        state.last_resolved = last_resolved;
+        for (at, (entry, bytes, left)) in entries {
+            let position = entry.origins.first().map_or(0, |(position, _)| *position);
+            let committed = committed.get(entry.lane as usize).copied().unwrap_or_default();
+            let standing = match at < settled_before || position < committed {
+                true => Standing::Ready,
+                false => Standing::Unsettled,
+            };
+            let ops = (left.len() < entry.ops.len()).then(|| left.into_iter().collect());
+            let mut piece = Piece::new(at, bytes, &entry, ops, standing);
+            piece.doubt = true;
+            state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
+        }
+        self.any.store(!state.is_empty(), Ordering::Release);
+        Ok(())
+    }
+
+    pub(crate) fn open_store(&self) -> Result<Arc<Store>, String> {
+        let mut store = lock(&self.store);
+        if let Some(store) = &*store {
+            return Ok(Arc::clone(store));
+        }
+        let opened = Arc::new(Store::open(&self.folder, lock(&self.options).clone())?);
+        *store = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// The store, if anything was ever parked.
+    pub(crate) fn opened(&self) -> Option<Arc<Store>> {
+        lock(&self.store).clone()
+    }
+
+    fn close(&self) {
+        if let Some(store) = &*lock(&self.store) {
+            store.close();
+        }
+    }
+
+    /// Whether anything is parked.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Held while the accounts are read, so that all numbers are of one instant.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Bytes on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        lock(&self.store).as_ref().map_or(0, |store| store.bytes().0)
+    }
+
+    /// Parks operations of a batch that is not committed yet: durable, and in force, when it returns.
+    pub(crate) async fn put(&self, entry: Entry, lines: &[u8], doubt: bool) -> Result<(), NotParked> {
+        let documents = match entry.key.holds_documents() {
+            true => entry.documents.len(),
+            false => 0,
+        };
+        if self.state().is_full(documents) {
+            let why = format!("{PIECES_MAX} entries or {DOCUMENTS_MAX} documents are there already");
+            return Err(NotParked::Full(why));
+        }
+        let store = self.open_store().map_err(NotParked::Disk)?;
+        let put = store.put(&entry, lines).await;
+        let (at, bytes) = put.map_err(|error| match error {
+            AppendError::Full(full @ Full::Quota { .. }) => NotParked::Full(full.to_string()),
+            error => NotParked::Disk(error.to_string()),
+        })?;
+        let mut piece = Piece::new(at, bytes, &entry, None, Standing::Unsettled);
+        piece.doubt = doubt;
+        let mut state = self.state();
+        state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
+        self.any.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Commits a lane's batch: what was parked of it counts from this moment on.
+    pub(crate) fn commit<E>(&self, lane: u32, commit: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        if !self.any() {
+            return commit();
+        }
+        let mut state = self.state();
+        commit()?;
+        if state.count(lane) {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing is under way.
+    pub(crate) fn drop_unsettled(&self) -> Result<(), AppendError> {
+        self.drop_some(None, 0)?;
+        self.state().doubt_all();
+        Ok(())
+    }
+
+    /// The same of one lane, of which nothing is under way, while others are; of the entries from a place on.
+    pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), AppendError> {
+        self.drop_some(Some(lane), since)
+    }
+
+    /// The place of the next entry.
+    pub(crate) fn end(&self) -> u64 {
+        self.opened().map_or(0, |store| store.end())
+    }
+
+    fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), AppendError> {
+        let mut state = self.state();
+        let unsettled = state.unsettled(lane, since);
+        if !unsettled.is_empty()
+            && let Some(store) = lock(&self.store).clone()
+        {
+            let resolved = Resolved {
+                ops: unsettled,
+                dead: state.dead,
+            };
+            state.last_resolved = store.resolve_blocking(&resolved)?;
+            state.drop_unsettled(lane, since);
+        }
+        self.any.store(!state.is_empty(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Says that all that is parked counts, wherever the group's cursors are set. Only while nothing is under way, and after
+    /// [`Parked::drop_unsettled`].
+    pub(crate) fn settle(&self) -> Result<(), AppendError> {
+        let store = lock(&self.store).clone();
+        store.map_or(Ok(()), |store| store.settle())
+    }
+
+    /// Lets the first operations of these keys (all, if none is named) be tried at once; how many keys that are.
+    pub(crate) fn release(&self, key: Option<&str>) -> usize {
+        let released = self.state().release(key);
+        self.changed.notify_one();
+        released
+    }
+
+    /// Has what these keys hold become dead letters instead of being tried again; how many documents that are.
+    pub(crate) fn give_up(&self, key: Option<&str>) -> u64 {
+        let documents = self.state().give_up(key);
+        self.changed.notify_one();
+        documents
+    }
+
+    /// Whether an operation of an entry is parked still.
+    pub(crate) fn holds(&self, at: u64, op: u32) -> bool {
+        self.state().has(at, op)
+    }
+}
+
+/// Where the parked operations of a queue are.
+pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
+    data.join("parked").join(queue)
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Entries in memory at most, of about 200 bytes each.
+const PIECES_MAX: usize = 200_000;
+/// Documents that are known one by one, at most.
+const DOCUMENTS_MAX: usize = 200_000;
+/// A key whose condition has passed for a while is tried again this soon.
+pub(crate) const SOON: Duration = Duration::from_millis(20);

@@ -1,0 +1,757 @@
+//! What is parked, in memory: by key, in the order in which it goes out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Snapshot;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::key::{Key, Named};
+use super::store::Entry;
+use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
+
+/// Where a piece goes out: by its first operation's request and place there, then by its record.
+type Order = (u64, u32, u64);
+
+/// All that is parked of a group.
+#[derive(Default)]
+pub(crate) struct State {
+    keys: BTreeMap<Key, Held>,
+    /// The keys that hold a name.
+    names: HashMap<Box<str>, Vec<Key>>,
+    /// The keys that hold a document.
+    documents: HashMap<u64, Vec<Key>>,
+    /// By lane, what its batch under way has parked.
+    unsettled: HashMap<u32, Vec<(Key, Order)>>,
+    /// The generation of the cluster's topology that the names were looked up in.
+    followed: Option<u64>,
+    pieces: usize,
+    /// Documents whose batch is committed.
+    pub(crate) counted: u64,
+    /// Parked documents that became dead letters, ever.
+    pub(crate) dead: u64,
+    /// The place of the record that says so.
+    pub(crate) last_resolved: u64,
+}
+
+/// What one key holds.
+struct Held {
+    names: BTreeSet<Box<str>>,
+    pieces: BTreeMap<Order, Piece>,
+    why: Arc<str>,
+    since_ms: u64,
+    attempts: u64,
+    failures: u32,
+    next_try: Instant,
+    running: bool,
+    /// The operator wants no more tries.
+    given_up: bool,
+}
+
+/// Operations of one entry that wait for the same key.
+pub(crate) struct Piece {
+    pub(crate) at: u64,
+    /// Which of the entry; none: all.
+    pub(crate) ops: Option<Vec<u32>>,
+    pub(crate) docs: u32,
+    pub(crate) bytes: u64,
+    lane: u32,
+    order: (u64, u32),
+    pub(crate) parked_ms: u64,
+    pub(crate) attempts: u32,
+    pub(crate) refusals: u32,
+    /// They may have been executed.
+    pub(crate) doubt: bool,
+    pub(crate) standing: Standing,
+    wording: Arc<(String, String)>,
+    documents: Vec<[u64; 2]>,
+    next_try: Option<Instant>,
+}
+
+/// How far the batch is that a piece came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Not committed.
+    Unsettled,
+    /// Committed, and not yet durably so.
+    Counted,
+    /// It may be tried.
+    Ready,
+}
+
+/// A piece that is to be tried now.
+pub(crate) struct Picked {
+    pub(crate) order: Order,
+    pub(crate) at: u64,
+    pub(crate) ops: Option<Vec<u32>>,
+    pub(crate) attempts: u32,
+    pub(crate) refusals: u32,
+    pub(crate) doubt: bool,
+    pub(crate) parked_ms: u64,
+}
+
+/// What became of a piece in one try.
+#[derive(Default)]
+pub(crate) struct Tried {
+    /// Indexed or dead.
+    pub(crate) gone: Vec<u32>,
+    /// How many of them are dead letters.
+    pub(crate) dead: u64,
+    /// To wait for other keys.
+    pub(crate) moved: BTreeMap<Key, Vec<u32>>,
+    pub(crate) attempted: bool,
+    pub(crate) refusals: u32,
+    pub(crate) doubt: bool,
+}
+
+/// A key, as the admin port shows it.
+pub(crate) struct Shown(pub(crate) Value);
+
+// === impl Held ===
+
+impl Held {
+    /// Whether the batch of any piece is committed.
+    fn may_try(&self) -> bool {
+        let mut pieces = self.pieces.values();
+        pieces.any(|piece| piece.standing != Standing::Unsettled)
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    pub(crate) fn new(at: u64, bytes: u64, entry: &Entry, ops: Option<Vec<u32>>, standing: Standing) -> Self {
+        let docs = ops.as_ref().map_or(entry.ops.len(), Vec::len);
+        let first = ops.as_ref().and_then(|ops| ops.first()).copied().unwrap_or(0);
+        Self {
+            at,
+            docs: docs as u32,
+            bytes,
+            lane: entry.lane,
+            order: order_of(entry, first),
+            parked_ms: entry.parked_ms,
+            attempts: entry.attempts,
+            refusals: entry.refusals,
+            doubt: false,
+            standing,
+            wording: Arc::new((entry.target.clone(), entry.content_type.clone())),
+            documents: match entry.key.holds_documents() {
+                true => pick(&entry.documents, ops.as_deref()),
+                false => Vec::new(),
+            },
+            ops,
+            next_try: None,
+        }
+    }
+}
+
+fn order_of(entry: &Entry, op: u32) -> (u64, u32) {
+    let (origin, place) = entry.ops.get(op as usize).copied().unwrap_or_default();
+    let position = entry
+        .origins
+        .get(origin as usize)
+        .map_or(0, |(position, _)| *position);
+    (position, place)
+}
+
+fn pick<T: Clone>(all: &[T], ops: Option<&[u32]>) -> Vec<T> {
+    match ops {
+        None => all.to_vec(),
+        Some(ops) => ops
+            .iter()
+            .filter_map(|op| all.get(*op as usize).cloned())
+            .collect(),
+    }
+}
+
+// === impl State ===
+
+impl State {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(crate) fn is_full(&self, documents: usize) -> bool {
+        self.pieces >= PIECES_MAX || documents > 0 && self.documents.len() + 2 * documents > 2 * DOCUMENTS_MAX
+    }
+
+    pub(crate) fn insert(&mut self, key: Key, names: &[String], why: &str, piece: Piece) {
+        for document in piece.documents.iter().flatten() {
+            let keys = self.documents.entry(*document).or_default();
+            keys.push(key.clone());
+        }
+        if piece.standing != Standing::Unsettled {
+            self.counted += u64::from(piece.docs);
+        }
+        self.pieces += 1;
+        let held = self.keys.entry(key.clone()).or_insert_with(|| Held {
+            names: BTreeSet::new(),
+            pieces: BTreeMap::new(),
+            why: why.into(),
+            since_ms: now_ms(),
+            attempts: 0,
+            failures: 0,
+            next_try: Instant::now(),
+            running: false,
+            given_up: false,
+        });
+        if !why.is_empty() {
+            held.why = why.into();
+        }
+        held.since_ms = held.since_ms.min(piece.parked_ms);
+        for name in names {
+            if held.names.insert(name.as_str().into()) && key != Key::Documents {
+                self.names
+                    .entry(name.as_str().into())
+                    .or_default()
+                    .push(key.clone());
+            }
+        }
+        let (position, place) = piece.order;
+        let order = (position, place, piece.at);
+        if piece.standing == Standing::Unsettled {
+            let unsettled = self.unsettled.entry(piece.lane).or_default();
+            unsettled.push((key.clone(), order));
+        }
+        if key == Key::Documents && piece.next_try.is_none() {
+            held.next_try = held.next_try.min(Instant::now() + super::SOON);
+        }
+        held.pieces.insert(order, piece);
+    }
+
+    /// The key that an operation has to wait for, if there is one; of a rank behind `after`.
+    pub(crate) fn holder(&self, named: &Named, lane: u32, target: &str, after: Option<&Key>) -> Option<Key> {
+        let by_name = named.names().filter_map(|name| self.names.get(name)).flatten();
+        let by_name = by_name.filter(|key| key.holds(lane, target));
+        let documents = named.document.iter().filter(|document| **document != 0);
+        let by_document = documents
+            .filter_map(|document| self.documents.get(document))
+            .flatten();
+        let behind = |key: &&Key| after.is_none_or(|after| key.rank() > after.rank());
+        by_name
+            .chain(by_document)
+            .filter(behind)
+            .min_by_key(|key| (key.rank(), *key))
+            .cloned()
+    }
+
+    /// The key of an index that some of these names have already.
+    pub(crate) fn index_key<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Key> {
+        let known = names.filter_map(|name| self.names.get(name)).flatten();
+        known.filter(|key| key.rank() == 0).min().cloned()
+    }
+
+    /// What was parked of a lane's batch counts now; whether there is any.
+    pub(crate) fn count(&mut self, lane: u32) -> bool {
+        let before = self.counted;
+        for (key, order) in self.unsettled.remove(&lane).unwrap_or_default() {
+            let held = self.keys.get_mut(&key);
+            if let Some(piece) = held.and_then(|held| held.pieces.get_mut(&order)) {
+                piece.standing = Standing::Counted;
+                self.counted += u64::from(piece.docs);
+            }
+        }
+        self.counted > before
+    }
+
+    /// Whether some counts that is not yet durably committed.
+    pub(crate) fn counts_some(&self, key: &Key) -> bool {
+        let held = self.keys.get(key);
+        held.is_some_and(|held| {
+            let mut standings = held.pieces.values().map(|piece| piece.standing);
+            standings.any(|standing| standing == Standing::Counted)
+        })
+    }
+
+    /// What counts is durably committed.
+    pub(crate) fn ready(&mut self) {
+        for piece in self.keys.values_mut().flat_map(|held| held.pieces.values_mut()) {
+            if piece.standing == Standing::Counted {
+                piece.standing = Standing::Ready;
+            }
+        }
+    }
+
+    /// What is parked of batches that are not committed, of one lane or of all, from a place on.
+    pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<(u64, Option<Vec<u32>>)> {
+        let lanes = self.unsettled.iter();
+        let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
+        let places = places.flat_map(|(_, places)| places);
+        let pieces = places.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
+        let pieces = pieces.filter(|piece| piece.at >= since);
+        pieces.map(|piece| (piece.at, piece.ops.clone())).collect()
+    }
+
+    pub(crate) fn drop_unsettled(&mut self, lane: Option<u32>, since: u64) {
+        let (keys, mut dropped) = (&self.keys, Vec::new());
+        let is_since = |(key, order): &(Key, Order)| {
+            let piece = keys.get(key).and_then(|held| held.pieces.get(order));
+            piece.is_none_or(|piece| piece.at >= since)
+        };
+        for (of, places) in &mut self.unsettled {
+            if lane.is_none_or(|lane| lane == *of) {
+                dropped.extend(places.extract_if(.., |place| is_since(place)));
+            }
+        }
+        self.unsettled.retain(|_, places| !places.is_empty());
+        for (key, order) in dropped {
+            self.remove(&key, order);
+            self.forget_if_empty(&key);
+        }
+    }
+
+    /// An earlier run may have sent all of it.
+    pub(crate) fn doubt_all(&mut self) {
+        for held in self.keys.values_mut() {
+            held.running = false;
+            held.pieces.values_mut().for_each(|piece| piece.doubt = true);
+        }
+    }
+
+    /// What a key holds may have been executed.
+    pub(crate) fn doubt(&mut self, key: &Key) {
+        let pieces = self.keys.get_mut(key).into_iter();
+        for piece in pieces.flat_map(|held| held.pieces.values_mut()) {
+            piece.doubt = true;
+        }
+    }
+
+    /// Whether an operation of an entry waits for a key still.
+    pub(crate) fn holds(&self, key: &Key, at: u64, op: u32) -> bool {
+        let pieces = self
+            .keys
+            .get(key)
+            .into_iter()
+            .flat_map(|held| held.pieces.values());
+        let mut pieces = pieces.filter(|piece| piece.at == at);
+        pieces.any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
+    }
+
+    /// Keys whose turn it is, so many at most; each is under way until [`State::rest`].
+    pub(crate) fn due(&mut self, most: usize) -> Vec<Key> {
+        let now = Instant::now();
+        let due = self
+            .keys
+            .iter_mut()
+            .filter(|(_, held)| !held.running && held.next_try <= now && held.may_try());
+        let mut due: Vec<(Instant, Key, &mut Held)> = due
+            .map(|(key, held)| (held.next_try, key.clone(), held))
+            .collect();
+        due.sort_by_key(|(next, ..)| *next);
+        let due = due.into_iter().take(most).map(|(_, key, held)| {
+            held.running = true;
+            key
+        });
+        due.collect()
+    }
+
+    /// When a key is due next.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let waiting = self.keys.values().filter(|held| !held.running && held.may_try());
+        waiting.map(|held| held.next_try).min()
+    }
+
+    /// Sees to it that what waits long is looked at soon: something has changed at the cluster.
+    pub(crate) fn hurry(&mut self) {
+        let soon = Instant::now() + Duration::from_millis(200);
+        for held in self.keys.values_mut() {
+            held.next_try = held.next_try.min(soon);
+        }
+    }
+
+    /// Holds the indices too that names stand for now, if the cluster has changed.
+    pub(crate) fn follow_topology(&mut self, snapshot: &Snapshot) {
+        if self.followed != Some(snapshot.generation) {
+            self.followed = Some(snapshot.generation);
+            self.follow(|name| snapshot.table.write_index(name.as_bytes()).map(str::to_owned));
+        }
+    }
+
+    /// Holds the indices too that the names of parked operations stand for now.
+    fn follow(&mut self, resolve: impl Fn(&str) -> Option<String>) {
+        for (key, held) in &mut self.keys {
+            if *key == Key::Documents {
+                continue;
+            }
+            let now: Vec<Box<str>> = held
+                .names
+                .iter()
+                .filter_map(|name| resolve(name))
+                .map(Into::into)
+                .collect();
+            for name in now {
+                if held.names.insert(name.clone()) {
+                    self.names.entry(name).or_default().push(key.clone());
+                }
+            }
+        }
+    }
+
+    /// The first pieces of a key that may go together: with one wording, so many documents and bytes at most, but one at
+    /// least.
+    pub(crate) fn pick(
+        &self,
+        key: &Key,
+        docs_max: usize,
+        bytes_max: u64,
+    ) -> (Vec<Picked>, Option<Arc<(String, String)>>) {
+        let Some(held) = self.keys.get(key) else {
+            return (Vec::new(), None);
+        };
+        let (mut picked, mut wording) = (Vec::new(), None::<Arc<(String, String)>>);
+        let (mut docs, mut bytes) = (0, 0);
+        let mut waiting = HashSet::new();
+        let (mut seen, now) = (HashSet::<u64>::new(), Instant::now());
+        for (order, piece) in &held.pieces {
+            // A lane's later pieces wait for the commit of the earlier ones.
+            if piece.standing != Standing::Ready || waiting.contains(&piece.lane) {
+                waiting.insert(piece.lane);
+                continue;
+            }
+            if *key == Key::Documents {
+                let held_back = piece.documents.iter().flatten().any(|one| seen.contains(one));
+                seen.extend(piece.documents.iter().flatten());
+                let is_due = held.given_up || piece.next_try.is_none_or(|next| next <= now);
+                if held_back || !is_due {
+                    continue;
+                }
+            }
+            let fits = docs + piece.docs as usize <= docs_max && bytes + piece.bytes <= bytes_max;
+            let alike = wording.as_ref().is_none_or(|wording| *wording == piece.wording);
+            let goes_along = picked.is_empty() || fits && alike;
+            if !goes_along {
+                break;
+            }
+            wording.get_or_insert_with(|| Arc::clone(&piece.wording));
+            docs += piece.docs as usize;
+            bytes += piece.bytes;
+            picked.push(Picked {
+                order: *order,
+                at: piece.at,
+                ops: piece.ops.clone(),
+                attempts: piece.attempts,
+                refusals: piece.refusals,
+                doubt: piece.doubt,
+                parked_ms: piece.parked_ms,
+            });
+        }
+        (picked, wording)
+    }
+
+    pub(crate) fn is_given_up(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|held| held.given_up)
+    }
+
+    /// Takes over what became of a piece; `dead` of its documents are dead letters now.
+    pub(crate) fn tried(
+        &mut self,
+        key: &Key,
+        order: Order,
+        entry: &Entry,
+        tried: Tried,
+        again: impl Fn(u32) -> Duration,
+    ) {
+        let Some(mut piece) = self.remove(key, order) else {
+            return;
+        };
+        let standing = piece.standing;
+        let mut left: BTreeSet<u32> = match piece.ops.take() {
+            Some(ops) => ops.into_iter().collect(),
+            None => (0..entry.ops.len() as u32).collect(),
+        };
+        for op in &tried.gone {
+            left.remove(op);
+        }
+        self.dead += tried.dead;
+        let remake = |ops: Vec<u32>, key: &Key| {
+            let entry = Entry {
+                key: key.clone(),
+                ..entry.clone()
+            };
+            let mut made = Piece::new(piece.at, piece.bytes, &entry, Some(ops), standing);
+            made.parked_ms = piece.parked_ms;
+            made.attempts = piece.attempts + u32::from(tried.attempted);
+            made.refusals = tried.refusals.max(piece.refusals);
+            made.doubt = piece.doubt || tried.doubt;
+            made
+        };
+        let names = &entry.names;
+        for (to, ops) in tried.moved {
+            for op in &ops {
+                left.remove(op);
+            }
+            let piece = remake(ops, &to);
+            self.insert(to, names, "", piece);
+        }
+        if !left.is_empty() {
+            let mut piece = remake(left.into_iter().collect(), key);
+            let waits = *key == Key::Documents && tried.attempted;
+            let failures = piece.attempts.saturating_sub(entry.attempts);
+            piece.next_try = waits.then(|| Instant::now() + again(failures));
+            self.insert(key.clone(), names, "", piece);
+        }
+        self.forget_if_empty(key);
+    }
+
+    /// A key's turn is over.
+    pub(crate) fn rest(
+        &mut self,
+        key: &Key,
+        progress: bool,
+        why: Option<&str>,
+        delay: impl FnOnce(u32) -> Duration,
+    ) {
+        let Some(held) = self.keys.get_mut(key) else {
+            return;
+        };
+        held.running = false;
+        held.failures = if progress { 0 } else { held.failures + 1 };
+        if let Some(why) = why {
+            held.attempts += 1;
+            held.why = why.into();
+        }
+        let mut next = Instant::now() + delay(held.failures);
+        if *key == Key::Documents {
+            let pieces = held.pieces.values();
+            let earliest = pieces.map(|piece| piece.next_try.unwrap_or(next)).min();
+            next = earliest.unwrap_or(next).max(Instant::now() + super::SOON);
+        }
+        held.next_try = next;
+    }
+
+    /// What lies before this on disk is needed no more.
+    pub(crate) fn oldest(&self) -> u64 {
+        let pieces = self.keys.values().flat_map(|held| held.pieces.values());
+        let oldest = pieces.map(|piece| piece.at).min();
+        oldest.map_or(self.last_resolved, |oldest| oldest.min(self.last_resolved))
+    }
+
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.keys.values().flat_map(|held| held.pieces.values())
+    }
+
+    /// Records were written again, at other places.
+    pub(crate) fn moved(&mut self, places: &BTreeMap<u64, u64>) {
+        for held in self.keys.values_mut() {
+            let orders: Vec<Order> = held
+                .pieces
+                .keys()
+                .filter(|(.., at)| places.contains_key(at))
+                .copied()
+                .collect();
+            for order in orders {
+                let Some(mut piece) = held.pieces.remove(&order) else {
+                    continue;
+                };
+                piece.at = places[&piece.at];
+                held.pieces.insert((order.0, order.1, piece.at), piece);
+            }
+        }
+    }
+
+    pub(crate) fn has(&self, at: u64, op: u32) -> bool {
+        let pieces = self.keys.values().flat_map(|held| held.pieces.values());
+        pieces
+            .filter(|piece| piece.at == at)
+            .any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
+    }
+
+    pub(crate) fn release(&mut self, key: Option<&str>) -> usize {
+        let mut released = 0;
+        for (of, held) in &mut self.keys {
+            if key.is_none_or(|key| of.shown() == key) {
+                held.next_try = Instant::now();
+                held.failures = 0;
+                held.pieces.values_mut().for_each(|piece| piece.next_try = None);
+                released += 1;
+            }
+        }
+        released
+    }
+
+    pub(crate) fn give_up(&mut self, key: Option<&str>) -> u64 {
+        let mut documents = 0;
+        for (of, held) in &mut self.keys {
+            if key.is_none_or(|key| of.shown() == key) {
+                held.given_up = true;
+                held.next_try = Instant::now();
+                documents += held
+                    .pieces
+                    .values()
+                    .map(|piece| u64::from(piece.docs))
+                    .sum::<u64>();
+            }
+        }
+        documents
+    }
+
+    /// Whether operations of such a lane are parked.
+    pub(crate) fn has_lane(&self, wanted: impl Fn(u32) -> bool) -> bool {
+        let mut pieces = self.keys.values().flat_map(|held| held.pieces.values());
+        pieces.any(|piece| wanted(piece.lane))
+    }
+
+    /// How many keys there are.
+    pub(crate) fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// When the oldest of it was parked, ms since 1970.
+    pub(crate) fn since_ms(&self) -> Option<u64> {
+        self.keys.values().map(|held| held.since_ms).min()
+    }
+
+    /// The keys with most documents first, so many at most.
+    pub(crate) fn shown(&self, most: usize) -> Vec<Shown> {
+        let docs = |held: &Held| {
+            held.pieces
+                .values()
+                .map(|piece| u64::from(piece.docs))
+                .sum::<u64>()
+        };
+        let mut keys: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(key, held)| (docs(held), key, held))
+            .collect();
+        keys.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let now = Instant::now();
+        let shown = keys.into_iter().take(most).map(|(documents, key, held)| {
+            let mut value = json!(key);
+            value["key"] = json!(key.shown());
+            value["documents"] = json!(documents);
+            value["why"] = json!(held.why);
+            value["since_ms"] = json!(held.since_ms);
+            value["attempts"] = json!(held.attempts);
+            value["next_try_s"] = json!(held.next_try.saturating_duration_since(now).as_secs_f64());
+            Shown(value)
+        });
+        shown.collect()
+    }
+
+    fn remove(&mut self, key: &Key, order: Order) -> Option<Piece> {
+        let piece = self.keys.get_mut(key)?.pieces.remove(&order)?;
+        for document in piece.documents.iter().flatten() {
+            if let Some(keys) = self.documents.get_mut(document) {
+                if let Some(at) = keys.iter().position(|held| held == key) {
+                    keys.swap_remove(at);
+                }
+                if keys.is_empty() {
+                    self.documents.remove(document);
+                }
+            }
+        }
+        if piece.standing != Standing::Unsettled {
+            self.counted -= u64::from(piece.docs);
+        }
+        self.pieces -= 1;
+        Some(piece)
+    }
+
+    fn forget_if_empty(&mut self, key: &Key) {
+        if self.keys.get(key).is_none_or(|held| !held.pieces.is_empty()) {
+            return;
+        }
+        let Some(held) = self.keys.remove(key) else { return };
+        for name in &held.names {
+            if let Some(keys) = self.names.get_mut(name) {
+                keys.retain(|of| of != key);
+                if keys.is_empty() {
+                    self.names.remove(name);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: Key, position: u64, ids: &[&str]) -> Entry {
+        let documents = ids
+            .iter()
+            .map(|id| Named::new("logs".to_owned(), None, Some(id)).document);
+        Entry {
+            key,
+            names: vec!["logs".to_owned()],
+            target: "/_bulk".to_owned(),
+            content_type: "application/x-ndjson".to_owned(),
+            minted: Vec::new(),
+            lane: 3,
+            origins: vec![(position, 1)],
+            ops: (0..ids.len() as u32).map(|place| (0, place)).collect(),
+            documents: documents.collect(),
+            why: "why".to_owned(),
+            attempts: 1,
+            refusals: 0,
+            parked_ms: 5,
+            gone: Vec::new(),
+            instead_of: None,
+        }
+    }
+
+    fn park(state: &mut State, entry: &Entry, at: u64) {
+        let piece = Piece::new(at, 100, entry, None, Standing::Unsettled);
+        state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
+    }
+
+    fn named(index: &str, id: &str) -> Named {
+        Named::new(index.to_owned(), None, Some(id))
+    }
+
+    #[test]
+    fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
+        let mut state = State::default();
+        let index = Key::Index {
+            index: "logs".to_owned(),
+        };
+        park(&mut state, &entry(index.clone(), 1, &["1"]), 10);
+        park(&mut state, &entry(Key::Documents, 2, &["2"]), 20);
+        let holder = |state: &State, index, id| state.holder(&named(index, id), 3, "/_bulk", None);
+        assert_eq!(holder(&state, "logs", "2"), Some(index.clone()));
+        assert_eq!(holder(&state, "other", "2"), None);
+        let behind = state.holder(&named("logs", "2"), 3, "/_bulk", Some(&index));
+        assert_eq!(behind, Some(Key::Documents));
+        assert_eq!(state.holder(&named("logs", "1"), 3, "/_bulk", Some(&index)), None);
+        state.drop_unsettled(None, 0);
+        assert!(state.is_empty() && holder(&state, "logs", "2").is_none());
+    }
+
+    #[test]
+    fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
+        let mut state = State::default();
+        let second = entry(Key::Documents, 2, &["1", "2"]);
+        park(&mut state, &second, 30);
+        assert_eq!(
+            (state.counted, state.pick(&Key::Documents, 10, 1000).0.len()),
+            (0, 0)
+        );
+        assert!(state.count(3) && !state.count(3));
+        state.ready();
+        assert_eq!(state.counted, 2);
+        park(&mut state, &entry(Key::Documents, 3, &["1"]), 40);
+        state.count(3);
+        state.ready();
+        let picked = state.pick(&Key::Documents, 10, 1000).0;
+        let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
+        assert_eq!(at, [30], "the other one is a later write to the same document");
+        let tried = Tried {
+            gone: vec![0],
+            attempted: true,
+            ..Tried::default()
+        };
+        state.tried(&Key::Documents, picked[0].order, &second, tried, |_| {
+            Duration::ZERO
+        });
+        assert_eq!(
+            (state.counted, state.has(30, 0), state.has(30, 1)),
+            (2, false, true)
+        );
+        let picked = state.pick(&Key::Documents, 10, 1000).0;
+        let at: Vec<u64> = picked.iter().map(|picked| picked.at).collect();
+        assert_eq!(at, [30, 40], "the first write is done");
+    }
+}

@@ -1,0 +1,205 @@
+//! The parked operations on disk: a log of what was put there and of what became of it.
+//!
+//! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. One of kind
+//! [`RESOLVED`] says which of them are gone, and how many of all became dead letters so far: so the accounts follow from
+//! the last one. One of kind [`SETTLED`] says that all before it counts, wherever the group's cursors are.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
+use serde::{Deserialize, Serialize};
+
+use super::key::Key;
+
+/// What is known of operations that were parked together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) key: Key,
+    /// The names of their indices.
+    pub(crate) names: Vec<String>,
+    pub(crate) target: String,
+    pub(crate) content_type: String,
+    /// First and last of the ids that the gateway made for their requests.
+    pub(crate) minted: Vec<(String, String)>,
+    pub(crate) lane: u32,
+    /// Position of each request, and when it was accepted, ms since 1970.
+    pub(crate) origins: Vec<(u64, u64)>,
+    /// For each operation its request, by its number in `origins`, and its place in it.
+    pub(crate) ops: Vec<(u32, u32)>,
+    /// For each operation its document by both names, where the key holds documents.
+    pub(crate) documents: Vec<[u64; 2]>,
+    /// Why they wait.
+    pub(crate) why: String,
+    pub(crate) attempts: u32,
+    pub(crate) refusals: u32,
+    /// Since when, ms since 1970.
+    pub(crate) parked_ms: u64,
+    /// Those of its operations that are gone already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) gone: Vec<u32>,
+    /// The record that this one takes the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) instead_of: Option<u64>,
+}
+
+/// What became of parked operations.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Resolved {
+    /// Of these records these operations; none: all.
+    pub(crate) ops: Vec<(u64, Option<Vec<u32>>)>,
+    /// All that became dead letters so far.
+    pub(crate) dead: u64,
+}
+
+/// An entry with its lines.
+pub(crate) type WithLines = (Box<Entry>, Vec<u8>);
+
+/// What a record of the store is.
+pub(crate) enum Record {
+    /// The entry, with its lines; none of these if the disk has damaged them.
+    Put(Box<Entry>, Vec<u8>),
+    Resolved(Resolved),
+    Settled,
+}
+
+pub(crate) struct Store {
+    log: Log,
+    /// Segments before its place go.
+    kept: Consumer,
+    /// Bytes at most; the rest of the quota is for saying what became of them.
+    bytes_max: AtomicU64,
+}
+
+impl Store {
+    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, String> {
+        let bytes_max = bytes_max(&options);
+        let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
+        let kept = log
+            .consumer(KEPT, StartAt::Oldest)
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            log,
+            kept,
+            bytes_max: AtomicU64::new(bytes_max),
+        })
+    }
+
+    pub(crate) fn adjust(&self, options: &Options) -> Result<(), OpenError> {
+        self.log.adjust(options)?;
+        self.bytes_max.store(bytes_max(options), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Visits all records from the oldest on.
+    pub(crate) fn each(&self, mut each: impl FnMut(u64, u64, Record)) -> Result<(), ReadError> {
+        let start = self.log.status().start;
+        self.log.browse(start).each(|record| {
+            let (at, bytes) = (record.receipt.position, record.receipt.bytes);
+            if let Some(record) = parse(record) {
+                each(at, bytes, record);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Puts operations there, durable when it returns; where they are, and how many bytes they take.
+    pub(crate) async fn put(&self, entry: &Entry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
+        let used = self.log.status().bytes;
+        let quota = self.bytes_max.load(Ordering::Relaxed);
+        let head = serde_json::to_vec(entry).unwrap_or_default();
+        if used + (head.len() + lines.len()) as u64 > quota {
+            return Err(AppendError::Full(Full::Quota { used, quota }));
+        }
+        let mut record = self.log.record(PUT, b"");
+        record.group(0, entry.ops.len() as u32, |out| {
+            out.extend_from_slice(&head);
+            out.push(b'\n');
+            out.extend_from_slice(lines);
+        });
+        let receipt = self.log.append_async(record).await?;
+        Ok((receipt.position, receipt.bytes))
+    }
+
+    pub(crate) async fn resolve(&self, resolved: &Resolved) -> Result<u64, AppendError> {
+        let record = self.resolution(resolved);
+        Ok(self.log.append_async(record).await?.position)
+    }
+
+    pub(crate) fn resolve_blocking(&self, resolved: &Resolved) -> Result<u64, AppendError> {
+        let record = self.resolution(resolved);
+        Ok(self.log.append_blocking(record)?.position)
+    }
+
+    fn resolution(&self, resolved: &Resolved) -> log::Record {
+        let text = serde_json::to_vec(resolved).unwrap_or_default();
+        let mut record = self.log.record(RESOLVED, b"");
+        record.group(0, 1, |out| out.extend_from_slice(&text));
+        record
+    }
+
+    /// All that is there counts from now on.
+    pub(crate) fn settle(&self) -> Result<(), AppendError> {
+        let mut record = self.log.record(SETTLED, b"");
+        record.group(0, 1, |out| out.push(b'\n'));
+        self.log.append_blocking(record).map(drop)
+    }
+
+    /// The entry at a place, with its lines.
+    pub(crate) fn read(&self, at: u64) -> Result<Option<WithLines>, ReadError> {
+        let record = self.log.browse(at).read()?;
+        let record = record.filter(|record| record.receipt.position == at);
+        Ok(match record.and_then(parse) {
+            Some(Record::Put(entry, lines)) => Some((entry, lines)),
+            _ => None,
+        })
+    }
+
+    /// Lets go of what lies before a place.
+    pub(crate) fn keep_from(&self, at: u64) {
+        // Nothing but space depends on it: what fails is done with the next change.
+        if let Err(error) = self.kept.seek(StartAt::Position(at)) {
+            tracing::warn!(%error, "parked operations keep more of the disk than they need");
+        }
+    }
+
+    /// Bytes on disk, and how many there may be.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.log.status().bytes, self.bytes_max.load(Ordering::Relaxed))
+    }
+
+    /// The place of the next record.
+    pub(crate) fn end(&self) -> u64 {
+        self.log.status().end
+    }
+
+    pub(crate) fn close(&self) {
+        self.log.close();
+    }
+}
+
+fn bytes_max(options: &Options) -> u64 {
+    options.quota_bytes.saturating_sub(options.segment_bytes)
+}
+
+fn parse(record: Browsed) -> Option<Record> {
+    let bytes = record.groups.into_iter().next()?.bytes;
+    match record.kind {
+        PUT => {
+            let bytes = bytes?;
+            let head = bytes.iter().position(|byte| *byte == b'\n')?;
+            let entry = serde_json::from_slice(&bytes[..head]).ok()?;
+            Some(Record::Put(entry, bytes[head + 1..].to_vec()))
+        }
+        RESOLVED => serde_json::from_slice(&bytes?).ok().map(Record::Resolved),
+        SETTLED => Some(Record::Settled),
+        _ => None,
+    }
+}
+
+const PUT: u8 = 0;
+const RESOLVED: u8 = 1;
+const SETTLED: u8 = 2;
+/// The consumer whose place keeps segments.
+const KEPT: &str = "kept";

@@ -1,0 +1,615 @@
+//! The queues of asynchronous mode: durable logs, and how far each consumer group is in them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
+use serde_json::{Value, json};
+
+use crate::admission::form::Forms;
+use crate::config;
+use crate::config::{Compression, Config, Fsync, SaslMechanism};
+use crate::metrics::Count;
+use crate::queue::dead_letters::{Committed, DeadLetters};
+use crate::queue::idempotency::{Keys, SEGMENTS_STAY};
+use crate::queue::journal::{Consumer, Journal};
+use crate::queue::parked::{Parked, ParkedOfQueue};
+use crate::queue::whereabouts::Whereabouts;
+use crate::queue::{dead_letters, parked};
+use crate::start_error::StartError;
+
+/// All queues, open, and who delivers from them.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    queues: BTreeMap<Arc<str>, Arc<Queue>>,
+    groups: Vec<Arc<Group>>,
+}
+
+/// One queue.
+pub(crate) struct Queue {
+    pub(crate) name: Arc<str>,
+    /// The cluster that its clients write to.
+    pub(crate) cluster: Arc<str>,
+    pub(crate) log: Journal,
+    pub(crate) dead_letters: DeadLetters,
+    /// What waits apart from its lane; none: the queue is in Kafka, where another gateway may have the lane next.
+    pub(crate) parked: Option<ParkedOfQueue>,
+    /// How long operations are parked before they are given up.
+    parked_age_max: Mutex<Duration>,
+    /// The keys of requests that are written once however often they come; none: keys mean nothing.
+    pub(crate) keys: Option<Arc<Keys>>,
+    /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
+    pub(crate) whereabouts: Option<Whereabouts>,
+    /// Which requests its cluster takes, by what their heads say.
+    pub(crate) forms: Forms,
+    /// What is done with writes that cannot be queued.
+    passing: Mutex<config::Passing>,
+}
+
+/// A consumer group of a queue: one target cluster.
+pub(crate) struct Group {
+    pub(crate) settings: config::Delivery,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) consumer: Consumer,
+    /// What waits apart from its lane.
+    pub(crate) parked: Option<Arc<Parked>>,
+    /// What lies before this was there when delivery started: an earlier one may have delivered it, and ended before
+    /// that was written down.
+    doubtful_before: AtomicU64,
+    lanes: Vec<Mutex<LaneState>>,
+    phase: Mutex<Phase>,
+    /// Requests sent to the cluster.
+    pub(crate) requests: Count,
+    /// What lanes had for a node, sent in those requests.
+    pub(crate) parts: Count,
+    /// Documents sent again after a failure.
+    pub(crate) retried: Count,
+}
+
+/// What a lane is doing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneState {
+    pub(crate) doing: Doing,
+    /// Why it tries again, or waits.
+    pub(crate) why: Option<Arc<str>>,
+    /// When the oldest document that it works on was accepted, ms since 1970.
+    pub(crate) since_ms: Option<u64>,
+    /// Since when it does this, for this reason.
+    pub(crate) since_change: Option<Instant>,
+    /// When it looks again at what it waits for.
+    pub(crate) next_try: Option<Instant>,
+}
+
+/// What a lane is doing, in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nothing: it is empty, or its pipeline is stopped.
+    #[default]
+    Idle,
+    /// Sending.
+    Delivering,
+    /// Something failed that passes by itself.
+    Retrying,
+    /// Something is wrong that somebody has to put right. It goes on by itself then.
+    Paused,
+}
+
+/// Whether a consumer group delivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Stopped,
+    Running,
+    /// It was told to stop, and its batches under way are not done.
+    Stopping,
+}
+
+// === impl Queues ===
+
+impl Queues {
+    /// Opens, or makes, the logs and consumer groups of a configuration.
+    pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
+        let mut queues = BTreeMap::new();
+        for (name, settings) in &config.queues {
+            let queue = Queue::open(settings, &config.paths.data)?;
+            queues.insert(Arc::clone(name), Arc::new(queue));
+        }
+        let mut groups = Vec::new();
+        for settings in &config.deliveries {
+            let queue = &queues[&settings.queue];
+            groups.push(Arc::new(Group::open(settings, queue)?));
+        }
+        Ok(Self { queues, groups })
+    }
+
+    /// These.
+    pub(crate) fn of(queues: BTreeMap<Arc<str>, Arc<Queue>>, groups: Vec<Arc<Group>>) -> Self {
+        Self { queues, groups }
+    }
+
+    /// All of them.
+    pub(crate) fn by_name(&self) -> &BTreeMap<Arc<str>, Arc<Queue>> {
+        &self.queues
+    }
+
+    /// The queue of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Queue>> {
+        self.queues.get(name)
+    }
+
+    pub(crate) fn groups(&self) -> &[Arc<Group>] {
+        &self.groups
+    }
+
+    /// Ends it: what was handed over is written, marks are made durable.
+    pub(crate) fn close(&self) {
+        for queue in self.queues.values() {
+            queue.close();
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.queues.values()
+    }
+
+    /// The consumer group of this name that delivers from a queue.
+    pub(crate) fn group(&self, queue: &str, name: &str) -> Option<&Arc<Group>> {
+        let mut groups = self.groups.iter();
+        groups.find(|group| *group.queue.name == *queue && *group.settings.group == *name)
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// Opens it, or makes it.
+    pub(crate) fn open(settings: &config::Queue, data: &Path) -> Result<Self, StartError> {
+        let failed = |why: String| StartError::Queue {
+            queue: Arc::clone(&settings.name),
+            why,
+        };
+        let log = match &settings.kafka {
+            Some(topic) => Journal::in_topic(open_topic(topic).map_err(|error| failed(error.to_string()))?),
+            None => Journal::Disk(open_log(settings, data).map_err(failed)?),
+        };
+        let options = letters_options(settings);
+        let folder = data.join("dead_letters").join(&*settings.name);
+        let dead_letters = DeadLetters::open(&folder, options).map_err(failed)?;
+        if let Some(log) = log.on_disk() {
+            dead_letters::recount(log, &dead_letters).map_err(|error| failed(error.to_string()))?;
+        }
+        let on_disk = log.on_disk().is_some();
+        let whereabouts = on_disk.then(|| Whereabouts::open(data, &settings.name, &log));
+        let whereabouts = whereabouts
+            .transpose()
+            .map_err(|error| failed(error.to_string()))?;
+        let parked = log.on_disk().is_some().then(|| {
+            let folder = parked::folder_of(data, &settings.name);
+            ParkedOfQueue::open(folder, parked_options(settings), &log.committed())
+        });
+        let keyed = settings.idempotency.as_ref().zip(log.on_disk());
+        let keys = keyed.map(|(idempotency, log)| {
+            let options = Options {
+                free_bytes_min: settings.free_bytes_min,
+                on_event: teller(&settings.name, "idempotency keys"),
+                ..Options::default()
+            };
+            let folder = data.join("idempotency").join(&*settings.name);
+            Keys::open(&folder, idempotency, options, log)
+        });
+        Ok(Self {
+            name: Arc::clone(&settings.name),
+            cluster: Arc::clone(&settings.cluster),
+            log,
+            dead_letters,
+            parked: parked.transpose().map_err(failed)?,
+            parked_age_max: Mutex::new(settings.parked_age_max),
+            keys: keys.transpose().map_err(failed)?,
+            whereabouts,
+            forms: Forms::default(),
+            passing: Mutex::new(settings.passing),
+        })
+    }
+
+    /// Ends it: what was handed over is written, marks are made durable, and nothing more is accepted.
+    pub(crate) fn close(&self) {
+        self.log.close();
+        self.dead_letters.close();
+        if let Some(parked) = &self.parked {
+            parked.close();
+        }
+        if let Some(keys) = &self.keys {
+            keys.close();
+        }
+    }
+
+    /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how much there
+    /// may be, and what waits for the queue.
+    pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = settings.passing;
+        // What a topic is like is Kafka's matter.
+        let of_log = self
+            .log
+            .on_disk()
+            .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
+        let of_letters = self.dead_letters.adjust(letters_options(settings));
+        *self.parked_age_max.lock().unwrap_or_else(PoisonError::into_inner) = settings.parked_age_max;
+        let parked = self.parked.as_ref();
+        let of_parked = parked.map_or(Ok(()), |parked| parked.adjust(&parked_options(settings)));
+        of_log
+            .and(of_letters)
+            .and(of_parked)
+            .map_err(|error| error.to_string())
+    }
+
+    /// How long operations are parked before they are given up.
+    pub(crate) fn parked_age_max(&self) -> Duration {
+        *self.parked_age_max.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is parked of one of its consumer groups.
+    pub(crate) fn parked_of(&self, group: &str) -> Option<Arc<Parked>> {
+        Some(self.parked.as_ref()?.group(group))
+    }
+
+    /// What is done with writes that cannot be queued.
+    pub(crate) fn passing(&self) -> config::Passing {
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far its consumer groups have committed.
+    pub(crate) fn committed(&self) -> Committed {
+        Committed(self.log.committed().into_iter().collect())
+    }
+
+    /// Makes what its consumer groups have committed durable.
+    pub(crate) fn flush(&self) -> Result<(), ReadError> {
+        self.log.flush()
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The log of a queue on this machine's disk.
+fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, String> {
+    let folder = data.join("queue").join(&*settings.name);
+    let log = Log::open(&folder, log_options(settings), RealDisk::default());
+    let log = log.map_err(|error| error.to_string())?;
+    if log.lanes() != settings.lanes {
+        let (lanes, asked) = (log.lanes(), settings.lanes);
+        tracing::warn!(
+            queue = &*settings.name,
+            lanes,
+            asked,
+            "a queue keeps the lanes that it was made with"
+        );
+    }
+    Ok(log)
+}
+
+/// The topic of a queue in Kafka.
+fn open_topic(settings: &config::KafkaTopic) -> Result<kafka::Topic, kafka::OpenError> {
+    kafka::Topic::open(&kafka::Options {
+        brokers: settings.brokers.iter().map(ToString::to_string).collect(),
+        topic: settings.topic.to_string(),
+        partitions: settings.partitions,
+        replicas: settings.replicas,
+        retention: settings.retention,
+        message_bytes_max: settings.message_bytes_max,
+        ack_timeout: settings.ack_timeout,
+        session_timeout: settings.session_timeout,
+        tls: settings.tls.as_ref().map(|tls| kafka::Tls {
+            verify: !tls.insecure_skip_verify,
+            ca_file: tls.ca_file.clone(),
+            client_certificate: tls.client_certificate.clone(),
+        }),
+        sasl: settings.sasl.as_ref().map(|sasl| kafka::Sasl {
+            mechanism: match sasl.mechanism {
+                SaslMechanism::Plain => kafka::Mechanism::Plain,
+                SaslMechanism::ScramSha256 => kafka::Mechanism::ScramSha256,
+                SaslMechanism::ScramSha512 => kafka::Mechanism::ScramSha512,
+            },
+            username: sasl.username.clone(),
+            password: sasl.password.expose().to_owned(),
+        }),
+    })
+}
+
+/// How the log of a queue is kept.
+fn log_options(settings: &config::Queue) -> Options {
+    let quota_bytes = settings.bytes_max.unwrap_or(0);
+    Options {
+        lanes: settings.lanes,
+        fsync: match settings.fsync {
+            Fsync::Always => log::Fsync::Always,
+            Fsync::Interval(interval) => log::Fsync::Interval(interval),
+            Fsync::Os => log::Fsync::Os,
+        },
+        codec: match settings.compression {
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
+            Compression::Zstd => Codec::Zstd,
+        },
+        segment_bytes: match settings.bytes_max {
+            None => SEGMENT_BYTES,
+            // A quota is used to three quarters at least before the oldest segment has to go.
+            Some(quota) => (quota / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES),
+        },
+        quota_bytes,
+        free_bytes_min: settings.free_bytes_min,
+        retention: Retention {
+            keep_for: settings
+                .idempotency
+                .as_ref()
+                .map_or(Duration::ZERO, |_| SEGMENTS_STAY),
+            ..Retention::default()
+        },
+        spare_bytes: settings.spare_bytes,
+        on_event: teller(&settings.name, "queue"),
+        ..Options::default()
+    }
+}
+
+/// How the dead letters of a queue are kept.
+fn letters_options(settings: &config::Queue) -> Options {
+    let quota_bytes = settings.dead_letters_bytes_max;
+    Options {
+        lanes: 1,
+        segment_bytes: (quota_bytes / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
+        quota_bytes,
+        // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold what fills it.
+        free_bytes_min: settings.free_bytes_min / 2,
+        on_event: teller(&settings.name, "dead letters"),
+        ..Options::default()
+    }
+}
+
+/// How the parked operations of a consumer group are kept.
+fn parked_options(settings: &config::Queue) -> Options {
+    let quota_bytes = settings.parked_bytes_max;
+    Options {
+        on_event: teller(&settings.name, "parked operations"),
+        segment_bytes: (quota_bytes / 8).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
+        quota_bytes,
+        ..letters_options(settings)
+    }
+}
+
+/// Says in the log what an operator must know.
+fn teller(queue: &Arc<str>, of: &'static str) -> Arc<dyn Fn(&Event) + Send + Sync> {
+    let queue = Arc::clone(queue);
+    Arc::new(move |event| match event {
+        Event::TornTail { .. } | Event::IndexRebuilt { .. } => {
+            tracing::warn!(
+                queue = &*queue,
+                of,
+                ?event,
+                "put right after a crash; nothing acknowledged was lost"
+            );
+        }
+        event => tracing::error!(queue = &*queue, of, ?event, "the log needs an operator"),
+    })
+}
+
+// === impl Group ===
+
+impl Group {
+    /// A consumer group of a queue, which begins where the settings say if it is new.
+    pub(crate) fn open(settings: &config::Delivery, queue: &Arc<Queue>) -> Result<Self, StartError> {
+        let start = match settings.start {
+            config::Start::Earliest => StartAt::Oldest,
+            config::Start::Latest => StartAt::Newest,
+            config::Start::Time(ms) => StartAt::Time(ms),
+        };
+        let consumer = queue.log.consumer(&settings.group, start);
+        let consumer = consumer.map_err(|error| StartError::Queue {
+            queue: Arc::clone(&queue.name),
+            why: error,
+        })?;
+        Ok(Self {
+            settings: settings.clone(),
+            consumer,
+            parked: queue.parked_of(&settings.group),
+            doubtful_before: AtomicU64::default(),
+            lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
+            phase: Mutex::default(),
+            requests: Count::default(),
+            parts: Count::default(),
+            retried: Count::default(),
+            queue: Arc::clone(queue),
+        })
+    }
+
+    /// Says what a lane is doing; a line in the log when that has changed for the worse.
+    pub(crate) fn set(&self, lane: u32, doing: Doing, why: Option<&str>) {
+        let mut state = self.lane(lane);
+        let changed = state.doing != doing || state.why.as_deref() != why;
+        state.doing = doing;
+        if changed {
+            (state.since_change, state.next_try) = (Some(Instant::now()), None);
+        }
+        if state.why.as_deref() != why {
+            state.why = why.map(Into::into);
+        }
+        drop(state);
+        if !changed {
+            return;
+        }
+        let (queue, group) = (&*self.queue.name, &*self.settings.group);
+        match doing {
+            Doing::Paused => {
+                wire::rationed!(
+                    tracing::error,
+                    queue,
+                    group,
+                    lane,
+                    why,
+                    "lane paused: nothing is lost, it goes on by itself once this is put right"
+                );
+            }
+            Doing::Retrying => {
+                wire::rationed!(tracing::warn, queue, group, lane, why, "lane tries again");
+            }
+            Doing::Idle | Doing::Delivering => {}
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// Delivery was told to stop.
+    pub(crate) fn stopping(&self) {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        if *phase == Phase::Running {
+            *phase = Phase::Stopping;
+        }
+    }
+
+    /// Delivery has ended: no lane does anything.
+    pub(crate) fn rest(&self) {
+        self.rest_lanes();
+        self.set_phase(Phase::Stopped);
+    }
+
+    /// No lane does anything, for now.
+    pub(crate) fn rest_lanes(&self) {
+        for lane in 0..self.lanes.len() as u32 {
+            *self.lane(lane) = LaneState::default();
+        }
+    }
+
+    /// What a lane holds before this may have been delivered already, by an earlier run or another gateway.
+    pub(crate) fn doubtful_before(&self, lane: u32) -> u64 {
+        match &self.consumer {
+            Consumer::Disk(_) => self.doubtful_before.load(Ordering::Relaxed),
+            Consumer::Kafka(group) => group.end_when_taken(lane),
+        }
+    }
+
+    /// All that is in the queue now may have been delivered already.
+    pub(crate) fn doubt_all(&self) {
+        let end = self.queue.log.status().end;
+        self.doubtful_before.store(end, Ordering::Relaxed);
+    }
+
+    /// Says since when the documents have waited that a lane works on.
+    pub(crate) fn works_on(&self, lane: u32, since_ms: Option<u64>) {
+        self.lane(lane).since_ms = since_ms;
+    }
+
+    /// Says when a lane looks again at what it waits for.
+    pub(crate) fn rests_until(&self, lane: u32, next_try: Instant) {
+        self.lane(lane).next_try = Some(next_try);
+    }
+
+    /// What each lane is doing.
+    pub(crate) fn states(&self) -> Vec<LaneState> {
+        (0..self.lanes.len() as u32)
+            .map(|lane| self.lane(lane).clone())
+            .collect()
+    }
+
+    fn lane(&self, lane: u32) -> std::sync::MutexGuard<'_, LaneState> {
+        self.lanes[lane as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How old the oldest document is that a lane works on, or that waits while nothing delivers.
+    pub(crate) fn lag(&self) -> Option<Duration> {
+        let oldest = match self.phase() {
+            Phase::Stopped => self.consumer.oldest_pending_ms().ok().flatten()?,
+            _ => (0..self.lanes.len() as u32)
+                .filter_map(|lane| self.lane(lane).since_ms)
+                .min()?,
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(now.saturating_sub(Duration::from_millis(oldest)))
+    }
+
+    /// Why some lane waits or tries again, if one does: one that is paused comes first.
+    pub(crate) fn why(&self) -> Option<Arc<str>> {
+        let states = (0..self.lanes.len() as u32).map(|lane| self.lane(lane).clone());
+        let waiting = states.filter(|state| state.why.is_some());
+        waiting.max_by_key(|state| state.doing == Doing::Paused)?.why
+    }
+
+    pub(crate) fn count(&self, doing: Doing) -> usize {
+        (0..self.lanes.len() as u32)
+            .filter(|lane| self.lane(*lane).doing == doing)
+            .count()
+    }
+
+    pub(crate) fn lanes_to_json(&self, lanes: &[LaneStatus]) -> Value {
+        let shared = self.consumer.lanes_shared();
+        let lanes = lanes.iter().zip(&self.lanes).enumerate();
+        let lanes = lanes.map(|(number, (lane, state))| {
+            let state = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut value = json!({
+                "accepted": lane.accepted,
+                "done": lane.done,
+                "dead": lane.dead,
+                "lost": lane.lost,
+                "skipped": lane.skipped,
+                "rewound": lane.rewound,
+                "pending_bytes": lane.pending_bytes,
+                "position": lane.position,
+                "doing": state.doing.as_str(),
+                "why": state.why,
+            });
+            if let Some((held, messages)) = shared.as_ref().and_then(|shared| shared.get(number)) {
+                value["held"] = json!(held);
+                value["pending_messages"] = json!(messages);
+            }
+            value
+        });
+        Value::Array(lanes.collect())
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Phase {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Phase::Stopped => "stopped",
+            Phase::Running => "running",
+            Phase::Stopping => "stopping",
+        }
+    }
+}
+
+impl Doing {
+    fn as_str(self) -> &'static str {
+        match self {
+            Doing::Idle => "idle",
+            Doing::Delivering => "delivering",
+            Doing::Retrying => "retrying",
+            Doing::Paused => "paused",
+        }
+    }
+}
+
+/// Bytes of a segment, where no quota asks for smaller ones.
+const SEGMENT_BYTES: u64 = 256 << 20;
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;

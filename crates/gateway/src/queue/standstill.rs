@@ -1,0 +1,107 @@
+//! Why documents of a queue do not move: for whom they wait, since when, and when that is looked at again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::queue::accounts::GroupAccount;
+use crate::queue::queues::{Doing, Group, LaneState, Phase, Queue};
+
+/// What keeps a queue from accepting anything, if something does.
+pub(crate) fn of_queue(queue: &Queue) -> Value {
+    match queue.log.refuses() {
+        None => Value::Null,
+        Some(why) => json!(why),
+    }
+}
+
+/// What a consumer group's documents wait for, the worst first; empty while they move, or there are none.
+pub(crate) fn of_group(account: &GroupAccount, group: Option<&Group>) -> Value {
+    let mut waits = Vec::new();
+    let Some(group) = group else {
+        if account.pending > 0 {
+            let why = "no pipeline of the configuration delivers for this group: configure one, or forget the group";
+            waits.push(json!({"reason": "no_pipeline", "why": why, "documents": account.pending}));
+        }
+        return Value::Array(waits);
+    };
+    let phase = group.phase();
+    if phase != Phase::Running && account.pending > 0 {
+        let name = &group.settings.pipeline;
+        let (reason, why) = match phase {
+            Phase::Stopping => (
+                "stopping",
+                format!("the pipeline {name} finishes its batches under way and stops then"),
+            ),
+            _ => (
+                "stopped",
+                format!("the pipeline {name} is stopped: `tidegate pipelines start {name}` starts it"),
+            ),
+        };
+        waits.push(json!({"reason": reason, "why": why, "documents": account.pending}));
+    }
+    waits.extend(of_lanes(group));
+    if account.parked > 0 {
+        let why = "they wait apart from their lanes, for an index, a request or themselves: \
+                   `tidegate queues parked` has each";
+        waits.push(json!({"reason": "parked", "why": why, "documents": account.parked}));
+    }
+    Value::Array(waits)
+}
+
+/// What lanes wait for: those that wait for the same are told together.
+fn of_lanes(group: &Group) -> Vec<Value> {
+    let mut alike: Vec<(LaneState, Arc<str>, Vec<usize>)> = Vec::new();
+    for (lane, state) in group.states().into_iter().enumerate() {
+        let Some(why) = state.why.clone() else { continue };
+        match alike
+            .iter_mut()
+            .find(|(known, said, _)| known.doing == state.doing && *said == why)
+        {
+            None => alike.push((state, why, vec![lane])),
+            Some((known, _, lanes)) => {
+                known.since_change = known.since_change.min(state.since_change);
+                known.next_try = known.next_try.into_iter().chain(state.next_try).min();
+                lanes.push(lane);
+            }
+        }
+    }
+    alike.sort_by_key(|(state, _, lanes)| (rank(state.doing), std::cmp::Reverse(lanes.len())));
+    let now = Instant::now();
+    let seconds = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
+    let told = alike.into_iter().map(|(state, why, lanes)| {
+        let since = state
+            .since_change
+            .map(|since| seconds(now.saturating_duration_since(since)));
+        let next = state
+            .next_try
+            .map(|next| seconds(next.saturating_duration_since(now)));
+        json!({
+            "reason": reason(state.doing),
+            "why": why,
+            "cluster": group.settings.cluster,
+            "lanes": lanes,
+            "for_s": since,
+            "next_try_s": next,
+        })
+    });
+    told.collect()
+}
+
+fn reason(doing: Doing) -> &'static str {
+    match doing {
+        Doing::Paused => "paused",
+        Doing::Retrying => "retrying",
+        // For other lanes, or for the memory that they hold.
+        Doing::Delivering | Doing::Idle => "waiting",
+    }
+}
+
+fn rank(doing: Doing) -> u8 {
+    match doing {
+        Doing::Paused => 0,
+        Doing::Retrying => 1,
+        Doing::Delivering | Doing::Idle => 2,
+    }
+}

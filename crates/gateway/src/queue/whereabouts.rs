@@ -1,0 +1,535 @@
+//! Where the names lead that the documents of a queue have for their indices: as far as lanes follow from it. A name that
+//! comes to lead elsewhere (an alias that is swapped, a rollover, an index that is made again with other shards) gets a
+//! [`Fence`], so that what is accepted from then on does not overtake what is queued; and what it led to is remembered, so
+//! that a write whose answer was lost can be looked for where it went.
+//!
+//! Whoever accepts asks once a request, before it is put into the log: two atomic loads and a bit for each name of it while
+//! nothing changes. A topology that nobody has asked about yet is compared name by name, behind a lock. A request may be
+//! planned by an older topology and be put into the log later: so a fence stays open, and waits for everything before the
+//! group in hand, until no such request can be under way.
+
+mod kept;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use bulk::{Formula, RouteTable, Target, lanes_of};
+use serde::{Deserialize, Serialize};
+
+use crate::queue::fence::{Fence, Lanes};
+use crate::queue::journal::Journal;
+use kept::{Found, Kept};
+
+/// Where the names of one queue lead.
+pub(crate) struct Whereabouts {
+    lanes: u32,
+    /// Replaced whenever names may lead elsewhere.
+    epoch: ArcSwap<Epoch>,
+    fences: ArcSwap<Vec<Arc<Fence>>>,
+    /// Whether some fence is not closed.
+    open: AtomicBool,
+    book: Mutex<Book>,
+}
+
+/// A time in which names lead where they do. Whoever holds it may put something into the log that was planned by it.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    number: u64,
+    /// None before the first.
+    table: Option<Arc<RouteTable>>,
+}
+
+struct Book {
+    places: HashMap<String, Place>,
+    /// Names that the cluster has no more, and the log's end when that was seen.
+    gone: BTreeMap<String, u64>,
+    /// Earlier epochs that somebody may hold.
+    earlier: Vec<Weak<Epoch>>,
+    /// For each fence that is not closed, the epochs that somebody may hold who was planned before it.
+    holders: Vec<(Arc<Fence>, Vec<Weak<Epoch>>)>,
+    fences_made: u64,
+    /// Names that nobody knows may be those of documents before this position.
+    unknown_before: u64,
+    path: PathBuf,
+    kept: Kept,
+}
+
+/// Where a name leads, as far as lanes follow from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) index: String,
+    pub(crate) shards: u32,
+    /// None: the number of shards alone decides.
+    pub(crate) routing_num_shards: Option<u32>,
+    pub(crate) partition_size: u32,
+    /// The routing that documents get from an alias.
+    pub(crate) alias_routing: Option<String>,
+}
+
+/// What a core knows: which names of an epoch are in the book.
+#[derive(Default)]
+pub(crate) struct Known {
+    epoch: u64,
+    names: Vec<u64>,
+}
+
+/// What who asked has to hold until its record is handed to the log.
+pub(crate) struct Noted {
+    _epoch: Arc<Epoch>,
+    /// Nothing that was planned before these can come behind it.
+    closing: Vec<Arc<Fence>>,
+}
+
+/// Names that have come to lead to one index.
+#[derive(Default)]
+struct Moved {
+    /// Lanes of the index that they lead to now.
+    of: Lanes,
+    /// Lanes of what they led to until now.
+    past: Lanes,
+    /// The names, each with the index that it led to.
+    names: Vec<(String, String)>,
+}
+
+// === impl Place ===
+
+impl Place {
+    fn of(target: &Target) -> Option<Self> {
+        let write = target.write().ok()?;
+        let alias_routing = match target {
+            Target::Alias { index_routing, .. } => index_routing.as_deref().map(str::to_owned),
+            _ => None,
+        };
+        Some(Self {
+            index: write.name.to_string(),
+            shards: write.shards(),
+            routing_num_shards: match write.formula {
+                Formula::Classic { routing_num_shards } => Some(routing_num_shards),
+                Formula::Modulo => None,
+            },
+            partition_size: write.partition_size,
+            alias_routing,
+        })
+    }
+
+    /// Whether this is where a target leads; allocates nothing.
+    fn is(&self, target: &Target) -> bool {
+        let Ok(write) = target.write() else { return false };
+        let alias_routing = match target {
+            Target::Alias { index_routing, .. } => index_routing.as_deref(),
+            _ => None,
+        };
+        let routing_num_shards = match write.formula {
+            Formula::Classic { routing_num_shards } => Some(routing_num_shards),
+            Formula::Modulo => None,
+        };
+        *self.index == *write.name
+            && (self.shards, self.routing_num_shards, self.partition_size)
+                == (write.shards(), routing_num_shards, write.partition_size)
+            && self.alias_routing.as_deref() == alias_routing
+    }
+
+    fn lanes(&self, lanes: u32) -> Lanes {
+        lanes_of(&self.index, self.shards, lanes).collect()
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    fn has_all(&self, epoch: u64, names: &[u32]) -> bool {
+        let has = |name: &u32| {
+            let word = self.names.get(*name as usize / 64).copied().unwrap_or_default();
+            word & (1 << (name % 64)) != 0
+        };
+        self.epoch == epoch && names.iter().all(has)
+    }
+
+    fn learn(&mut self, epoch: u64, names: &[u32]) {
+        if self.epoch != epoch {
+            self.names.clear();
+            self.epoch = epoch;
+        }
+        for name in names {
+            let at = *name as usize / 64;
+            if self.names.len() <= at {
+                self.names.resize(at + 1, 0);
+            }
+            self.names[at] |= 1 << (name % 64);
+        }
+    }
+}
+
+// === impl Whereabouts ===
+
+impl Whereabouts {
+    /// Those of a queue, with what an earlier run knew.
+    pub(crate) fn open(data: &Path, queue: &str, journal: &Journal) -> io::Result<Self> {
+        let path = data.join("whereabouts").join(format!("{queue}.jsonl"));
+        let status = journal.status();
+        let Found {
+            mut places,
+            mut fences,
+            whole,
+        } = Kept::read(&path)?;
+        if status.documents == 0 {
+            // A queue that is new.
+            places.clear();
+            fences.clear();
+        }
+        for fence in &fences {
+            fence.close(status.end);
+        }
+        fences.retain(|fence| fence.end() > Some(status.start));
+        let kept = Kept::begin_anyway(&path, &places, fences.iter());
+        let fences_made = fences.iter().map(|fence| fence.number).max().unwrap_or_default();
+        Ok(Self {
+            lanes: journal.lanes(),
+            epoch: ArcSwap::from_pointee(Epoch {
+                number: 1,
+                table: None,
+            }),
+            fences: ArcSwap::from_pointee(fences.into_iter().map(Arc::new).collect()),
+            open: AtomicBool::new(false),
+            book: Mutex::new(Book {
+                places,
+                gone: BTreeMap::new(),
+                earlier: Vec::new(),
+                holders: Vec::new(),
+                fences_made,
+                unknown_before: if whole || status.documents == 0 {
+                    0
+                } else {
+                    status.end
+                },
+                path,
+                kept,
+            }),
+        })
+    }
+
+    /// What waits for what now.
+    pub(crate) fn fences(&self) -> arc_swap::Guard<Arc<Vec<Arc<Fence>>>> {
+        self.fences.load()
+    }
+
+    /// The indices that `name` led to and that a write may have gone to which was accepted at `position`.
+    pub(crate) fn left(&self, name: &str, position: u64) -> Vec<String> {
+        let fences = self.fences.load();
+        let left = fences.iter().flat_map(|fence| fence.left(name, position));
+        left.map(str::to_owned).collect()
+    }
+
+    /// Says that a request which was planned by `table`, with these names, is about to be put into the log; `newest` tells
+    /// what is known of the cluster when it is asked. There must be no waiting between this and the hand-over.
+    pub(crate) fn note(
+        &self,
+        table: &Arc<RouteTable>,
+        newest: impl FnOnce() -> Arc<RouteTable>,
+        names: &[u32],
+        known: &mut Known,
+        journal: &Journal,
+    ) -> Noted {
+        let epoch = self.epoch.load_full();
+        let current = epoch.is_of(table) && known.has_all(epoch.number, names);
+        let epoch = match current {
+            true => epoch,
+            false => self.note_slowly(table, newest, names, known, journal),
+        };
+        let closing = match self.open.load(Ordering::Acquire) {
+            true => self.closing(),
+            false => Vec::new(),
+        };
+        Noted {
+            _epoch: epoch,
+            closing,
+        }
+    }
+
+    /// The record that was noted is durable at this position.
+    pub(crate) fn durable(&self, noted: Noted, position: u64) {
+        for fence in noted.closing {
+            if fence.close(position) {
+                self.book().keep_fence(&fence);
+            }
+        }
+    }
+
+    /// Looks whether names lead elsewhere in a topology that is newer.
+    pub(crate) fn look(
+        &self,
+        table: &Arc<RouteTable>,
+        newest: impl FnOnce() -> Arc<RouteTable>,
+        journal: &Journal,
+    ) {
+        if !self.epoch.load().is_of(table) {
+            let mut book = self.book();
+            self.publish(&mut book, &newest(), journal);
+        }
+    }
+
+    #[cold]
+    fn note_slowly(
+        &self,
+        table: &Arc<RouteTable>,
+        newest: impl FnOnce() -> Arc<RouteTable>,
+        names: &[u32],
+        known: &mut Known,
+        journal: &Journal,
+    ) -> Arc<Epoch> {
+        let mut book = self.book();
+        // Asked for behind the lock, so that nobody goes back to an older one.
+        let newest = &newest();
+        self.publish(&mut book, newest, journal);
+        let before = self.epoch.load_full();
+        let mut fences = Vec::new();
+        for number in names {
+            let name = table.name_of(*number);
+            let Some(place) = table.laned(name).and_then(Place::of) else {
+                continue;
+            };
+            match book.places.get(name) {
+                Some(there) if *there == place => {}
+                // It was planned before the name came to lead elsewhere, and comes behind others that were not.
+                Some(there) => {
+                    let lanes = (there.lanes(self.lanes), place.lanes(self.lanes));
+                    let mut fence = book.fence(journal.status().end, lanes, None);
+                    fence.moved.push((name.to_owned(), place.index));
+                    fences.push(fence);
+                }
+                None => {
+                    if book.unknown_before > 0 {
+                        fences.extend(self.unknown(&mut book, &place, journal));
+                    }
+                    book.insert(name, place);
+                }
+            }
+        }
+        let stale = !before.is_of(table);
+        let now = match fences.is_empty() {
+            true => Arc::clone(&before),
+            false => self.begin(&mut book, newest, fences, journal),
+        };
+        if !stale {
+            known.learn(now.number, names);
+        }
+        if stale { before } else { now }
+    }
+
+    /// Compares all names with a topology that is new.
+    fn publish(&self, book: &mut Book, newest: &Arc<RouteTable>, journal: &Journal) {
+        if self.epoch.load().is_of(newest) {
+            return;
+        }
+        let status = journal.status();
+        let mut moved: BTreeMap<String, Moved> = BTreeMap::new();
+        let earlier = self.fences.load();
+        let (mut gone, mut back) = (Vec::new(), Vec::new());
+        for (name, place) in &mut book.places {
+            let Some(target) = newest.laned(name) else {
+                gone.push(name.clone());
+                continue;
+            };
+            if place.is(target) {
+                continue;
+            }
+            let Some(now) = Place::of(target) else { continue };
+            let mut past = place.lanes(self.lanes);
+            // What has yet to go where it led until now comes here too.
+            for fence in earlier
+                .iter()
+                .filter(|fence| fence.moved.iter().any(|(moved, _)| moved == name))
+            {
+                past.add(&fence.past);
+            }
+            let entry = moved.entry(now.index.clone()).or_default();
+            entry.of.add(&now.lanes(self.lanes));
+            entry.past.add(&past);
+            entry.names.push((name.clone(), place.index.clone()));
+            *place = now;
+            back.push(name.clone());
+        }
+        for name in gone {
+            book.gone.entry(name).or_insert(status.end);
+        }
+        book.forget(newest, status.start);
+        let mut fences = Vec::new();
+        for (_, moved) in moved {
+            let mut fence = book.fence(status.end, (moved.of, moved.past), None);
+            fence.moved = moved.names;
+            fences.push(fence);
+        }
+        for name in back {
+            book.keep_name(&name);
+        }
+        self.begin(book, newest, fences, journal);
+    }
+
+    /// A name that is used for the first time since a start that did not know all: documents that are queued may have it.
+    fn unknown(&self, book: &mut Book, place: &Place, journal: &Journal) -> Option<Fence> {
+        let (status, groups) = journal.accounts();
+        let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
+        let pending =
+            lanes.filter(|(lane, _)| lane.position < book.unknown_before && lane.done < lane.accepted);
+        let past: Lanes = pending.map(|(_, lane)| lane).collect();
+        if past == Lanes::default() {
+            if status.start >= book.unknown_before {
+                book.unknown_before = 0;
+            }
+            return None;
+        }
+        let (of, end) = (place.lanes(self.lanes), book.unknown_before);
+        Some(book.fence(status.end, (of, past), Some(end)))
+    }
+
+    /// Begins an epoch, with these fences beside those that are still of use.
+    fn begin(
+        &self,
+        book: &mut Book,
+        table: &Arc<RouteTable>,
+        made: Vec<Fence>,
+        journal: &Journal,
+    ) -> Arc<Epoch> {
+        let start = journal.status().start;
+        let before = self.epoch.load_full();
+        book.earlier.retain(|epoch| epoch.strong_count() > 0);
+        book.earlier.push(Arc::downgrade(&before));
+        let made: Vec<Arc<Fence>> = made.into_iter().map(Arc::new).collect();
+        for fence in &made {
+            book.keep_fence(fence);
+            if fence.end().is_none() {
+                book.holders.push((Arc::clone(fence), book.earlier.clone()));
+                self.open.store(true, Ordering::Release);
+            }
+        }
+        let known = self.fences.load();
+        let useful = known
+            .iter()
+            .filter(|fence| fence.end().is_none_or(|end| end > start));
+        let mut fences: Vec<_> = useful.cloned().chain(made).collect();
+        if fences.len() > FENCES_MAX {
+            let (closed, open): (Vec<_>, Vec<_>) =
+                fences.into_iter().partition(|fence| fence.end().is_some());
+            let (old, new) = closed.split_at(closed.len().saturating_sub(FENCES_MAX / 2));
+            fences = joined(old)
+                .into_iter()
+                .chain(new.iter().cloned())
+                .chain(open)
+                .collect();
+        }
+        book.tidy(&fences);
+        // Whoever reads what is accepted from now on must see them.
+        self.fences.store(Arc::new(fences));
+        let now = Arc::new(Epoch {
+            number: before.number + 1,
+            table: Some(Arc::clone(table)),
+        });
+        self.epoch.store(Arc::clone(&now));
+        now
+    }
+
+    /// Fences before which nothing more can come than is handed over by now.
+    #[cold]
+    fn closing(&self) -> Vec<Arc<Fence>> {
+        let mut book = self.book();
+        book.holders.retain(|(fence, _)| fence.end().is_none());
+        self.open.store(!book.holders.is_empty(), Ordering::Release);
+        let closing = book
+            .holders
+            .iter()
+            .filter(|(_, holders)| holders.iter().all(|epoch| epoch.strong_count() == 0));
+        closing.map(|(fence, _)| Arc::clone(fence)).collect()
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One fence that holds back what any of these does.
+fn joined(fences: &[Arc<Fence>]) -> Option<Arc<Fence>> {
+    let (mut of, mut past, mut moved, mut end) = (Lanes::default(), Lanes::default(), Vec::new(), Some(0));
+    for fence in fences {
+        of.add(&fence.of);
+        past.add(&fence.past);
+        moved.extend(fence.moved.iter().cloned());
+        end = end.zip(fence.end()).map(|(one, other)| one.max(other));
+    }
+    let first = fences.first()?;
+    let low = fences.iter().map(|fence| fence.low).min().unwrap_or_default();
+    let mut all = Fence::new(first.number, low, (of, past), end);
+    all.moved = moved;
+    Some(Arc::new(all))
+}
+
+// === impl Epoch ===
+
+impl Epoch {
+    fn is_of(&self, table: &Arc<RouteTable>) -> bool {
+        self.table.as_ref().is_some_and(|own| Arc::ptr_eq(own, table))
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    fn fence(&mut self, low: u64, lanes: (Lanes, Lanes), end: Option<u64>) -> Fence {
+        self.fences_made += 1;
+        Fence::new(self.fences_made, low, lanes, end)
+    }
+
+    fn insert(&mut self, name: &str, place: Place) {
+        self.kept.name(name, &place);
+        self.places.insert(name.to_owned(), place);
+    }
+
+    fn keep_name(&mut self, name: &str) {
+        if let Some(place) = self.places.get(name) {
+            self.kept.name(name, place);
+        }
+    }
+
+    fn keep_fence(&mut self, fence: &Fence) {
+        self.kept.fence(fence);
+    }
+
+    /// Writes the file anew once most of it is of no use.
+    fn tidy(&mut self, fences: &[Arc<Fence>]) {
+        if self.kept.lines() < LINES_MIN + 4 * (self.places.len() + fences.len()) {
+            return;
+        }
+        match Kept::begin(&self.path, &self.places, fences.iter().map(|fence| &**fence)) {
+            Ok(kept) => self.kept = kept,
+            Err(error) => {
+                let path = self.path.display();
+                tracing::warn!(%path, %error, "where names lead could not be written anew");
+            }
+        }
+    }
+
+    /// Forgets names that the cluster has no more and that no document can have which the log, which begins at `start`, has.
+    fn forget(&mut self, newest: &RouteTable, start: u64) {
+        let places = &mut self.places;
+        self.gone.retain(|name, since| {
+            let back = newest.laned(name).is_some();
+            let forgotten = !back && *since < start;
+            if forgotten {
+                places.remove(name);
+            }
+            !back && !forgotten
+        });
+    }
+}
+
+/// Fences that are kept one by one; older ones become one.
+const FENCES_MAX: usize = 256;
+/// The file is not written anew for less.
+const LINES_MIN: usize = 4_096;
+
+#[cfg(test)]
+#[path = "whereabouts/tests.rs"]
+mod tests;

@@ -1,0 +1,237 @@
+//! What is known of names, in a file: a restart must not forget where the documents lead that are queued. One line of JSON
+//! for each thing that became known, the later one of two on the same thing counting; written anew at each start.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+use crate::queue::fence::{Fence, Lanes};
+
+/// The file.
+pub(super) struct Kept {
+    path: PathBuf,
+    /// None once it could not be written: then there is no file, and the next start trusts nothing.
+    file: Option<File>,
+    lines: usize,
+}
+
+/// What the file says.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) places: HashMap<String, Place>,
+    pub(super) fences: Vec<Fence>,
+    /// Every name is there that documents have which are queued.
+    pub(super) whole: bool,
+}
+
+/// A line.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// Since when the machine runs on which this was written: what was not synced is lost when that ends.
+    Boot(String),
+    Name(String, Place),
+    Fence(Wall),
+}
+
+/// A fence, as the file has it.
+#[derive(Serialize, Deserialize)]
+struct Wall {
+    number: u64,
+    low: u64,
+    end: Option<u64>,
+    of: Vec<u32>,
+    past: Vec<u32>,
+    #[serde(default)]
+    moved: Vec<(String, String)>,
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// What a file says, if there is one. Lines that cannot be read are as if they were not there.
+    pub(super) fn read(path: &Path) -> io::Result<Found> {
+        let text = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+            read => read?,
+        };
+        let (mut found, mut walls) = (Found::default(), BTreeMap::new());
+        for line in text.split(|byte| *byte == b'\n') {
+            match serde_json::from_slice(line) {
+                Ok(Line::Boot(boot)) => found.whole = boot_id().is_some_and(|now| now == boot),
+                Ok(Line::Name(name, place)) => drop(found.places.insert(name, place)),
+                Ok(Line::Fence(wall)) => drop(walls.insert(wall.number, wall)),
+                Err(_) => {}
+            }
+        }
+        found.fences = walls.into_values().map(Wall::into_fence).collect();
+        Ok(found)
+    }
+
+    /// Begins a file, in place of what is there; goes on with that, or without a file, if the disk is full.
+    pub(super) fn begin_anyway<'a>(
+        path: &Path,
+        places: &HashMap<String, Place>,
+        fences: impl Iterator<Item = &'a Fence>,
+    ) -> Self {
+        Self::begin(path, places, fences).unwrap_or_else(|error| {
+            let shown = path.display();
+            tracing::warn!(path = %shown, %error, "where names lead cannot be written down anew");
+            Self {
+                path: path.to_owned(),
+                file: OpenOptions::new().append(true).open(path).ok(),
+                lines: 0,
+            }
+        })
+    }
+
+    /// Begins a file, in place of what is there.
+    pub(super) fn begin<'a>(
+        path: &Path,
+        places: &HashMap<String, Place>,
+        fences: impl Iterator<Item = &'a Fence>,
+    ) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut text = Vec::new();
+        if let Some(boot) = boot_id() {
+            write_line(&mut text, &Line::Boot(boot));
+        }
+        for (name, place) in places {
+            write_line(&mut text, &Line::Name(name.clone(), place.clone()));
+        }
+        for fence in fences {
+            write_line(&mut text, &Line::Fence(Wall::of(fence)));
+        }
+        let aside = path.with_extension("new");
+        let mut file = File::create(&aside)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&aside, path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Some(OpenOptions::new().append(true).open(path)?),
+            lines: 0,
+        })
+    }
+
+    /// A name that is used from now on.
+    pub(super) fn name(&mut self, name: &str, place: &Place) {
+        self.write(&Line::Name(name.to_owned(), place.clone()), false);
+    }
+
+    /// A fence that was made or closed. Synced, since without it documents would lose their order; these are rare.
+    pub(super) fn fence(&mut self, fence: &Fence) {
+        self.write(&Line::Fence(Wall::of(fence)), fence.end().is_none());
+    }
+
+    /// Lines that were written since it was begun.
+    pub(super) fn lines(&self) -> usize {
+        self.lines
+    }
+
+    fn write(&mut self, line: &Line, sync: bool) {
+        self.lines += 1;
+        let Some(file) = &mut self.file else { return };
+        let mut text = Vec::new();
+        write_line(&mut text, line);
+        let written = file.write_all(&text).and_then(|()| match sync {
+            true => file.sync_data(),
+            false => Ok(()),
+        });
+        if let Err(error) = written {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "where names lead cannot be written down; the next start trusts nothing");
+            self.file = None;
+            // A file that lacks something is worse than none.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+// === impl Wall ===
+
+impl Wall {
+    fn of(fence: &Fence) -> Self {
+        Self {
+            number: fence.number,
+            low: fence.low,
+            end: fence.end(),
+            of: fence.of.iter().collect(),
+            past: fence.past.iter().collect(),
+            moved: fence.moved.clone(),
+        }
+    }
+
+    fn into_fence(self) -> Fence {
+        let lanes = |lanes: Vec<u32>| lanes.into_iter().collect::<Lanes>();
+        let mut fence = Fence::new(
+            self.number,
+            self.low,
+            (lanes(self.of), lanes(self.past)),
+            self.end,
+        );
+        fence.moved = self.moved;
+        fence
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, line: &Line) {
+    // A line of plain data always becomes JSON.
+    let _ = serde_json::to_writer(&mut *out, line);
+    out.push(b'\n');
+}
+
+fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_a_line_cut_off_is_no_reason_to_forget_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("whereabouts/q.jsonl");
+        assert!(!Kept::read(&path).unwrap().whole);
+        let place = |index: &str, shards| Place {
+            index: index.to_owned(),
+            shards,
+            routing_num_shards: Some(1024),
+            partition_size: 1,
+            alias_routing: None,
+        };
+        let mut kept = Kept::begin(&path, &HashMap::new(), std::iter::empty()).unwrap();
+        kept.name("a", &place("i1", 4));
+        kept.name("a", &place("i2", 8));
+        let lanes = |lanes: &[u32]| lanes.iter().copied().collect::<Lanes>();
+        let mut fence = Fence::new(7, 100, (lanes(&[1, 2]), lanes(&[3])), None);
+        fence.moved.push(("a".to_owned(), "i1".to_owned()));
+        kept.fence(&fence);
+        fence.close(120);
+        kept.fence(&fence);
+        fs::write(
+            &path,
+            [&fs::read(&path).unwrap()[..], b"{\"name\":[\"b\""].concat(),
+        )
+        .unwrap();
+        let found = Kept::read(&path).unwrap();
+        assert!(found.whole);
+        assert_eq!(found.places, HashMap::from([("a".to_owned(), place("i2", 8))]));
+        let [read] = &found.fences[..] else {
+            panic!("{:?}", found.fences)
+        };
+        assert_eq!(
+            (read.low, read.end(), &read.moved),
+            (100, Some(120), &fence.moved)
+        );
+        assert_eq!((&read.of, &read.past), (&fence.of, &fence.past));
+    }
+}

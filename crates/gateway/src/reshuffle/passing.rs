@@ -1,0 +1,179 @@
+//! Writes that asynchronous mode cannot queue (a malformed bulk, an update by query): they wait until what is queued
+//! before them is delivered to the cluster that their client sees, so that they overtake nothing, and then go there as
+//! they came. Where the queue has a second cluster, which would miss them, they are refused, unless `queue.passing_second_cluster`
+//! accepts that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Response;
+use http::request::Parts;
+use tokio::time::Instant;
+use wire::{Outgoing, Presence};
+
+use crate::error::Fault;
+use crate::nodes::Body;
+use crate::queue::{Accept, Group, Journal, Queue};
+use crate::reshuffle::document_write::writes_documents;
+use crate::reshuffle::sync::Reshuffle;
+
+/// A request that goes on to the next filter, as far as a queue is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Passing {
+    /// Why it is not queued, as the counters call it.
+    pub(crate) why: &'static str,
+    /// The lanes whose documents it may touch; none: nobody knows.
+    pub(crate) lanes: Option<Vec<u32>>,
+}
+
+impl Passing {
+    /// A request of which nobody knows what it touches.
+    pub(crate) fn unknown(why: &'static str) -> Self {
+        Self { why, lanes: None }
+    }
+
+    fn touches(&self, lane: usize) -> bool {
+        let lanes = self.lanes.as_ref();
+        lanes.is_none_or(|lanes| lanes.iter().any(|one| *one as usize == lane))
+    }
+}
+
+impl Reshuffle {
+    /// Lets a request go on, its body with it: at once if it is no write or nothing is queued here, else when it is its turn.
+    /// Otherwise the answer: nothing of it was executed then.
+    pub(crate) async fn admit(
+        &self,
+        groups: &[Arc<Group>],
+        (head, body): (&Parts, Body),
+        passing: &Passing,
+        presence: &Presence,
+    ) -> Result<Body, Response<Outgoing>> {
+        let Some(Accept { queue, .. }) = &self.accept else {
+            return Ok(body);
+        };
+        if !writes_documents(&head.method, head.uri.path()) {
+            return Ok(body);
+        }
+        let settings = queue.passing();
+        let others = second_clusters(queue, groups);
+        if settings.refused_with_second_cluster && !others.is_empty() {
+            return Err(Fault::would_be_missing(&queue.name, &others, passing.why).response());
+        }
+        let Some(within) = settings.waits else {
+            return Ok(body);
+        };
+        // A client that leaves is noticed once its body is here.
+        let body = match body {
+            Body::Streamed(incoming) => {
+                let limit = usize::try_from(self.body_bytes_max).unwrap_or(usize::MAX);
+                let collected = incoming.collect_with_original(limit).await;
+                Body::Held(collected.map_err(|error| self.unread(&error))?.original.freeze())
+            }
+            held => held,
+        };
+        tokio::select! {
+            biased;
+            // Who has gone may have sent something else meanwhile, which this must not follow.
+            () = presence.gone() => Err(Fault::gone().response()),
+            in_time = caught_up(queue, groups, passing, within) => match in_time {
+                true => Ok(body),
+                false => Err(Fault::would_overtake(&queue.name).response()),
+            },
+        }
+    }
+}
+
+/// The clusters that a queue is delivered to beside the one that its clients see.
+fn second_clusters<'g>(queue: &Queue, groups: &'g [Arc<Group>]) -> Vec<&'g str> {
+    let of_queue = groups.iter().filter(|group| group.queue.name == queue.name);
+    let mut others: Vec<&str> = of_queue
+        .map(|group| &*group.settings.cluster)
+        .filter(|cluster| *cluster != &*queue.cluster)
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    others
+}
+
+/// Waits until what is in a queue now is delivered to the cluster that its clients see; whether it is by then.
+async fn caught_up(queue: &Queue, groups: &[Arc<Group>], passing: &Passing, within: Duration) -> bool {
+    let until = Instant::now() + within;
+    let mut goals = None;
+    let mut step = Duration::from_millis(1);
+    let looks = queue.log.looks();
+    loop {
+        // What other gateways have put into a topic shows when somebody has looked since: a look that had begun before
+        // may not have seen it.
+        let is_known = queue
+            .log
+            .looks()
+            .zip(looks)
+            .is_none_or(|(now, then)| now >= then + 2);
+        if is_known {
+            let goals = goals.get_or_insert_with(|| accepted(queue, groups));
+            let done = done(queue, groups);
+            let lanes = goals.iter().zip(&done).flat_map(|(goals, done)| {
+                goals
+                    .iter()
+                    .zip(done)
+                    .enumerate()
+                    .filter(|(lane, _)| passing.touches(*lane))
+            });
+            let delivered = lanes.map(|(_, pair)| pair).all(|(goal, done)| done >= goal);
+            if delivered && !is_parked(queue, groups, passing) {
+                return true;
+            }
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(step).await;
+        step = (step * 2).min(STEP_MAX);
+    }
+}
+
+/// The groups that deliver a queue to the cluster that its clients see.
+fn ours<'g>(queue: &'g Queue, groups: &'g [Arc<Group>]) -> impl Iterator<Item = &'g Arc<Group>> {
+    let of_queue = groups.iter().filter(|group| group.queue.name == queue.name);
+    of_queue.filter(|group| group.settings.cluster == queue.cluster)
+}
+
+/// For each of our groups, lane by lane, what its place has to come to until all is delivered that is there now.
+fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
+    ours(queue, groups)
+        .map(|group| {
+            let lanes = group.consumer.status().lanes;
+            match &queue.log {
+                Journal::Disk(_) => lanes.iter().map(|lane| lane.accepted).collect(),
+                Journal::Kafka(_) => lanes
+                    .iter()
+                    .zip(group.consumer.messages_pending())
+                    .map(|(lane, messages)| lane.position + messages)
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+/// Whether operations are parked that the request must not overtake: their lanes have gone on without them.
+fn is_parked(queue: &Queue, groups: &[Arc<Group>], passing: &Passing) -> bool {
+    let mut parked = ours(queue, groups).filter_map(|group| group.parked.as_ref());
+    parked.any(|parked| parked.any() && parked.state().has_lane(|lane| passing.touches(lane as usize)))
+}
+
+/// The same for what is delivered.
+fn done(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
+    ours(queue, groups)
+        .map(|group| {
+            let lanes = group.consumer.status().lanes;
+            let of_lane = |lane: &log::LaneStatus| match &queue.log {
+                Journal::Disk(_) => lane.done,
+                Journal::Kafka(_) => lane.position,
+            };
+            lanes.iter().map(of_lane).collect()
+        })
+        .collect()
+}
+
+/// Between two looks.
+const STEP_MAX: Duration = Duration::from_millis(20);

@@ -1,0 +1,221 @@
+//! Writes of single documents that join the bulks (`rewrite_to_bulk`): each becomes a bulk of one operation, goes the way
+//! of bulks, `combine` included, and its item becomes the single-document API's own answer.
+//!
+//! What the head or the body shows to be unusual goes on as it came, as does what the plan of a bulk is not sure of. What
+//! the cluster refuses has not been executed, so its answer need not be made up here: the request goes on as it came after
+//! all, and gets the cluster's own. Only refusals that are certain to read the same (a version conflict, a missing document)
+//! are told from the item. Where it is not known whether the operation was executed the client is told just that, and
+//! nothing goes on.
+
+mod answer;
+mod head;
+mod queued;
+mod why;
+
+pub(crate) use why::SingleWhy;
+
+use std::sync::Arc;
+
+use bulk::{Ask, NotALine, Op, Plan, RouteTable, Single, Turned, Verdict};
+use cluster::Snapshot;
+use http::request::Parts;
+use http::{HeaderMap, Method, Response, StatusCode};
+use wire::{Incoming, Outgoing, Shared};
+
+use crate::answer::with_head;
+use crate::bulk_request::BulkHead;
+use crate::config::Level;
+use crate::error::Fault;
+use crate::nodes::lines::Load;
+use crate::nodes::{Body, Message};
+use crate::request_id::RequestId;
+use crate::reshuffle::passing::Passing;
+use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread, strip_for_parts};
+use crate::split::{Answer, Sender, Split};
+use head::{Kind, SingleHead};
+
+/// What became of a write that was sent as a bulk.
+enum Sent {
+    /// The client's answer.
+    Answer(Response<Outgoing>),
+    /// It was refused, and not executed.
+    Refused,
+}
+
+impl Reshuffle {
+    /// Takes a request that may write a single document; `target` is its path and query.
+    pub(crate) async fn take_single(&self, head: Parts, target: &str, incoming: Incoming) -> Step {
+        let write = match head::classify(&head.method, target, &head.headers) {
+            Kind::Other => {
+                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+            }
+            Kind::Pass(why) => {
+                self.counters.pass_single(why);
+                let passing = Passing::unknown(why.as_str());
+                return Step::Next(head, Body::Streamed(incoming), passing);
+            }
+            Kind::Write(write) => write,
+        };
+        let snapshot = self.outbound.cluster().snapshot();
+        let odd = match write.single.op {
+            _ if self.settings.level == Level::Cluster => Some(SingleWhy::Level),
+            _ if !snapshot.learnt() => Some(SingleWhy::NoTopology),
+            Op::Delete if incoming.length() != Some(0) => Some(SingleWhy::Body),
+            _ => None,
+        };
+        if let Some(why) = odd {
+            self.counters.pass_single(why);
+            let passing = Passing::unknown(why.as_str());
+            return Step::Next(head, Body::Streamed(incoming), passing);
+        }
+        let Held { body, original } = match self.collect(incoming, &snapshot).await {
+            Ok(held) => held,
+            Err(Unread::Corrupt(original)) => {
+                self.counters.pass_single(SingleWhy::ContentEncoding);
+                let passing = Passing::unknown(SingleWhy::ContentEncoding.as_str());
+                return Step::Next(head, Body::Held(original), passing);
+            }
+            Err(Unread::Answered(answer)) => return Step::Done(answer),
+        };
+        let no_defaults = BulkHead::default();
+        // Not directed: a routing that the client knows nothing of would not be in the answer's `Location`.
+        let ask = self.ask(&no_defaults, None);
+        let Some(load) = self.one_operation(&write.single, &body, &ask, &snapshot) else {
+            let passing = Passing::unknown(NO_BULK);
+            return Step::Next(head, Body::Held(original.unwrap_or(body)), passing);
+        };
+        self.counters.single_joined.add(1);
+        let sent = self.send_single(&head, write, &load, &ask, &snapshot).await;
+        if let Ok(load) = Arc::try_unwrap(load) {
+            self.scratch.borrow_mut().recycle(load.plan);
+        }
+        match sent {
+            Sent::Answer(answer) => Step::Done(answer),
+            Sent::Refused => {
+                self.counters.single_again.add(1);
+                let passing = Passing::unknown(NO_BULK);
+                Step::Next(head, Body::Held(original.unwrap_or(body)), passing)
+            }
+        }
+    }
+
+    /// The write as a bulk with its plan; `None`, and counted, if it is not certain to come to the same.
+    fn one_operation(
+        &self,
+        single: &Single<'_>,
+        source: &Shared,
+        ask: &Ask<'_>,
+        snapshot: &Snapshot,
+    ) -> Option<Arc<Load>> {
+        let mut lines = self.pool.take(single.bytes_expected(source));
+        if let Err(why) = single.write(source, lines.as_mut_vec()) {
+            self.counters.pass_single(match why {
+                NotALine::NoObject => SingleWhy::NoObject,
+                NotALine::LineBreak => SingleWhy::LineBreak,
+            });
+            return None;
+        }
+        let body = lines.freeze();
+        match self.plan(&body, ask, &snapshot.table) {
+            Verdict::Plan(plan) if single.op == Op::Update && is_peculiar(single, &plan, &snapshot.table) => {
+                self.counters.pass_single(SingleWhy::Update);
+                None
+            }
+            Verdict::Plan(plan) => Some(Arc::new(Load { body, plan })),
+            Verdict::Pass(pass) => {
+                self.counters.pass_single_by_plan(pass.why);
+                if pass.why == bulk::Why::UnknownIndex {
+                    self.outbound.cluster().hint();
+                }
+                None
+            }
+        }
+    }
+
+    async fn send_single(
+        &self,
+        head: &Parts,
+        write: SingleHead<'_>,
+        load: &Arc<Load>,
+        ask: &Ask<'_>,
+        snapshot: &Arc<Snapshot>,
+    ) -> Sent {
+        let (headers, lent) = self.headers_of_bulk(&head.headers, &write);
+        let request_id = RequestId::of(&head.extensions);
+        let split = Split {
+            load,
+            ask,
+            snapshot,
+            message: Message {
+                request_id: &request_id,
+                method: &Method::POST,
+                target: &write.target,
+                headers: &headers,
+            },
+            lent,
+            deadline: self.outbound.deadline(),
+        };
+        let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
+        let family = combiner.map(|combiner| combiner.family(split.message, &load.plan));
+        let sender = Sender {
+            outbound: &self.outbound,
+            pool: &self.pool,
+            counters: &self.counters,
+            combine: combiner.zip(family.as_ref()),
+        };
+        let answer = sender.deliver(0, split).await;
+        let reply = self.read(&answer, 1, split);
+        self.count_docs(1, &answer, &reply);
+        self.sample(&load.body, ask, &snapshot.table);
+        let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
+        match (answer, turned) {
+            (Answer::Items(items), Ok(Turned::Answer(turned))) => {
+                // A failed write may hint at a change of the topology, but not one that the document itself is to blame for.
+                if turned.status >= 400 && !matches!(turned.status, 404 | 409) {
+                    self.outbound.cluster().hint();
+                }
+                let routing = answer::routing(&write.single, &snapshot.table);
+                Sent::Answer(answer::response(items.head, turned, routing))
+            }
+            // A first try may have been executed, so there must not be another.
+            (Answer::Items(items), Ok(Turned::Refused(turned))) if items.is_repeated() => {
+                Sent::Answer(answer::response(items.head, turned, None))
+            }
+            (Answer::Items(_), Ok(Turned::Refused(_))) => Sent::Refused,
+            (Answer::Items(_), Ok(Turned::Unread)) => {
+                self.counters.replies_malformed.add(1);
+                Sent::Answer(Fault::unknown_fate("a node's item cannot be read").response())
+            }
+            // Its words fit one document too. Asking again would add to what is too much (429), and what is not well (5xx),
+            // or stands between here and the cluster, may have executed it.
+            (Answer::Refused(head, body), _) if !is_refusal(head.status) => {
+                Sent::Answer(with_head(head, &[], Outgoing::from(body)))
+            }
+            (Answer::Refused(..), _) => Sent::Refused,
+            (Answer::Unsent(error), _) => Sent::Answer(Fault::upstream(&error).response()),
+            (Answer::Unknown(why), _) => Sent::Answer(Fault::unknown_fate(&why).response()),
+            (Answer::Items(_), Err(error)) => Sent::Answer(Fault::unknown_fate(error.reason()).response()),
+        }
+    }
+
+    /// The headers that a write's bulk has, and whether the account among them is the gateway's.
+    fn headers_of_bulk(&self, headers: &HeaderMap, write: &SingleHead<'_>) -> (HeaderMap, bool) {
+        let mut headers = head::bulk_headers(headers, write.content_type.clone());
+        strip_for_parts(&mut headers);
+        let lent = self.fallback.fill(&mut headers);
+        (headers, lent)
+    }
+}
+
+/// Whether a status of the whole says that nothing was executed, and why asking otherwise may do better.
+fn is_refusal(status: StatusCode) -> bool {
+    let later = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+    status.is_client_error() && !later.contains(&status)
+}
+
+/// Whether a bulk may treat an update otherwise than the update API does. That keeps the routing of the request or of the
+/// alias with the document, where a bulk keeps the one that the document had (`RestUpdateAction`, `UpdateHelper.calculateRouting`),
+/// and sends what an update comes to as a write of its own, through the index's pipeline (`TransportUpdateAction.shardOperation`).
+fn is_peculiar(update: &Single<'_>, plan: &Plan, table: &RouteTable) -> bool {
+    plan.ingests() || answer::routing(update, table).is_some()
+}

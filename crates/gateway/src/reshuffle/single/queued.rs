@@ -1,0 +1,166 @@
+//! Writes of single documents in asynchronous mode: each becomes a bulk of one operation, is queued as that, in the lane of its
+//! document, and is answered in the single-document API's own form.
+
+use std::time::Instant;
+
+use bulk::{NotALine, Op, Single, Turned, Verdict};
+use cluster::Snapshot;
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use wire::{Incoming, Outgoing, Shared};
+
+use super::answer;
+use super::head::{self, Kind, SingleHead};
+use super::why::SingleWhy;
+use crate::answer::with_head;
+use crate::bulk_request::BulkHead;
+use crate::error::Fault;
+use crate::nodes::Body;
+use crate::reshuffle::passing::Passing;
+use crate::reshuffle::queued_answer::whole;
+use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread};
+
+impl Reshuffle {
+    /// Takes a request that may write a single document; `target` is its path and query.
+    pub(crate) async fn queue_single(&self, head: Parts, target: &str, incoming: Incoming) -> Step {
+        let arrived = Instant::now();
+        let write = match head::classify(&head.method, target, &head.headers) {
+            Kind::Other => {
+                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+            }
+            // Its answer would have the document, which nobody has before it is written.
+            Kind::Write(write) if write.single.op == Op::Update && write.target.contains("_source") => {
+                return self.pass_unread(head, incoming, SingleWhy::Parameter);
+            }
+            Kind::Write(write) if write.single.op == Op::Delete && incoming.length() != Some(0) => {
+                return self.pass_unread(head, incoming, SingleWhy::Body);
+            }
+            Kind::Pass(why) => return self.pass_unread(head, incoming, why),
+            Kind::Write(write) => write,
+        };
+        let Some(snapshot) = self.learnt().await else {
+            return Step::Done(Fault::nothing_learnt().response());
+        };
+        let Held { body, original } = match self.collect(incoming, &snapshot).await {
+            Ok(held) => held,
+            Err(Unread::Corrupt(original)) => {
+                return self.pass_single(head, original, SingleWhy::ContentEncoding, None);
+            }
+            Err(Unread::Answered(answer)) => return Step::Done(answer),
+        };
+        let came = original.unwrap_or_else(|| body.clone());
+        // Before anything of it is looked at: the cluster judges its parameters and media types, as those of a bulk.
+        let mut as_bulk = parts_of_bulk(&head, &write);
+        if let Some(accept) = &self.accept
+            && let Err(refusal) = self
+                .admit_form(accept, &mut as_bulk, &write.target, &snapshot)
+                .await
+        {
+            return Step::Done(refusal);
+        }
+        let mut lines = self.pool.take(write.single.bytes_expected(&body));
+        if let Err(why) = write.single.write_spaced(&body, lines.as_mut_vec()) {
+            let why = match why {
+                NotALine::NoObject => SingleWhy::NoObject,
+                NotALine::LineBreak => SingleWhy::LineBreak,
+            };
+            return self.pass_single(head, came, why, None);
+        }
+        self.queue_lines((head, as_bulk), write, lines.freeze(), came, arrived)
+            .await
+    }
+
+    /// Queues the bulk that a write has become; `came` is its body as it came, the heads are the write's and the bulk's.
+    async fn queue_lines(
+        &self,
+        (head, mut as_bulk): (Parts, Parts),
+        write: SingleHead<'_>,
+        lines: Shared,
+        came: Shared,
+        arrived: Instant,
+    ) -> Step {
+        let no_defaults = BulkHead::default();
+        let mut introduced = Vec::new();
+        let mut held = Held {
+            body: lines.clone(),
+            original: None,
+        };
+        loop {
+            let snapshot = self.outbound.cluster().snapshot();
+            if write.single.op == Op::Update && is_peculiar(&write.single, &snapshot) {
+                let lanes = self.lanes_of(&lines, &snapshot);
+                return self.pass_single(head, came, SingleWhy::Update, lanes);
+            }
+            let decided = self.decide(
+                as_bulk,
+                &write.target,
+                &no_defaults,
+                held,
+                arrived,
+                &mut introduced,
+            );
+            match Box::pin(decided).await {
+                Ok(Step::Done(answer)) => {
+                    let routing = answer::routing(&write.single, &snapshot.table);
+                    if answer.status() == StatusCode::OK {
+                        self.counters.single_joined.add(1);
+                    }
+                    return Step::Done(of_one(answer, routing));
+                }
+                Ok(Step::Next(_, _, passing)) => return Step::Next(head, Body::Held(came), passing),
+                Err(again) => (as_bulk, held) = *again,
+            }
+        }
+    }
+
+    /// The lanes that these lines would be in, if that can be told.
+    fn lanes_of(&self, lines: &[u8], snapshot: &Snapshot) -> Option<Vec<u32>> {
+        let no_defaults = BulkHead::default();
+        match self.plan(lines, &self.ask(&no_defaults, None), &snapshot.table) {
+            Verdict::Plan(plan) => Some(plan.parts.iter().map(|part| part.lane).collect()),
+            Verdict::Pass(_) => None,
+        }
+    }
+
+    fn pass_unread(&self, head: Parts, incoming: Incoming, why: SingleWhy) -> Step {
+        self.counters.pass_single(why);
+        Step::Next(head, Body::Streamed(incoming), Passing::unknown(why.as_str()))
+    }
+
+    fn pass_single(&self, head: Parts, came: Shared, why: SingleWhy, lanes: Option<Vec<u32>>) -> Step {
+        self.counters.pass_single(why);
+        let why = why.as_str();
+        Step::Next(head, Body::Held(came), Passing { why, lanes })
+    }
+}
+
+/// The head of the bulk that a write has become.
+fn parts_of_bulk(head: &Parts, write: &SingleHead<'_>) -> Parts {
+    let mut bulk = head.clone();
+    bulk.method = Method::POST;
+    bulk.headers = head::bulk_headers(&head.headers, write.content_type.clone());
+    bulk
+}
+
+/// As `super::is_peculiar`, before there is a plan.
+fn is_peculiar(update: &Single<'_>, snapshot: &Snapshot) -> bool {
+    let table = &snapshot.table;
+    let target = table.target(&update.index).and_then(|target| target.write().ok());
+    target.is_some_and(|index| index.ingests) || answer::routing(update, table).is_some()
+}
+
+/// The answer to a bulk of one operation that was queued, in the form that the single-document API has. Others stay as they
+/// are: they speak of the whole request.
+fn of_one(answer: Response<Outgoing>, routing: Option<&str>) -> Response<Outgoing> {
+    if answer.status() != StatusCode::OK {
+        return answer;
+    }
+    let (head, body) = answer.into_parts();
+    let body = whole(body);
+    let turned = bulk::Reply::split(&body, 1).map(|reply| bulk::single_answer(reply.item(0)));
+    match turned {
+        Ok(Turned::Answer(turned)) => answer::response(head, turned, routing),
+        // Items of ours are never otherwise.
+        _ => with_head(head, &[], Outgoing::from(body)),
+    }
+}

@@ -1,0 +1,175 @@
+//! One request that carries several clients' parts, and each client's share of the answer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bulk::Reply;
+use cluster::Node;
+use http::{StatusCode, response};
+use tokio::sync::oneshot;
+use wire::guard::fault;
+use wire::{Fate, SendError, SendErrorKind, Shared};
+
+use super::{Inner, Told, Turn};
+use crate::gather::Weight;
+use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::{Message, is_unexecuted};
+use crate::request_id::RequestId;
+use crate::split::part::{Split, Words};
+
+/// A client's part that waits or travels.
+pub(super) struct Member {
+    load: Arc<Load>,
+    /// Which of its parts.
+    part: usize,
+    request_id: RequestId,
+    deadline: tokio::time::Instant,
+    tell: oneshot::Sender<Told>,
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<Told>) -> Self {
+        Self {
+            load: Arc::clone(split.load),
+            part,
+            request_id: split.message.request_id.clone(),
+            deadline: split.deadline,
+            tell,
+        }
+    }
+
+    /// A request that was cut short by the end of the process needs no answer.
+    pub(super) fn tell(self, told: Told) {
+        drop(self.tell.send(told));
+    }
+}
+
+impl Weight for Member {
+    fn bytes(&self) -> u64 {
+        self.load.plan.parts[self.part].bytes
+    }
+
+    fn docs(&self) -> u32 {
+        self.load.plan.parts[self.part].docs
+    }
+}
+
+/// The members of a request that is under way. Whoever is not told otherwise when it ends, as by a panic, is told that nobody
+/// knows what was executed: each is sent apart then.
+struct Members(VecDeque<Member>);
+
+/// Sends parts together and gives each client its share.
+pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) {
+    let combiner = turn.combiner.clone();
+    let inner = &*combiner.0;
+    let mut members = Members(members.into());
+    inner.counters.combined_requests.add(1);
+    inner.counters.combined_parts.add(members.0.len() as u64);
+    let answer = inner
+        .exchange(&node, &mut turn, members.0.make_contiguous())
+        .await;
+    // The next ones need not wait for this one's shares.
+    drop(turn);
+    match answer {
+        Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
+        // Whatever it says, it says it of all of them: each is to hear of its own only.
+        Ok((head, body)) => {
+            inner.counters.combined_again.add(members.0.len() as u64);
+            let unexecuted = is_unexecuted(head.status, &body);
+            members.tell_each(|_| match unexecuted {
+                true => Told::Alone(None),
+                false => Told::Doubted(format!(
+                    "a request that carried it with others was answered {}",
+                    head.status
+                )),
+            });
+        }
+        Err(error) => members.tell_each(|_| Told::Shared(Err(error.again()))),
+    }
+}
+
+// === impl Members ===
+
+impl Members {
+    fn tell_each(mut self, mut told: impl FnMut(&Member) -> Told) {
+        while let Some(member) = self.0.front() {
+            let told = told(member);
+            if let Some(member) = self.0.pop_front() {
+                member.tell(told);
+            }
+        }
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        for member in self.0.drain(..) {
+            let why = "the gateway failed on the answer to a request that carried it with others";
+            member.tell(Told::Doubted(why.to_owned()));
+        }
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    async fn exchange(
+        &self,
+        node: &Node,
+        turn: &mut Turn,
+        members: &[Member],
+    ) -> Result<(response::Parts, Shared), SendError> {
+        let request_id = members[0].request_id.clone();
+        let deadline = members.iter().map(|member| member.deadline).min();
+        let ticket = turn.ticket.as_ref().expect("it is given back with the turn");
+        let family = Arc::clone(&ticket.family);
+        let message = Message {
+            request_id: &request_id,
+            method: &family.method,
+            target: &family.target,
+            headers: &family.headers,
+        };
+        let deadline = deadline.unwrap_or_else(|| self.outbound.deadline());
+        let bytes = members.iter().map(Member::bytes).sum();
+        let lines = members
+            .iter()
+            .map(|member| Lines::part(&member.load, member.part));
+        let body = Body::new(lines, &self.pool).outgoing();
+        turn.sent();
+        let answer = self.outbound.whole(node, message, body, deadline).await;
+        turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
+        answer.map(|(head, body)| (head, body.freeze()))
+    }
+
+    fn share(&self, node: &Node, head: &response::Parts, body: &Shared, members: Members) {
+        fault("combined", body);
+        let docs = members.0.iter().map(Member::docs).sum();
+        let reply = match Reply::split(body, docs) {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.counters.replies_malformed.add(1);
+                let request_id = &members.0[0].request_id;
+                wire::rationed!(tracing::warn, %request_id, %error, "a node's bulk answer cannot be used");
+                let error = || SendError {
+                    kind: SendErrorKind::Malformed("not the answer to a bulk request"),
+                    fate: Fate::Unknown,
+                    reused: false,
+                    origin: node.address.authority().into(),
+                };
+                return members.tell_each(|_| Told::Shared(Err(error())));
+            }
+        };
+        let mut first = 0;
+        members.tell_each(|member| {
+            let docs = member.docs();
+            let words = Words {
+                all: body.clone(),
+                share: Some(Box::new(reply.share(first, docs))),
+            };
+            first += docs;
+            Told::Shared(Ok((head.clone(), words)))
+        });
+    }
+}

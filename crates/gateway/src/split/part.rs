@@ -1,0 +1,356 @@
+//! One part on its way: the tries to have it executed, and what they come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulk::{Ask, Destination, RawError, Repeat, Reply, Share};
+use cluster::{Node, PickReason, Snapshot};
+use http::{StatusCode, response};
+use wire::{Fate, Outgoing, Pool, SendError, Shared};
+
+use crate::metrics::Counters;
+use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::{Message, Outbound, is_unexecuted};
+use crate::split::combine::{Combiner, Family, Way};
+use crate::split::quote;
+
+/// A request that is split: what its parts have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Split<'a> {
+    pub(crate) load: &'a Arc<Load>,
+    pub(crate) ask: &'a Ask<'a>,
+    pub(crate) snapshot: &'a Arc<Snapshot>,
+    pub(crate) message: Message<'a>,
+    /// The account is the gateway's own, which the client must not see.
+    pub(crate) lent: bool,
+    pub(crate) deadline: tokio::time::Instant,
+}
+
+/// How parts leave this core.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    pub(crate) outbound: &'a Outbound,
+    pub(crate) pool: &'a Pool,
+    pub(crate) counters: &'a Counters,
+    /// With whom parts may travel, if they may.
+    pub(crate) combine: Option<(&'a Combiner, &'a Arc<Family>)>,
+}
+
+/// What a part came to.
+pub(crate) enum Answer {
+    /// 200 and what should be a bulk answer.
+    Items(Items),
+    /// Another status: no node took anything of the part.
+    Refused(response::Parts, Shared),
+    /// Not a byte of it could be sent.
+    Unsent(SendError),
+    /// It was sent, and no usable answer came; why, in words.
+    Unknown(String),
+}
+
+/// A node's bulk answer.
+pub(crate) struct Items {
+    pub(crate) head: response::Parts,
+    words: Words,
+    /// It comes from the node that holds the primaries.
+    pub(crate) at_home: bool,
+    /// It answers another try than the first, whose fate is unknown.
+    repeat: Option<Repeat>,
+    /// Items in other words than the node's answer has for them, by their numbers.
+    reworded: Vec<(u32, Vec<u8>)>,
+}
+
+/// The body of an answer.
+pub(crate) struct Words {
+    /// As it came, perhaps with others' shares.
+    pub(crate) all: Shared,
+    /// What of it is for this part, if that is not all.
+    pub(crate) share: Option<Box<Share>>,
+}
+
+/// How a try ended without an answer to its part.
+enum Lost {
+    /// No usable answer came.
+    Unanswered(SendError),
+    /// It went with others, and this became of the whole.
+    Together(String),
+}
+
+/// What the items of a part say that no node has answered item by item.
+pub(crate) struct ItemError {
+    status: u16,
+    kind: String,
+    reason: String,
+    /// A node refused the part: it is known not to have been executed.
+    pub(crate) refused: bool,
+}
+
+/// `UnavailableShardsException`, in which a coordinating node's tries end when a primary's node does not answer
+/// (`TransportReplicationAction`).
+const UNAVAILABLE: &str = "unavailable_shards_exception";
+
+/// What stands around the items of an answer.
+const FRAME_BYTES: usize = 256;
+
+// === impl Sender ===
+
+impl Sender<'_> {
+    /// Sends one part until a node answers it, or nobody may try again.
+    pub(crate) async fn deliver(self, part: usize, split: Split<'_>) -> Answer {
+        let cluster = self.outbound.cluster();
+        let nodes = &split.snapshot.nodes;
+        let (mut tried, mut retries): (Vec<Arc<Node>>, u32) = (Vec::new(), 0);
+        // Why the fate of some try is unknown, and what its repetition is worth.
+        let (mut doubt, mut repeat): (Option<Doubt>, _) = (None, None);
+        loop {
+            let (node, at_home) = self.destination(part, split, &tried);
+            let lost = match self.try_once(&node, part, split, retries == 0).await {
+                Ok((head, words)) if head.status == StatusCode::OK => {
+                    let reworded = self.reword(&words, &node, part, split).await;
+                    return Answer::Items(Items {
+                        head,
+                        words,
+                        at_home,
+                        repeat,
+                        reworded,
+                    });
+                }
+                Ok((head, words)) => return refused(head, words.all, doubt, split.lent.then_some(self.pool)),
+                Err(lost) => lost,
+            };
+            cluster.hint();
+            let together = matches!(lost, Lost::Together(_));
+            if let Some(why) = lost.doubt() {
+                doubt.get_or_insert(Doubt { why, together });
+            }
+            if doubt.is_some() {
+                let (load, now) = (split.load, cluster.snapshot());
+                let table = &split.snapshot.table;
+                repeat = Repeat::of(&load.plan, part, &load.body, split.ask, table, &now.table);
+            }
+            let may_try_again = doubt.is_none() || repeat.is_some();
+            // What is said of others as well has not been tried for this part yet.
+            let retries_max = self.outbound.retries_max(doubt.is_none(), nodes.len());
+            if retries >= retries_max.max(u32::from(together)) || !may_try_again {
+                return match (doubt, lost) {
+                    (None, Lost::Unanswered(error)) => Answer::Unsent(error),
+                    (Some(doubt), _) => Answer::Unknown(doubt.why),
+                    (None, Lost::Together(why)) => Answer::Unknown(why),
+                };
+            }
+            if !together {
+                tried.push(node);
+            }
+            if tried.len() >= nodes.len() {
+                tokio::time::sleep(self.outbound.retry_delay(retries)).await;
+            }
+            retries += 1;
+            self.counters.parts_retried.add(1);
+        }
+    }
+
+    /// The node to send a part to, and whether it is the one that holds the primaries.
+    fn destination(&self, part: usize, split: Split<'_>, tried: &[Arc<Node>]) -> (Arc<Node>, bool) {
+        let destination = split.load.plan.parts[part].destination;
+        let home = match destination {
+            Destination::Node(node) if tried.is_empty() => split.snapshot.node(node),
+            _ => None,
+        };
+        match home {
+            // A node that is down can't take its documents; any other forwards them to the new primary.
+            Some(node) if node.health.is_up() => (Arc::clone(node), true),
+            _ => {
+                let next = || self.outbound.pick(split.snapshot, PickReason::Documents, tried);
+                let picked = match (self.combine, destination) {
+                    (Some((combiner, family)), Destination::Any) if tried.is_empty() => {
+                        combiner.any(family, &split.load.plan.parts[part], next)
+                    }
+                    _ => next(),
+                };
+                (picked, false)
+            }
+        }
+    }
+
+    /// Sends a part, in the first try perhaps with those of others.
+    async fn try_once(
+        &self,
+        node: &Arc<Node>,
+        part: usize,
+        split: Split<'_>,
+        first: bool,
+    ) -> Result<(response::Parts, Words), Lost> {
+        self.counters.parts.add(1);
+        let mut turn = match self.combine {
+            Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
+                Way::Shared(answer) => return answer.map_err(Lost::Unanswered),
+                Way::Doubted(why) => return Err(Lost::Together(why)),
+                Way::Alone(turn) => turn,
+            },
+            Some((combiner, _)) => combiner.leave(node).await,
+            None => None,
+        };
+        if let Some(turn) = &mut turn {
+            turn.sent();
+        }
+        let body = Body::new([Lines::part(split.load, part)], self.pool).outgoing();
+        let answer = self
+            .outbound
+            .whole(node, split.message, body, split.deadline)
+            .await;
+        if let Some(turn) = &mut turn {
+            let bytes = split.load.plan.parts[part].bytes;
+            turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
+        }
+        let answer = answer.map(|(head, body)| (head, Words::whole(body.freeze())));
+        answer.map_err(Lost::Unanswered)
+    }
+}
+
+/// Why it is not known whether a try was executed.
+struct Doubt {
+    why: String,
+    /// That was said of a request that carried others as well.
+    together: bool,
+}
+
+/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part; but what leaves that
+/// open, as the answer to the try with others did, is as true of both.
+fn refused(head: response::Parts, body: Shared, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
+    match doubt {
+        Some(doubt) if !doubt.together || is_unexecuted(head.status, &body) => {
+            let why = doubt.why;
+            Answer::Unknown(format!("{why}; a second try was refused with {}", head.status))
+        }
+        _ => match lent {
+            Some(pool) => Answer::Refused(head, quote::without(body, pool)),
+            None => Answer::Refused(head, body),
+        },
+    }
+}
+
+// === impl Lost ===
+
+impl Lost {
+    /// Why it is not known whether the part was executed, if so.
+    fn doubt(&self) -> Option<String> {
+        match self {
+            Lost::Unanswered(error) => (error.fate == Fate::Unknown).then(|| error.to_string()),
+            Lost::Together(why) => Some(why.clone()),
+        }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn items(&self) -> Option<&Items> {
+        match self {
+            Answer::Items(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+// === impl Items ===
+
+impl Items {
+    /// Whether the client may get it byte for byte, if it is the only one.
+    pub(crate) fn is_final(&self) -> bool {
+        self.repeat.is_none() && self.reworded.is_empty()
+    }
+
+    /// Whether it answers another try than the first, which may have been executed too.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.repeat.is_some()
+    }
+
+    /// The answer for a client whose only part this was. `took`: how long that was.
+    pub(crate) fn into_answer(self, took: Duration, pool: &Pool) -> (response::Parts, Outgoing) {
+        let Some(share) = self.words.share else {
+            return (self.head, self.words.all.into());
+        };
+        // Copied, since a client that reads slowly must not keep the others' answers in memory.
+        let mut own = pool.take(share.bytes() + FRAME_BYTES);
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        share.write(&self.words.all, took_ms, own.as_mut_vec());
+        (self.head, own.into())
+    }
+
+    /// The items, counted, and put right where they answer a second try.
+    pub(crate) fn read(&self, docs: u32, split: Split<'_>) -> Result<Reply<'_>, bulk::MergeError> {
+        let mut reply = match &self.words.share {
+            None => Reply::split(&self.words.all, docs)?,
+            Some(share) => share.reply(&self.words.all),
+        };
+        for (item, words) in &self.reworded {
+            reply.replace(*item, words.clone());
+        }
+        if let Some(repeat) = &self.repeat {
+            repeat.settle(&mut reply, split.snapshot.table.dialect());
+        }
+        Ok(reply)
+    }
+}
+
+// === impl Words ===
+
+impl Words {
+    pub(crate) fn whole(all: Shared) -> Self {
+        Self { all, share: None }
+    }
+}
+
+// === impl ItemError ===
+
+impl ItemError {
+    /// The node's own error, given to each item.
+    pub(crate) fn refused(status: StatusCode, body: &[u8]) -> Self {
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+        let word = |key: &str| body["error"][key].as_str().map(str::to_owned);
+        Self {
+            status: status.as_u16(),
+            kind: word("type").unwrap_or_else(|| "status_exception".to_owned()),
+            reason: word("reason")
+                .unwrap_or_else(|| format!("the node answered {status} to this part of the request")),
+            refused: true,
+        }
+    }
+
+    pub(crate) fn unsent(error: &SendError) -> Self {
+        Self::unavailable(format!(
+            "gateway: no node could be asked, so this operation was not executed: {error}"
+        ))
+    }
+
+    pub(crate) fn unknown_fate(why: &str) -> Self {
+        Self::unavailable(format!(
+            "gateway: the node that was asked gave no usable answer, so this operation may or may not have been executed: {why}"
+        ))
+    }
+
+    /// In words.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn unavailable(reason: String) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            kind: UNAVAILABLE.to_owned(),
+            reason,
+            refused: false,
+        }
+    }
+
+    /// The items of a part that this happened to.
+    pub(crate) fn items(&self, part: usize, split: Split<'_>) -> Reply<'static> {
+        let error = RawError {
+            status: self.status,
+            kind: &self.kind,
+            reason: &self.reason,
+        };
+        let (load, table) = (split.load, &split.snapshot.table);
+        Reply::failed(&load.plan, part, &load.body, split.ask, table, error)
+    }
+}
