@@ -13,6 +13,7 @@ use serde_json::Value;
 use testkit::real::{Kind, RealCluster};
 
 use crate::drill;
+use crate::gateway::Build;
 use crate::steps::{Steps, cargo, run, run_watched};
 use crate::terminal::{Look, paint, say};
 
@@ -60,6 +61,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             steps.step("neighbours drill", || {
                 drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway).beside_neighbours())
             });
+            if !options.quick {
+                steps.step("panics in an optimised build", panics_when_optimised);
+            }
         }
         if let Some(started) = started {
             meanwhile();
@@ -91,6 +95,22 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         tally.passed, tally.failed, tally.ignored
     ));
     Ok(())
+}
+
+/// What one bad record, request or answer does to all others in a build that is optimised as releases are: the
+/// black-box tests of panics, on a gateway of the profile `demo` in which panics can be planted.
+fn panics_when_optimised() -> Result<()> {
+    Build::Planted.make()?;
+    run(cargo(&[
+        "test",
+        "--workspace",
+        "--locked",
+        "--test",
+        "black_box",
+        "--",
+        "panics::",
+    ])
+    .env("TIDEGATE_TEST_PROGRAM", Build::Planted.program()))
 }
 
 /// The verb itself.

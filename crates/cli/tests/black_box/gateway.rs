@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -82,21 +82,21 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
 
     /// Starts it in an environment with these variables too.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let mut command = Command::new(program());
         command.envs(variables.iter().copied());
         Self::start_by(command, arguments)
     }
 
     /// The same in this folder.
     pub(crate) fn start_in(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let mut command = Command::new(program());
         command.envs(variables.iter().copied()).current_dir(folder);
         Self::start_by(command, arguments)
     }
 
     /// Starts it as this user, which only root can.
     pub(crate) fn start_as(arguments: &[&str], user: u32) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let mut command = Command::new(program());
         command.uid(user).gid(user);
         Self::start_by(command, arguments)
     }
@@ -292,4 +292,10 @@ pub(crate) fn statuses(answer: &Value) -> Vec<u64> {
             .unwrap()
     };
     items.iter().map(status).collect()
+}
+
+/// The gateway that is tested: the one that cargo built for this test, unless `TIDEGATE_TEST_PROGRAM` names another.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("TIDEGATE_TEST_PROGRAM")
+        .map_or_else(|| env!("CARGO_BIN_EXE_tidegate").into(), PathBuf::from)
 }

@@ -1,13 +1,13 @@
 //! What a bug of the gateway's ends: the request, the record or the turn that meets it, and nothing else. The bugs are planted
-//! (`TIDEGATE_TEST_PANIC`), which only builds with debug assertions let anybody do; `every_profile_unwinds` says why releases
-//! behave alike.
+//! (`TIDEGATE_TEST_PANIC`), which builds with debug assertions let anybody do, and optimised ones with the feature `planted`.
+//! `./dev test` runs these tests on a build of each kind; `every_profile_unwinds` says why releases behave alike.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, program};
 use crate::place::{Place, account, drained, queue, wait};
 
 /// Two nodes that keep what they are sent.
@@ -376,7 +376,7 @@ fn ends_by_itself(cluster: &FakeCluster, bugs: &str, meanwhile: impl FnOnce(&str
     let text = text.replace(entry, &format!("router: r, network: {{binding: '{port}'}}"));
     std::fs::write(&place.file, text).unwrap();
     let log = place.file.with_extension("log");
-    let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+    let mut running = std::process::Command::new(program())
         .args(["gateway", "--config", place.file.to_str().unwrap()])
         .env("TIDEGATE_TEST_PANIC", bugs)
         .stdout(std::process::Stdio::null())
@@ -473,9 +473,8 @@ fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_besi
     assert!(there.contains_key("poison-2") && there.contains_key("poison-3"));
 }
 
-/// The tests of this file run a build of the profile `dev`. A panic takes the same ways in a release as long as both unwind:
-/// which code catches it is the same source, and `wire::guard` asserts the rest when it is compiled. Only what is planted differs, which debug
-/// assertions let in.
+/// A panic takes the same ways in every build that unwinds: the source that catches it is the same, and `wire::guard` asserts
+/// the rest when it is compiled. Only what is planted differs, and no default lets that in.
 #[test]
 fn every_profile_unwinds_and_no_release_has_planted_panics() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
@@ -488,5 +487,8 @@ fn every_profile_unwinds_and_no_release_has_planted_panics() {
         assert!(!line.starts_with("panic"), "{line}");
         assert!(!line.starts_with("debug-assertions"), "{line}");
     }
+    let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    let defaults = manifest.lines().find(|line| line.starts_with("default = "));
+    assert_eq!(defaults, Some("default = [\"kafka\"]"));
     const { assert!(cfg!(panic = "unwind")) };
 }

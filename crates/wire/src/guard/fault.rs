@@ -1,9 +1,10 @@
-//! Panics that tests plant. Only builds with debug assertions have them, so no release does; how a panic unwinds, and who
-//! catches it, is the same in both, which `guard` asserts when it is compiled.
+//! Panics that tests plant. Builds with debug assertions have them, and optimised ones with the feature `planted`, which only
+//! `./dev test` asks for. No release has them. How a panic unwinds, and what catches it, is the same in all of them, which
+//! `guard` asserts when it is compiled.
 
 /// A place at which a test may have the gateway panic. `TIDEGATE_TEST_PANIC` names such places, each with bytes that must be
 /// in `content` for the panic to happen, and how often it does: `batch=poison` or `probe=*3,plan=bad*1`.
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "planted"))]
 pub fn fault(place: &str, content: &[u8]) {
     for planted in planted() {
         let holds = || {
@@ -19,18 +20,18 @@ pub fn fault(place: &str, content: &[u8]) {
 }
 
 /// The same of a release: nothing.
-#[cfg(not(debug_assertions))]
+#[cfg(not(any(debug_assertions, feature = "planted")))]
 #[inline(always)]
 pub fn fault(_: &str, _: &[u8]) {}
 
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "planted"))]
 struct Planted {
     place: String,
     needle: String,
     left: std::sync::atomic::AtomicU64,
 }
 
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "planted"))]
 impl Planted {
     fn happens(&self) -> bool {
         use std::sync::atomic::Ordering::Relaxed;
@@ -39,7 +40,7 @@ impl Planted {
     }
 }
 
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "planted"))]
 fn planted() -> &'static [Planted] {
     static PLANTED: std::sync::OnceLock<Vec<Planted>> = std::sync::OnceLock::new();
     PLANTED.get_or_init(|| {
