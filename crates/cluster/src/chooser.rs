@@ -1,7 +1,7 @@
 //! One choice of nodes, kept up with the cluster, and its turns.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use tracing::warn;
@@ -12,6 +12,7 @@ use crate::node::Node;
 use crate::pick::{PickReason, Rotations, Turn};
 use crate::snapshot::Snapshot;
 use crate::status::ChoiceStatus;
+use wire::lock;
 
 /// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share it, so that they
 /// take turns together. Given by [`Cluster::chooser`](crate::Cluster::chooser).
@@ -117,7 +118,7 @@ impl Chooser {
 impl Choosers {
     /// The chooser of this choice: the one that somebody has already, or a new one.
     pub(crate) fn get(&self, cluster: &str, choice: NodeChoice) -> Arc<Chooser> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         held.retain(|chooser| chooser.strong_count() > 0);
         let mut living = held.iter().filter_map(Weak::upgrade);
         if let Some(same) = living.find(|chooser| chooser.choice == choice) {
@@ -129,7 +130,7 @@ impl Choosers {
     }
 
     pub(crate) fn status(&self, snapshot: &Snapshot) -> Vec<ChoiceStatus> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = lock(&self.0);
         let living: Vec<Arc<Chooser>> = held.iter().filter_map(Weak::upgrade).collect();
         drop(held);
         living.iter().map(|chooser| chooser.status(snapshot)).collect()

@@ -33,6 +33,14 @@
 //! # }
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod address;
 mod ask;
 mod chooser;

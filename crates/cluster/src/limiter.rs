@@ -6,12 +6,13 @@
 
 mod law;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::law::Law;
+use wire::lock;
 
 /// One node's limiter.
 #[derive(Debug)]
@@ -142,7 +143,7 @@ impl Limiter {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Numbers, each of which is of use by itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

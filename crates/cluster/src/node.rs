@@ -37,11 +37,6 @@ impl Node {
         !self.discovered || self.roles.iter().any(Role::is_data)
     }
 
-    /// Whether the node runs ingest pipelines itself. A node whose roles are unknown might.
-    pub fn runs_pipelines(&self) -> bool {
-        !self.discovered || self.roles.contains(&Role::Ingest)
-    }
-
     /// Whether `text` names this node: its name, id, host or `host:port`.
     pub fn is_called(&self, text: &str) -> bool {
         text == self.name

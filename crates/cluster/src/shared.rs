@@ -1,7 +1,7 @@
 //! What the handle and the watch's thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -15,6 +15,7 @@ use crate::pace::{Exchange, Usual};
 use crate::snapshot::Snapshot;
 use crate::status::Watched;
 use crate::verify::Sample;
+use wire::lock;
 
 /// One for each cluster; lives as long as the longer-lived of the two.
 #[derive(Debug)]
@@ -77,6 +78,6 @@ impl Shared {
 
     pub(crate) fn watched(&self) -> MutexGuard<'_, Watched> {
         // Plain numbers and strings: whatever a panic left is still worth showing.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 }

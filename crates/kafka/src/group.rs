@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use crate::client::consumer_config;
 use crate::hand_over::HandOver;
 use crate::lane::Lane;
+use crate::lock::lock;
 use crate::produce::Voice;
 use crate::topic;
 use crate::{Cursor, LaneReader, OpenError, ReadError, StartAt};
@@ -393,10 +394,6 @@ pub(crate) fn is_refusal(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::RebalanceInProgress
         )
     )
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Handed ===

@@ -14,8 +14,9 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::client::consumer_config;
-use crate::group::{Change, CommitError, Handed, Inner, lock};
+use crate::group::{Change, CommitError, Handed, Inner};
 use crate::lane::Fetched;
+use crate::lock::lock;
 use crate::seek::offset_of;
 use crate::threads::{self, caught};
 use crate::topic;

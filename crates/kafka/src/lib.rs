@@ -58,6 +58,8 @@ mod hand_over;
 #[cfg(feature = "client")]
 mod lane;
 #[cfg(feature = "client")]
+mod lock;
+#[cfg(feature = "client")]
 mod produce;
 #[cfg(feature = "client")]
 mod seek;

@@ -1,7 +1,7 @@
 //! The producer: what becomes of messages, and what the client library has to say.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
@@ -13,6 +13,7 @@ use rdkafka::producer::{
 };
 
 use crate::append::{Append, Counts, Pending};
+use crate::lock::lock;
 use crate::threads::caught;
 use crate::{AppendError, Head, Part, Status};
 
@@ -193,7 +194,7 @@ impl Outcomes {
 impl Poison {
     /// The first reason stays.
     pub(crate) fn set(&self, why: &str) {
-        let mut reason = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reason = lock(&self.0.1);
         if reason.is_none() {
             *reason = Some(why.to_owned());
             self.0.0.store(true, Ordering::Release);
@@ -204,7 +205,7 @@ impl Poison {
         if !self.0.0.load(Ordering::Acquire) {
             return None;
         }
-        let reason = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = lock(&self.0.1);
         reason.clone()
     }
 }
@@ -224,7 +225,7 @@ impl Voice {
     }
 
     pub(crate) fn say(&self, message: &str) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if last.is_some_and(|last| last.elapsed() < SAY_AGAIN) {
             tracing::debug!("{message}");
             return;

@@ -5,7 +5,8 @@ use std::time::Instant;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::group::{Group, is_refusal, lock};
+use crate::group::{Group, is_refusal};
+use crate::lock::lock;
 use crate::topic::{ASK_TIMEOUT, SETTLE_TIMEOUT};
 use crate::{Moved, ReadError, StartAt};
 

@@ -14,7 +14,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::append::{Append, Counts};
 use crate::client::{base_config, consumer_config};
-use crate::group::{Group, Quiet, lock};
+use crate::group::{Group, Quiet};
+use crate::lock::lock;
 use crate::produce::{Outcomes, Poison, Producing};
 use crate::{OpenError, Options, Part, StartAt, Status, watch};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 
-use crate::group::lock;
+use crate::lock::lock;
 use crate::threads::{self, caught};
 use crate::topic::{ASK_TIMEOUT, Inner};
 

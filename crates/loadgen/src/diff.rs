@@ -35,6 +35,7 @@ use crate::ask::Ask;
 use crate::engine::Stop;
 use crate::options::Options;
 use crate::request::{Server, basic};
+use wire::lock;
 
 pub use self::error::DiffError;
 pub use self::field::FieldDifference;
@@ -240,7 +241,7 @@ impl<'w> Work<'w> {
                     };
                     let digests: Vec<(u128, u128)> =
                         hits.iter().map(digest).collect::<Result<_, Trouble>>()?;
-                    let mut side = sides[at].lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut side = lock(&sides[at]);
                     for (id, digest) in digests {
                         side.0.add(id, digest);
                     }
@@ -268,7 +269,7 @@ impl<'w> Work<'w> {
             async |at, slice, side| {
                 side.read(slice, |hits| {
                     let ids: Vec<u128> = hits.iter().map(|hit| self.digester.id(&hit.id)).collect();
-                    let mut candidates = candidates.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut candidates = lock(&candidates);
                     match candidates.see(&self.digester, at == 0, hits, &ids) {
                         Some(Ok(())) => Ok(()),
                         Some(Err(_)) => Err(Trouble::NoRoom),

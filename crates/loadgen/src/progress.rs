@@ -1,6 +1,6 @@
 //! What happens while a load runs, second by second.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::spread::Spread;
 use crate::tally::{latencies, nanos};
+use wire::lock;
 
 /// Counts of a stretch of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -103,14 +104,14 @@ impl Interval {
 
     /// Notes what went wrong.
     pub(crate) fn complain(&self, why: &str) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = lock(&self.trouble);
         if trouble.is_none() {
             *trouble = Some(why.to_owned());
         }
     }
 
     fn take_trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.trouble).take()
     }
 
     fn take(&self, counts: &mut Counts, latency: &mut Histogram<u64>) {
@@ -122,7 +123,7 @@ impl Interval {
 
     /// Counts are whole whatever thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, (Counts, Histogram<u64>)> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

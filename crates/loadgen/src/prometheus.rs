@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::progress::Progress;
+use wire::lock;
 
 /// A port that answers every request with the figures.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ impl Prometheus {
             .name("prometheus".to_owned())
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let page = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let page = lock(&shown).clone();
                     // A scraper that goes away is its own business.
                     let _ = answer(stream, &page);
                 }
@@ -47,7 +48,7 @@ impl Prometheus {
 
     /// What is answered from now on.
     pub fn show(&self, now: &Progress) {
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = text(now);
+        *lock(&self.page) = text(now);
     }
 }
 

@@ -54,6 +54,14 @@
 //! Delivery commits the lane's mark with [`Mark::done_with`] the number of its dead, after the dead letter is durable: so
 //! accepted + rewound = indexed + dead + skipped + pending + lost holds from the cursors alone.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod disk;
 mod format;
 mod read;

@@ -25,6 +25,7 @@ mod form;
 mod http;
 mod index;
 mod item;
+mod lock;
 mod manners;
 mod node;
 mod refusal;
@@ -38,6 +39,7 @@ mod users;
 pub use fault::{Cue, Fault, On};
 pub use flavour::Flavour;
 pub use index::Stored;
+pub use lock::lock;
 pub use manners::{Manners, Refusal, Unfit, Workers};
 pub use route::{Formula, routing_num_shards, shard_of};
 pub use users::User;
@@ -310,15 +312,6 @@ impl FakeCluster {
     pub fn move_shard(&self, index: &str, shard: u32, node: usize) {
         self.shared
             .change(|state| state.index_mut(index).primaries[shard as usize] = Some(node));
-    }
-
-    /// Takes a primary away from every node, as when its only copy is lost.
-    ///
-    /// # Panics
-    /// When there is no such index or shard.
-    pub fn unassign_shard(&self, index: &str, shard: u32) {
-        self.shared
-            .change(|state| state.index_mut(index).primaries[shard as usize] = None);
     }
 
     /// Creates an index with its primaries on the nodes in turn; one of the same name is deleted first and its

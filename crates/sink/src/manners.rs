@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::http::Head;
+use crate::lock::lock;
 
 /// How slow and how faulty answers are.
 #[derive(Debug, Clone, Default)]
@@ -158,7 +159,7 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -183,7 +184,7 @@ impl Capacity {
         if let Some(docs_per_s_max) = manners.docs_per_s_max.filter(|max| *max > 0) {
             let work = Duration::from_secs_f64(docs as f64 / f64::from(docs_per_s_max));
             let now = Instant::now();
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free = lock(&self.free);
             let done = free.map_or(now, |free| free.max(now)) + work;
             *free = Some(done);
             wait += done - now;

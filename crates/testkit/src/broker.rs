@@ -11,11 +11,12 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
 use crate::real::hold::root;
+use sink::lock;
 
 /// User name and password that a broker knows.
 pub const ACCOUNT: (&str, &str) = ("tidegate", "between-the-tides");
@@ -120,7 +121,7 @@ impl Broker {
     }
 
     fn command(&self, command: &str) -> Result<()> {
-        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipes = lock(&self.pipes);
         let (stdin, out) = pipes.as_mut().context("it is being stopped")?;
         writeln!(stdin, "{command}")?;
         let mut line = String::new();
@@ -135,7 +136,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         // The end of its standard input is what ends it.
-        drop(self.pipes.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.pipes).take());
         // Nothing can be done about an error here, and the launcher needs no help to end.
         let _ = self.child.wait();
     }

@@ -36,6 +36,7 @@ use serde::Deserialize;
 use crate::client::Client;
 use hold::Hold;
 pub use kind::Kind;
+use sink::lock;
 
 /// A running cluster of real servers. Nodes are numbered from 1.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl RealCluster {
     /// # Errors
     /// As [`RealCluster::shared`].
     pub fn hold(kind: Kind) -> Result<()> {
-        let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut held = lock(&HELD);
         if let Entry::Vacant(place) = held.entry(kind) {
             let mut options = kind.options();
             options.extend([
@@ -142,7 +143,7 @@ impl RealCluster {
     /// Lets go of every shared cluster that this process holds, and waits until those that nobody else
     /// holds are stopped. The end of the process does the same without the wait.
     pub fn release_all() {
-        std::mem::take(&mut *HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        std::mem::take(&mut *lock(&HELD));
     }
 
     fn enter(kind: Kind, alone: bool) -> Result<Self> {
@@ -298,14 +299,6 @@ impl RealCluster {
     /// On a cluster that is shared at the time (as all below): take it with [`RealCluster::alone`].
     pub fn kill_node(&self, node: u16) -> Result<()> {
         self.disturb("kill-node", node, &[])
-    }
-
-    /// An orderly shutdown (SIGTERM) of one node.
-    ///
-    /// # Errors
-    /// When the node does not run.
-    pub fn stop_node(&self, node: u16) -> Result<()> {
-        self.disturb("kill-node", node, &["--gently"])
     }
 
     /// Starts a node that does not run, and waits until the cluster is green with it.

@@ -15,13 +15,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use crate::budget::{Budget, OverBudget};
 use crate::claim::{Claim, Record};
+use crate::lock::lock;
 
 /// The rules between those who want memory for bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Admission {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -305,7 +306,7 @@ impl Budget {
 
 impl Waiter {
     fn grant(&self) {
-        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.granted) = true;
         self.wake.notify_one();
     }
 
@@ -347,12 +348,12 @@ impl<'a> Place<'a> {
     }
 
     fn is_granted(&self) -> bool {
-        *self.waiter.granted.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.waiter.granted)
     }
 
     /// The room is the caller's from now on.
     fn keep(self) {
-        *self.waiter.granted.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *lock(&self.waiter.granted) = false;
     }
 }
 

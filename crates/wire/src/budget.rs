@@ -6,11 +6,12 @@
 //! deadlock by holding and waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::admission::{Admission, Fairness};
+use crate::lock::lock;
 
 /// Bytes that buffers of all cores may hold together.
 #[derive(Debug)]
@@ -185,14 +186,14 @@ impl Budget {
     }
 
     pub(crate) fn has_idle(&self, idle: Weak<dyn Idle>) {
-        let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.idle);
         all.retain(|one| one.strong_count() > 0);
         all.push(idle);
     }
 
     /// Gives up all idle memory; how many bytes that were.
     fn reclaim(&self) -> usize {
-        let all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.idle);
         let freed = all
             .iter()
             .filter_map(Weak::upgrade)

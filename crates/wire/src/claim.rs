@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use crate::budget::Budget;
+use crate::lock::lock;
 
 /// A body's claim on memory; ends, with what it holds, when dropped. The bytes themselves are released by their buffer.
 #[derive(Debug)]
@@ -105,7 +106,7 @@ impl Claim {
     /// What it has been told, once.
     pub(crate) fn poll_verdict(&self, cx: &mut Context<'_>) -> Poll<Verdict> {
         {
-            let mut waker = self.record.waker.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waker = lock(&self.record.waker);
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
@@ -153,14 +154,14 @@ impl Record {
     }
 
     pub(crate) fn start_over(&self) {
-        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = Mark {
+        *lock(&self.mark) = Mark {
             at: Instant::now(),
             arrived: self.bytes_arrived(),
         };
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        *self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.mark)
     }
 
     /// Whether it has been told something that it has not done yet.
@@ -170,7 +171,7 @@ impl Record {
 
     pub(crate) fn tell(&self, verdict: Verdict) {
         self.verdict.store(verdict as u8 + 1, Ordering::Release);
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = lock(&self.waker);
         if let Some(waker) = &*waker {
             waker.wake_by_ref();
         }

@@ -182,6 +182,10 @@ pub fn restarted_thread(
                 Ok(false) => {}
                 Err(panicked) => {
                     panicked.report(work, "it is started again in a moment");
+                    #[allow(
+                        clippy::disallowed_methods,
+                        reason = "a thread of its own: no core waits for it"
+                    )]
                     thread::sleep(pauses.next(began.elapsed()));
                 }
             }

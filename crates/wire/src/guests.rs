@@ -4,10 +4,11 @@
 //! a request under way: whoever takes connections and sends nothing, or sends heads and bodies in trickles, does not keep
 //! others out. No peer (as in [`admission`](crate::admission)) drives out another one that has fewer connections.
 
+use crate::lock::lock;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Instant;
 
@@ -77,7 +78,7 @@ impl Guest {
 
     /// The connection's task: woken when it has to leave.
     pub(crate) fn hears(&self, cx: &Context<'_>) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        *lock(&self.waker) = Some(cx.waker().clone());
     }
 
     /// Whether it has to leave, which only who waits for its client does.
@@ -95,7 +96,7 @@ impl Guest {
 
     fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = lock(&self.waker);
         if let Some(waker) = &*waker {
             waker.wake_by_ref();
         }
@@ -182,7 +183,7 @@ impl Guests {
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Guest>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
 }
 

@@ -36,6 +36,14 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod admission;
 mod alarm;
 mod budget;
@@ -50,6 +58,7 @@ mod incoming;
 mod inflate;
 mod limits;
 mod listener;
+mod lock;
 mod outgoing;
 mod pace;
 mod pool;
@@ -72,6 +81,7 @@ pub use drain::DrainReport;
 pub use incoming::{BodyError, Collected, Incoming, Peer, Presence};
 pub use limits::Limits;
 pub use listener::Bound;
+pub use lock::lock;
 pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
 pub use pool::{Buffer, Pool, Shared};
 pub use ration::{LINES_PER_WINDOW, Ration, WINDOW};

@@ -9,11 +9,12 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use crate::budget::{Budget, Idle, OverBudget};
 use crate::claim::Claim;
+use crate::lock::lock;
 
 /// The buffers of one core. Cheap to clone.
 #[derive(Clone)]
@@ -204,7 +205,7 @@ impl fmt::Debug for Pool {
 
 impl Shelves {
     fn stock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stock)
     }
 
     fn put(&self, mut bytes: Vec<u8>, charged: usize) {

@@ -117,17 +117,6 @@ impl Workers {
         &self.budget
     }
 
-    /// Runs a future on each worker's thread, made there (it needn't be `Send`).
-    pub fn spawn_on_each<F, Fut>(&self, make: F)
-    where
-        F: Fn(Worker) -> Fut + Clone + Send + 'static,
-        Fut: Future<Output = ()> + 'static,
-    {
-        for index in 0..self.links.len() {
-            self.spawn_on(index, make.clone());
-        }
-    }
-
     /// Runs a future on one worker's thread, made there.
     ///
     /// # Panics

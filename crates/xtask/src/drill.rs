@@ -32,6 +32,7 @@ use crate::terminal::{Look, paint, progress, say};
 use damage::SmallDisk;
 use run::Outcome;
 use schedule::Schedule;
+use testkit::fake::lock;
 use world::Cluster;
 
 /// What to drill.
@@ -264,10 +265,7 @@ impl Drill<'_> {
     }
 
     fn report(&self, outcome: Outcome) {
-        let mut done = self
-            .done
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut done = lock(&self.done);
         if self.options.json {
             say(&serde_json::to_string(&outcome).unwrap_or_default());
         } else if !outcome.flaws.is_empty() {

@@ -1,12 +1,13 @@
 //! Ctrl-C and SIGTERM: what was started is stopped before we go.
 
 use std::process::{Child, exit};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use testkit::real::RealCluster;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::terminal;
+use testkit::fake::lock;
 
 /// Process ids of children to stop with us.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -33,22 +34,16 @@ pub(crate) fn install() {
 
 /// Stops this child, too, when we are interrupted.
 pub(crate) fn watch(child: &Child) {
-    CHILDREN
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(child.id());
+    lock(&CHILDREN).push(child.id());
 }
 
 /// The child has been waited for; its id may be another's from now on.
 pub(crate) fn unwatch(child: &Child) {
-    CHILDREN
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .retain(|id| *id != child.id());
+    lock(&CHILDREN).retain(|id| *id != child.id());
 }
 
 fn stop_children() {
-    for id in CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    for id in lock(&CHILDREN).drain(..) {
         if let Some(pid) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
             // Gone already is as good.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -1,5 +1,10 @@
 //! The operating system's files.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the one place that asks the operating system"
+)]
+
 use std::fs;
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;

@@ -1,6 +1,7 @@
 //! Buffers that records are made in, used again: memory touched for the first time costs more than a copy.
 
-use std::sync::{Mutex, PoisonError};
+use crate::lock::lock;
+use std::sync::Mutex;
 
 /// Empty buffers, up to a number of bytes.
 #[derive(Default)]
@@ -20,7 +21,7 @@ impl Pool {
     /// Of those that have room for so many bytes the smallest, of several the one that was given last, since it is likely
     /// still in a cache; or else a new one.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let fitting = kept.buffers.iter().enumerate().rev();
         let fitting = fitting.filter(|(_, buffer)| buffer.capacity() >= bytes);
         let Some((at, _)) = fitting.min_by_key(|(_, buffer)| buffer.capacity()) else {
@@ -34,7 +35,7 @@ impl Pool {
 
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let room = kept.buffers.len() < KEPT_MAX && kept.bytes + buffer.capacity() <= KEPT_BYTES_MAX;
         if buffer.capacity() > 0 && room {
             kept.bytes += buffer.capacity();

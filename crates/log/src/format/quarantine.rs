@@ -3,10 +3,10 @@
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use crate::disk::File;
 use crate::format::folder::{Folder, QUARANTINE};
+use crate::lock::lock;
 
 /// How much was copied, so that it stays bounded.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Quarantine {
         range: &Range<u64>,
         bytes_max: u64,
     ) -> Option<String> {
-        let mut used = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.bytes);
         let name = format!("{:020}.bad", range.start);
         let path = folder.path.join(QUARANTINE);
         let listed = folder.disk.list(&path).unwrap_or_default();

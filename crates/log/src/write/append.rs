@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use crate::lock::lock;
 use crate::{AppendError, Receipt};
 
 /// The outcome of an append, to be awaited on any runtime: the writer's thread wakes the task. Dropping it doesn't undo
@@ -35,7 +36,7 @@ impl Future for Append {
     type Output = Result<Receipt, AppendError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut outcome = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = lock(&self.0);
         if let Some(result) = outcome.result.take() {
             return Poll::Ready(result);
         }
@@ -53,7 +54,7 @@ impl Settle {
 
     /// The first word holds.
     fn tell(&self, result: Result<Receipt, AppendError>) {
-        let mut outcome = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = lock(&self.0);
         if std::mem::replace(&mut outcome.told, true) {
             return;
         }

@@ -1,8 +1,9 @@
 //! What clients sent and what they were told: the one side of what the checker compares.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use testkit::fake::lock;
 
 /// What an operation does to its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +104,7 @@ impl Ledger {
             self.queued_documents
                 .fetch_add(request.writes.len() as u64, Ordering::SeqCst);
         }
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(request);
+        lock(&self.requests).push(request);
     }
 
     /// Documents whose clients were told so far that they are in the queue.
@@ -116,19 +114,19 @@ impl Ledger {
 
     /// All requests, in no particular order.
     pub(crate) fn take(&self) -> Vec<Request> {
-        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.requests))
     }
 
     /// The indices beside the shared one.
     pub(crate) fn indices(&self) -> BTreeSet<String> {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = lock(&self.requests);
         let writes = requests.iter().flat_map(|request| &request.writes);
         writes.filter_map(|write| write.index.clone()).collect()
     }
 
     /// Positions of the records that clients were told of, with the number of documents in each.
     pub(crate) fn positions(&self) -> Vec<(u64, usize)> {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = lock(&self.requests);
         let mut positions: Vec<_> = requests
             .iter()
             .filter_map(|request| match request.told {

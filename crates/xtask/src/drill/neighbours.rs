@@ -25,6 +25,7 @@ use control::Control;
 use good::{ALONE, BESIDE, Good, Told, WARMING_UP};
 use hostile::{Behaviour, Scene};
 use place::{Fabric, Gateway};
+use testkit::fake::lock;
 use verdict::{Seen, Wait, Waits};
 
 /// What to do.
@@ -66,7 +67,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
                 return Ok(());
             }
             let outcome = one(plan, seed, &behaviours)?;
-            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut done = lock(&done);
             report(plan, &outcome);
             done.push(outcome);
             if !plan.verbose {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -17,6 +17,7 @@ use super::schedule::Setup;
 use super::world::Cluster;
 use crate::interrupt;
 use crate::steps::bound_to_us;
+use testkit::fake::lock;
 
 /// The folder, the configuration, and the process if one runs.
 pub(crate) struct Place {
@@ -206,7 +207,7 @@ pipeline:
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Child>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.process)
     }
 
     // === talking to it

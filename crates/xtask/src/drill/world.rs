@@ -11,6 +11,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit};
 use testkit::real::{Kind, RealCluster};
 
 use super::schedule::Setup;
+use testkit::fake::lock;
 
 /// What documents hold that the clusters will not take.
 pub(crate) const UNFIT: &str = "unfit";
@@ -122,9 +123,7 @@ impl Cluster {
     }
 
     fn down(&self) -> std::sync::MutexGuard<'_, BTreeSet<usize>> {
-        self.down
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.down)
     }
 
     // === breaking and mending
@@ -328,9 +327,7 @@ impl Cluster {
     }
 
     fn behind_alias(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.behind_alias
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.behind_alias)
     }
 
     // === what it has
