@@ -1,6 +1,7 @@
 //! What each step costs, in nanoseconds a document: `cargo run --profile bench -p bulk --example cost`.
 //!
 //! Wall time on a shared machine: minima of many rounds, to be compared with a run beside them.
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
 #![allow(clippy::print_stdout, reason = "it is a report")]
 
 use std::hint::black_box;

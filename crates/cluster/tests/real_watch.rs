@@ -1,5 +1,10 @@
 //! The watch against real clusters: what changes there is in the snapshot within a second of the cluster's own answer.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,10 @@
 //! What a panic on one of the log's own threads comes to: nobody waits for ever, nothing unsound is written on, and what was there
 //! is read all the same. The disk plants them.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
 use std::io;

@@ -1,5 +1,9 @@
 //! What the log promises its users, on a real disk.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
 use std::future::Future;

@@ -1,5 +1,10 @@
 //! A server under way: other limits, other TLS, another address, and nobody is turned away.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+
 mod support;
 
 use std::io::{Read, Write};

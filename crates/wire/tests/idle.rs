@@ -1,5 +1,10 @@
 //! Idle connections are cheap. A process of its own: memory is measured, and other tests would be measured with it.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+
 mod support;
 
 use std::io::{Read, Write};

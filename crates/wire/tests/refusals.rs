@@ -1,5 +1,10 @@
 //! Everything ambiguous, oversized or late is refused with its own status, and the connection closes.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+
 mod support;
 
 use std::io::{Read, Write};

@@ -1,5 +1,10 @@
 //! TLS both ways: whom we trust, whom we refuse, and how it ends.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+
 mod support;
 
 use std::io::{Read, Write};

@@ -1,5 +1,10 @@
 //! What the watch promises, against a cluster that follows a script.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+
 mod fake;
 mod health;
 mod polls;

@@ -1,6 +1,10 @@
 //! The log on a disk that misbehaves, against a list in memory. `SEED=n` replays one seed, `SEEDS=n` runs the first n.
 
 #![allow(
+    clippy::disallowed_methods,
+    reason = "tests sleep, lock and look at clocks as they like"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::print_stderr,
