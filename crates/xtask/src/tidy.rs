@@ -1,5 +1,6 @@
 //! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks at.
 
+mod lengths;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,15 +47,18 @@ pub(crate) fn run() -> Result<()> {
     let root = crate::root();
     let mut wrong = Vec::new();
     let files = tracked(&root)?;
+    let mut lengths = lengths::Lengths::default();
     for file in &files {
         check_name(file, &mut wrong);
         // What is not text has no lines to check.
         if let Ok(text) = std::fs::read_to_string(root.join(file)) {
             check_text(file, &text, &mut wrong);
             starts::check(file, &text, &mut wrong);
+            lengths.look(file, &text);
             check_links(&root, file, &text, &mut wrong);
         }
     }
+    lengths.check(&root, &mut wrong)?;
     let metadata = metadata()?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
     check_arrows(&arrows(&architecture), &metadata, &mut wrong);
