@@ -2,19 +2,8 @@
 //! can be shown and compared.
 
 #![no_main]
-#![allow(dead_code, unreachable_pub, unused_imports)]
-
-// By its path, and without the rest of the crate: with coverage and a sanitizer that alone would be compiled for minutes.
-#[path = "../../crates/gateway/src/config/mod.rs"]
-mod config;
-#[path = "../../crates/gateway/src"]
-mod gateway {
-    pub mod router;
-    pub mod when;
-}
 
 use config::{Config, Severity, diff::diff, show};
-use gateway::{router, when};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gateway::config::{Credentials, Secret};
+use config::{Credentials, Secret};
 
 /// The gateway's own account, and certificates.
 #[derive(clap::Args)]

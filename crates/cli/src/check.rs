@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gateway::config::{Config, Problem, Severity};
+use config::{Config, Problem, Severity};
 use serde_json::json;
 
 use crate::exit;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gateway::config::{self, Config, Explanation};
+use config::{self, Config, Explanation};
 
 /// Look at configuration: schema, effective values, the meaning of a key
 #[derive(clap::Args)]

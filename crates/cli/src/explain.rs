@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bulk::{Ask, NullId, RouteTable, Why};
 use cluster::{Cluster, Snapshot};
-use gateway::config::{Anonymous, Config, DirectRouting, QuickStart};
+use config::{Anonymous, Config, DirectRouting, QuickStart};
 use serde_json::json;
 
 use crate::access::Access;

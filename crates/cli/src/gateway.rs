@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use gateway::config::reload::FileWatch;
-use gateway::config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
+use config::reload::FileWatch;
+use config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
 use gateway::{Gateway, Reloaded};
 use tokio::signal::unix::{SignalKind, signal};
 use wire::guard::{Work, broken, caught, fault};

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
+use config::{LogFormat, LogLevel, Logging};
 use gateway::ACCESS_LOG;
-use gateway::config::{LogFormat, LogLevel, Logging};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};

@@ -18,8 +18,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-const GOOD: &str = "crates/gateway/tests/config/guide.yml";
-const BAD: &str = "crates/gateway/tests/config/slips.yml";
+const GOOD: &str = "crates/config/tests/config/guide.yml";
+const BAD: &str = "crates/config/tests/config/slips.yml";
 
 #[test]
 fn check_exits_0_for_good_1_for_bad_2_for_wrong_usage() {

@@ -7,7 +7,7 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 
 use crate::metrics::HeadWhy;
-pub(crate) use crate::router::decode;
+pub(crate) use config::router::decode;
 
 /// What the head of a bulk request says about its body.
 #[derive(Debug, Default, PartialEq, Eq)]

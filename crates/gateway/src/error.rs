@@ -1,6 +1,7 @@
 //! The only place where an error becomes HTTP, in the shape that Elasticsearch and OpenSearch give their own
 //! (`ElasticsearchException.generateFailureXContent`, `OpenSearchException.generateFailureXContent`).
 
+use config::router::Undecided;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use log::Full;
@@ -9,7 +10,6 @@ use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
 use crate::nodes::ReplyTooLarge;
 use crate::queue::NotQueued;
-use crate::router::Undecided;
 use crate::switches::NotSwitched;
 
 /// An answer that the gateway itself gives because something went wrong.

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use config::diff::{Changes, diff, hold_back};
+use config::{Loaded, Logging};
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
 use crate::admission::rights::Rights;
 use crate::beside::beside;
-use crate::config::diff::{Changes, diff, hold_back};
-use crate::config::{Loaded, Logging};
 use crate::delivery::{Deliveries, Memory};
 use crate::front::{Listeners, Opened};
 use crate::live::{Live, Shared};

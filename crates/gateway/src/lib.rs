@@ -15,7 +15,8 @@
 //! floor: what goes wrong becomes HTTP in one place (`error.rs`), `bulk_request.rs` tells bulk requests by their heads, `metrics.rs` counts.
 //!
 //! ```no_run
-//! use gateway::{Gateway, config::Config};
+//! use config::Config;
+//! use gateway::Gateway;
 //!
 //! let loaded = Config::load("tidegate.yml".as_ref())?;
 //! let gateway = Gateway::start(&loaded)?;
@@ -24,10 +25,6 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-
-pub mod config;
-pub mod router;
-pub mod when;
 
 mod admin;
 mod admission;

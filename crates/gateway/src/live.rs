@@ -6,11 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use cluster::{Address, Cluster, ClusterConfig, Credentials, NodeChoice, NodeFilter, Role, Terms, TlsFiles};
+use config::file::ConfigFile;
+use config::{Choice, Config, Forward, Loaded};
 
 use crate::admission::rights::Rights;
-use crate::config;
-use crate::config::file::ConfigFile;
-use crate::config::{Choice, Config, Forward, Loaded};
 use crate::delivery::Memory;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Queues};

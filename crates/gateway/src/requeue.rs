@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config;
-use crate::config::Config;
+use config::Config;
+
 use crate::delivery::Deliveries;
 use crate::live::Shared;
 use crate::queue::{Group, Phase, Queue, Queues};

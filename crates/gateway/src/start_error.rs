@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use config::file::{ConfigFile, EntryTlsFile};
+use config::{Loaded, Problem};
 use wire::TlsError;
-
-use crate::config::file::{ConfigFile, EntryTlsFile};
-use crate::config::{Loaded, Problem};
 
 /// Why a gateway cannot start, or a new configuration cannot be put in force. Always something that the operator can
 /// mend; [`StartError::problem`] says where.

@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use config::{Combine, Loaded};
 
-use crate::config::{Combine, Loaded};
 use crate::start_error::StartError;
 use indices::Indices;
 use setting::Meaning;

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cluster::WatchState;
+use config::{Certificate, Cluster, Config, Endpoint, Queue};
 use gateway::AccountUse;
-use gateway::config::{Certificate, Cluster, Config, Endpoint, Queue};
 use log::Disk as _;
 use serde::Serialize;
 

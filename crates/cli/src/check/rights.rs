@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cluster::Cluster;
-use gateway::config::{Anonymous, Config, FilterAction};
+use config::{Anonymous, Config, FilterAction};
 use gateway::{AccountRight, AccountRights, AccountUse, Verdict};
 
 use super::online::{Finding, Level};

@@ -8,10 +8,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use cluster::{Cluster, WatchState};
+use config::{Config, FilterAction};
 use serde_json::{Value, json};
 
 use super::Desk;
-use crate::config::{Config, FilterAction};
 use crate::live::Live;
 
 /// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old topology.

@@ -6,10 +6,10 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Json, Response};
+use config::show;
 use serde_json::{Value, json};
 
 use super::{Desk, endpoints};
-use crate::config::show;
 
 /// What there is.
 pub(super) async fn index() -> Json<Value> {

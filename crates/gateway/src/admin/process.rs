@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use config::Config;
+
 use super::Desk;
 use super::gauges::{Family, escape};
-use crate::config::Config;
 
 impl Desk {
     /// Build and configuration.

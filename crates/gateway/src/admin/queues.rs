@@ -277,7 +277,7 @@ fn shown(record: &Browsed, lane: Option<u32>, text_bytes: usize, left: &mut usiz
 
 fn known(queue: &Queue, group: &str) -> Result<(), Refusal> {
     let names = queue.log.consumers();
-    let is = |name: &String| name == group && name != crate::config::REPLAYING;
+    let is = |name: &String| name == group && name != config::REPLAYING;
     names.iter().any(is).then_some(()).ok_or_else(|| no_group(group))
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bulk::{Ask, Destination, Op, Verdict};
 use cluster::{PickReason, Snapshot};
+use config::Level;
 use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
@@ -15,7 +16,6 @@ use wire::{Outgoing, Pool, Shared};
 
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::config::Level;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Outcome, Outcomes};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bulk::{Ask, Op};
 use cluster::{PickReason, Snapshot};
+use config::Level;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -16,7 +17,6 @@ use wire::Outgoing;
 
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::config::Level;
 use crate::delivery::attempt::ask_of;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;

@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::{Node, Permit};
+use config::{Combine, Delivery};
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 
-use crate::config::{Combine, Delivery};
 use crate::delivery::gate::{Gate, Pass, Workers};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;

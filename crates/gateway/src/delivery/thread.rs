@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use wire::guard::{self, Work, fault};
 use wire::{Buffer, Worker};
 
-use crate::config;
 use crate::delivery::batch::{Batch, Origin};
 use crate::delivery::handed_over::deliver_handed_over;
 use crate::delivery::lane::{Lane, Route, stopped};
@@ -494,7 +493,7 @@ mod tests {
     use wire::{Budget, Pool};
 
     use super::*;
-    use crate::config::Config;
+    use config::Config;
 
     fn settings() -> config::Delivery {
         let text = "

@@ -4,10 +4,10 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use config::Logging;
 use http::{Method, Request, Response};
 use wire::{Incoming, Outgoing, Peer};
 
-use crate::config::Logging;
 use crate::error::Fault;
 use crate::request_id::RequestId;
 

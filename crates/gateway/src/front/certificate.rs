@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::{Certificate, EntryTls};
 use wire::{ServerTls, ServerTlsConfig, TlsError};
 
-use crate::config::{Certificate, EntryTls};
 use crate::start_error::StartError;
 
 /// TLS of an entry, and what of its files is in use.

@@ -7,13 +7,15 @@ use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
 use cluster::NodeChoice;
+use config::router::Router;
+use config::when::{self, When};
+use config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, response};
 use wire::guard::{Work, guarded};
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::admission::rights::Rights;
-use crate::config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use crate::error::Fault;
 use crate::front::access_log;
 use crate::front::access_log::{AccessLog, Noted};
@@ -24,12 +26,10 @@ use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
 use crate::reshuffle::{Belongs, Directory, Reshuffle, Step, whole};
-use crate::router::Router;
 use crate::split::Combiner;
 use crate::switches::calls::Call;
 use crate::switches::{Panel, Switches};
-use crate::when::When;
-use crate::{pretty, request_id, when};
+use crate::{pretty, request_id};
 
 /// One entry's service on one core.
 pub(crate) struct Front {

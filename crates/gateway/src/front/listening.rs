@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use config::{Entry, diff, overlap};
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 
-use crate::config::{Entry, diff, overlap};
 use crate::front::certificate::{Identity, Look};
 use crate::front::flow::Front;
 use crate::live::{Live, Shared};

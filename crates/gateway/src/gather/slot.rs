@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::Node;
+use config::Combine;
 
 pub(crate) use self::shifts::Shifts;
-use crate::config::Combine;
 
 /// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep apart, so that small
 /// ones never wait for the answer to one of them.

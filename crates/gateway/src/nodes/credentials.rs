@@ -1,10 +1,9 @@
 //! Whose account a request uses at the cluster: the client's own, always, if it brings one.
 
 use cluster::Cluster;
+use config::Anonymous;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-
-use crate::config::Anonymous;
 
 /// The account for requests that bring none.
 #[derive(Clone, Debug)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Chooser, Cluster, Node, NodeChoice, Outcome, PickReason, Snapshot};
+use config::Sending;
 use http::{HeaderMap, Method, response};
 use tokio::time::Instant;
 use wire::{
     Buffer, Client, ClientConfig, Deadlines, Outgoing, Pool, Reply, RequestHead, SendError, SendErrorKind,
 };
 
-use crate::config::Sending;
 use crate::metrics::Counters;
 use crate::request_id::RequestId;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use config::REPLAYING;
 use log::{LaneStatus, Status};
 use serde_json::{Value, json};
 
-use crate::config::REPLAYING;
 use crate::queue::journal::Sharing;
 use crate::queue::parked::{Parked, now_ms};
 use crate::queue::queues::{Doing, Group, Queue, Queues};

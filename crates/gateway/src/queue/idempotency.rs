@@ -20,7 +20,6 @@ use log::{AppendError, Log, Options, Receipt};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::config;
 pub(crate) use fingerprint::{HEADER, Named, Print, digest_of, key_of, print_of};
 use kept::Kept;
 

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use config::{Compression, Config, Fsync, SaslMechanism};
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
 
 use crate::admission::form::Forms;
-use crate::config;
-use crate::config::{Compression, Config, Fsync, SaslMechanism};
 use crate::metrics::Count;
 use crate::queue::dead_letters::{Committed, DeadLetters};
 use crate::queue::idempotency::{Keys, SEGMENTS_STAY};

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use config::router::Router;
 use http::Method;
 use http::request::Parts;
 use memchr::memmem;
@@ -12,7 +13,6 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use crate::error::Fault;
-use crate::router::Router;
 
 /// The flows that a request takes, and who has chosen them. In the extensions of its head.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl Action<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{Pattern, Rule};
+    use config::router::{Pattern, Rule};
 
     fn refused(path: &str, body: &str) -> bool {
         let pattern = Pattern::compile("/metrics-*/{any:*}").unwrap();

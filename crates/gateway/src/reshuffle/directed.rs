@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bulk::{Destination, Direct, Directing, IndexRoute, NodeIx, Part, Run};
 use cluster::Snapshot;
+use config::DirectRouting;
 
-use crate::config::DirectRouting;
 use crate::switches::Switched;
 use turns::Turns;
 

@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
+use config::router::decode;
 use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 use serde_json::Value;
 use wire::{Chunk, Outgoing};
 
-use crate::router::decode;
 use crate::switches::filter_path::FilterPath;
 
 /// How a client wants its answer.

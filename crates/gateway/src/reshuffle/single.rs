@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use bulk::{Ask, NotALine, Op, Plan, RouteTable, Single, Turned, Verdict};
 use cluster::Snapshot;
+use config::Level;
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use wire::{Incoming, Outgoing, Shared};
 
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
-use crate::config::Level;
 use crate::error::Fault;
 use crate::nodes::lines::Load;
 use crate::nodes::{Body, Message};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, Directing, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scratch, Verdict};
 use cluster::Snapshot;
+use config::{BulkReshuffle, Level};
 use futures_util::future::join_all;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 use http::request::Parts;
@@ -20,7 +21,6 @@ use crate::admission::rights::{Caller, Denied};
 use crate::answer::{json_response, with_head};
 use crate::bulk_request;
 use crate::bulk_request::{BulkHead, Kind};
-use crate::config::{BulkReshuffle, Level};
 use crate::error::Fault;
 use crate::metrics::{Counters, HeadWhy};
 use crate::nodes::lines::Load;

@@ -32,13 +32,13 @@ use std::time::Instant;
 
 use bulk::{Destination, Part, Plan};
 use cluster::{Ended, Node, Permit};
+use config::Combine;
 use http::{StatusCode, response};
 use memchr::memmem;
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 use wire::{Fate, Pool, SendError};
 
-use crate::config::Combine;
 use crate::gather::{Asking, GROWTH_MAX, Step, Target, Weight as _};
 use crate::metrics::Counters;
 use crate::nodes::{Message, Outbound};

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_bytes, show_time};
 use serde_json::{Map, Value, json};
 
 use super::setting::{BadSwitch, checked_bool};
 use super::{Change, NotSwitched, Panel, Section, Setting, Switches, indices, strict};
-use crate::config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_bytes, show_time};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed;
 

@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use config::Config;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
 use crate::replace::replace;
 
 use super::{Change, Section, Setting, Switched};
@@ -137,7 +137,7 @@ const VERSION: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Anonymous, DirectRouting, QuickStart};
+    use config::{Anonymous, DirectRouting, QuickStart};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn switched() -> Switched {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use config::{parse_bytes, parse_time};
 use serde_json::Value;
-
-use crate::config::{parse_bytes, parse_time};
 
 /// A switch that is a cluster's as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

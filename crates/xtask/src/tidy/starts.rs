@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The crates of what runs for weeks.
-const SERVING: [&str; 6] = ["bulk", "cluster", "gateway", "kafka", "log", "wire"];
+const SERVING: [&str; 7] = ["bulk", "cluster", "config", "gateway", "kafka", "log", "wire"];
 
 /// The modules that start them: `wire::guard`, and one in each crate that knows nothing of it.
 const STARTERS: [&str; 3] = [

@@ -9,12 +9,12 @@ use std::time::Duration;
 use bulk::{Flavour, Op, Ops, RouteTable, Target, Writes};
 use bytes::Bytes;
 use cluster::{Cluster, NEEDS, NodeChoice, Snapshot};
+use config::Sending;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::ask::{self, Caller, Failure, Question};
-use crate::config::Sending;
 use crate::nodes::Outbound;
 use crate::request_id::RequestId;
 

@@ -1,6 +1,7 @@
 //! A letter is changed before it is replayed: another action line, another source.
 
 use bulk::RouteTable;
+use config::Level;
 use http::Method;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -10,7 +11,6 @@ use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, lock};
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::config::Level;
 use crate::delivery::{ask_of, delivered_headers};
 
 /// What is to be another; what is not given stays as it is.

@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
+use config::REPLAYING;
 use http::Method;
 use log::{Log, ReadError, StartAt};
 
@@ -19,7 +20,6 @@ use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::config::REPLAYING;
 use crate::delivery::{DELIVERED_TYPE, delivered_headers};
 use crate::queue::accept;
 use crate::queue::accept::{Params, Replay};

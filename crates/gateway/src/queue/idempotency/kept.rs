@@ -9,7 +9,6 @@ use log::{Discard, Event, Fsync, Log, Options, ReadError, RealDisk, Retention, W
 use serde::{Deserialize, Serialize};
 
 use super::{Accepted, Keyed};
-use crate::config;
 use crate::queue::accept::Params;
 
 /// The log.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cluster::Node;
+use config::Combine;
 use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
 
 use super::batch::Member;
-use crate::config::Combine;
 use crate::gather::{self, Asking, Shifts, Step, Target};
 use crate::nodes::Message;
 

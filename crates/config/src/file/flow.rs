@@ -1,0 +1,532 @@
+//! `flow`: filters.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{BytesOrUnlimited, Ignored, KafkaTlsFile, Names, OneOrMany, SaslFile, Time, section};
+use crate::runtime::{Balancer, DirectRouting, Level};
+
+section! {
+    /// A flow.
+    #[schemars(extend("required" = ["name", "filter"]))]
+    FlowFile {
+        /// Its name.
+        name: String = String::new(),
+        /// Run in order, until one answers the request.
+        filter: Vec<FilterFile> = Vec::new(),
+    }
+}
+
+section! {
+    /// One filter: exactly one of these keys, or `if` with `then`.
+    FilterFile {
+        /// Splits bulk requests by where their documents live, and answers them.
+        bulk_reshuffle: Option<BulkReshuffleFile> = None,
+        /// Switches `rewrite_to_bulk` on for each `bulk_reshuffle` that follows in the same list.
+        rewrite_to_bulk: Option<RewriteToBulkFile> = None,
+        /// Forwards any request to a node, and answers it.
+        elasticsearch: Option<ForwardFile> = None,
+        /// A condition: `then` runs if it holds, `else` if not.
+        r#if: Option<Box<ConditionFile>> = None,
+        /// Filters for when `if` holds.
+        then: Option<Vec<FilterFile>> = None,
+        /// Filters for when `if` doesn't hold.
+        r#else: Option<Vec<FilterFile>> = None,
+    }
+}
+
+/// How the client of a bulk request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModeFile {
+    /// With the cluster's own answer.
+    Sync,
+    /// As soon as the request is in a durable log, from which a pipeline delivers it.
+    Async,
+}
+
+/// When an appended request counts as safe.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum FsyncFile {
+    /// Once it is synced to the disk: neither kill -9 nor a power cut loses it. One sync serves all requests that came
+    /// while the last one ran.
+    #[default]
+    Always,
+    /// Once it is written; synced every `fsync_interval`. A power cut may lose that much, kill -9 nothing.
+    Interval,
+    /// Once it is written; synced when the operating system likes. A power cut may lose that much, kill -9 nothing.
+    Os,
+}
+
+/// When writes go to the cluster that cannot be queued.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum PassingFile {
+    /// Once what was queued before them is delivered to this cluster, so that they overtake nothing.
+    #[default]
+    Wait,
+    /// At once: they may be executed before what is queued.
+    Now,
+}
+
+/// What is done with writes that cannot be queued where the queue is delivered to a second cluster too.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SecondClusterFile {
+    /// They are refused with the reason: the second cluster would miss them.
+    #[default]
+    Refuse,
+    /// They go to the filter's cluster only.
+    Accept,
+}
+
+/// Where a queue's log is.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueTypeFile {
+    /// On this machine's disk.
+    #[default]
+    Disk,
+    /// In a Kafka topic, which several gateways can share.
+    Kafka,
+}
+
+/// How documents are packed on disk.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum CompressionFile {
+    /// Not at all: the least CPU.
+    #[default]
+    None,
+    /// LZ4: fast, packs to about a third.
+    Lz4,
+    /// Zstandard: packs to about a fifth.
+    Zstd,
+}
+
+section! {
+    /// The durable log that asynchronous mode answers from; below `path.data`, in `queue/NAME`, or in Kafka. Filters with
+    /// the same name share it, and must then say the same of it.
+    QueueFile {
+        /// Its name; the cluster's, if empty.
+        name: String = String::new(),
+        /// Where it is: `disk`, on this machine, or `kafka`, in a topic that several gateways can share. See
+        /// docs/kafka.md.
+        r#type: QueueTypeFile = QueueTypeFile::Disk,
+        /// Lanes: documents of one shard share a lane and are delivered in order; lanes are independent. Fixed when the
+        /// queue is made.
+        #[schemars(range(min = 1, max = 4096))]
+        lanes: u32 = 16,
+        /// When an appended request counts as safe.
+        fsync: FsyncFile = FsyncFile::Always,
+        /// With `fsync: interval`, the time between two syncs.
+        fsync_interval: Time = Time(Duration::from_secs(1)),
+        /// How documents are packed on disk. May be changed: what is there already stays as it is. See docs/log.md.
+        compression: CompressionFile = CompressionFile::None,
+        /// Bytes on disk at most; beyond it clients get 429. `-1`: as long as `min_free` allows.
+        max_size: BytesOrUnlimited = BytesOrUnlimited(None),
+        /// Bytes that stay free on the disk, 128kb at least; below it clients get 429. Dead letters may take half of it.
+        min_free: super::Bytes = super::Bytes(1 << 30),
+        /// Bytes of files on disk whose documents are all delivered, kept an hour at most to be written again: that costs a third
+        /// of what new ones cost, and syncs sooner. They take room neither from `max_size` nor from `min_free`. `0`: none.
+        spare_size: super::Bytes = super::Bytes(1 << 30),
+        /// Bytes of dead letters at most; beyond it delivery waits, and nothing is dropped.
+        dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
+        /// Bytes of parked operations at most, of one consumer group; beyond it what would be parked becomes a dead letter.
+        parked_max_size: super::Bytes = super::Bytes(1 << 30),
+        /// How long an operation is parked, and tried again, before it becomes a dead letter.
+        parked_max_age: Time = Time(Duration::from_secs(24 * 3600)),
+        /// With `type: kafka`: `host:port` of some brokers; the others are learnt from them.
+        brokers: Names = OneOrMany(Vec::new()),
+        /// With `type: kafka`: the topic; if empty, the queue's name. It is made if it is missing.
+        topic: String = String::new(),
+        /// With `type: kafka`: the topic's partitions, which are the lanes. If nothing is written, those that it has, or 16
+        /// if it is made.
+        #[schemars(range(min = 1, max = 4096))]
+        partitions: Option<u32> = None,
+        /// With `type: kafka`: copies of each message, in a topic that is made. If nothing is written, what the brokers
+        /// make by default. From 3 on, two must have a message before it counts as safe.
+        #[schemars(range(min = 1, max = 15))]
+        replication_factor: Option<u32> = None,
+        /// With `type: kafka`: how long messages are kept, delivered or not, in a topic that is made.
+        retention: Time = Time(Duration::from_secs(7 * 24 * 3600)),
+        /// With `type: kafka`: bytes of a message at most, in a topic that is made. If nothing is written, what the
+        /// brokers allow. A document must fit into one.
+        max_message_size: Option<super::Bytes> = None,
+        /// With `type: kafka`: a request that the brokers have not acknowledged after this gets 503.
+        ack_timeout: Time = Time(Duration::from_secs(10)),
+        /// With `type: kafka`: what a gateway was to deliver that the brokers have not heard of for so long is delivered by
+        /// others.
+        session_timeout: Time = Time(Duration::from_secs(10)),
+        /// With `type: kafka`: TLS to the brokers.
+        tls: KafkaTlsFile = KafkaTlsFile::default(),
+        /// With `type: kafka`: the gateway's account at the brokers.
+        sasl: Option<SaslFile> = None,
+        /// When writes go to the cluster that cannot be queued (a malformed bulk, updates by query; see docs/async.md).
+        passing: PassingFile = PassingFile::Wait,
+        /// With `passing: wait`, the longest wait; then the client gets 503, and nothing was executed.
+        passing_timeout: Time = Time(Duration::from_secs(10)),
+        /// What is done with such writes where the queue is delivered to a second cluster too, which they do not reach.
+        passing_second_cluster: SecondClusterFile = SecondClusterFile::Refuse,
+    }
+}
+
+section! {
+    /// In asynchronous mode: a client that gives its request an `Idempotency-Key` may send it again, and gets the same
+    /// answer; it is written once. Filters with the same queue must say the same of it. See docs/async.md.
+    IdempotencyFile {
+        /// Whether such keys count.
+        enabled: bool = false,
+        /// For how long a key is remembered.
+        window: Time = Time(Duration::from_secs(600)),
+        /// Keys remembered at most, about 150 bytes of memory each; requests with another one get 429 until the oldest
+        /// are forgotten. A client gets no more of them than are left for all others: one alone has half.
+        #[schemars(range(min = 1, max = 10_000_000))]
+        max_keys: u32 = 200_000,
+    }
+}
+
+section! {
+    /// Small parts of different bulk requests with the same path, parameters and headers gather for a node that is busy
+    /// with a request, and then go as one; each client gets its own items. See docs/combine.md. Without effect in
+    /// asynchronous mode, where the log gathers.
+    CombineFile {
+        /// Whether they do.
+        enabled: bool = true,
+        /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
+        flush_threshold_size: super::Bytes = super::Bytes(8 << 20),
+        /// The longest wait for others. With nobody to wait for there is none.
+        interval: Time = Time(Duration::from_millis(50)),
+        /// What waits is sent once it is as many documents.
+        #[schemars(range(min = 1))]
+        max_docs: u32 = 100_000,
+        /// What waits is sent once it is of as many requests.
+        #[schemars(range(min = 1))]
+        max_wait_requests: u32 = 1024,
+        /// Whether how many requests a node is sent at once is found from its answers.
+        adaptive_concurrency: bool = true,
+    }
+}
+
+section! {
+    /// Switches `rewrite_to_bulk` on for each `bulk_reshuffle` that follows in the same list.
+    RewriteToBulkFile {
+        /// Ids.
+        #[schemars(extend("x-ignored" = "documents without an id get one from the cluster, or here with `fix_null_id` of `bulk_reshuffle`"))]
+        auto_generate_doc_id: Ignored = Ignored,
+        /// Prefix of ids.
+        #[schemars(extend("x-ignored" = "ids that are made here are plain, so that they stay short and unique"))]
+        prefix: Ignored = Ignored,
+        /// Types.
+        #[schemars(extend("x-ignored" = "requests with types in their paths are forwarded as they are"))]
+        type_removed: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// Splits bulk requests by where their documents live. Requests that are not bulk requests go on to the
+    /// next filter.
+    #[schemars(extend("required" = ["elasticsearch"]))]
+    BulkReshuffleFile {
+        /// Run only if this holds.
+        when: Option<ConditionFile> = None,
+        /// The cluster.
+        elasticsearch: String = String::new(),
+        /// How the client is answered: `sync` with the cluster's own answer, `async` (also where nothing is written)
+        /// once the request is in a durable log, from which a pipeline with `bulk_indexing` delivers it.
+        mode: Option<ModeFile> = None,
+        /// In asynchronous mode: the log.
+        queue: QueueFile = QueueFile::default(),
+        /// In asynchronous mode: requests that are written once however often they come.
+        idempotency: IdempotencyFile = IdempotencyFile::default(),
+        /// What a part of a request is made for.
+        level: Level = Level::Node,
+        /// In synchronous mode: small parts of different requests travel together.
+        combine: CombineFile = CombineFile::default(),
+        /// Documents that have neither id nor routing: shards take turns with runs of them, so that a small bulk touches
+        /// one shard and not all. `mint-packed` makes ids that lead to the shard; `routing` leaves ids to the server and
+        /// sets a routing, without which such a document can't be got by its id. See docs/directed.md.
+        direct_routing: DirectRouting = DirectRouting::Off,
+        /// In synchronous mode: writes of single documents (`_doc`, `_create`, `_update`) are sent as bulks of one, straight
+        /// to the node of their shard, and with `combine` together with others. Answers are those of the single-document
+        /// API. See docs/combine.md.
+        rewrite_to_bulk: bool = false,
+        /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
+        /// to the server, which then writes them without looking for an older version.
+        fix_null_id: bool = false,
+        /// Pack answers for clients that accept gzip or deflate, as far as the cluster's nodes pack theirs
+        /// (`http.compression`). `false` leaves them plain, which takes less CPU here and more of the network.
+        compress_answers: bool = true,
+        /// Connections to one node at most.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_connection_per_node: u32 = 512,
+        /// Tries after the first, only where sending twice can't write twice. What could not be sent at all may go
+        /// to every node once in any case.
+        #[schemars(range(max = 100))]
+        max_retry_times: u32 = 3,
+        /// Milliseconds before the first retry; doubled for each further one.
+        #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
+        retry_delay_in_ms: u32 = 100,
+        /// Longest time from a part sent to its whole reply.
+        timeout: Time = Time(Duration::from_secs(300)),
+        /// Longest time to establish a connection, TLS included.
+        dial_timeout: Time = Time(Duration::from_secs(3)),
+        /// Longest wait for a node to take more of a request.
+        write_timeout: Time = Time(Duration::from_secs(60)),
+        /// An unused connection is closed after this.
+        max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
+        /// Without topology.
+        #[schemars(extend("x-ignored" = "while the cluster's topology isn't known, bulk requests are always forwarded whole"))]
+        continue_metadata_missing: Ignored = Ignored,
+        /// Partitions of queues.
+        #[schemars(extend("x-ignored" = "queues have lanes: see `queue.lanes`"))]
+        partition_size: Ignored = Ignored,
+        /// Names of queues.
+        #[schemars(extend("x-ignored" = "queues are named by `queue.name`"))]
+        queue_name_prefix: Ignored = Ignored,
+        /// Whether to go on after queueing.
+        #[schemars(extend("x-ignored" = "a bulk request that was split is answered, so nothing is left for later filters"))]
+        continue_after_reshuffle: Ignored = Ignored,
+        /// Statistics.
+        #[schemars(extend("x-ignored" = "counters are always kept; see /stats of the admin port"))]
+        index_stats_analysis: Ignored = Ignored,
+        /// Statistics.
+        #[schemars(extend("x-ignored" = "counters are always kept; see /stats of the admin port"))]
+        action_stats_analysis: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "every action line is parsed; what can't be understood goes to the cluster whole, which words its own rejection"))]
+        validate_request: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "the cluster validates documents, and its answer is the client's"))]
+        validate_each_line: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "every action line is parsed anyway"))]
+        validate_metadata: Ignored = Ignored,
+        /// Validation.
+        #[schemars(extend("x-ignored" = "the cluster validates documents, and its answer is the client's"))]
+        validate_payload: Ignored = Ignored,
+        /// Node lookup.
+        #[schemars(extend("x-ignored" = "documents of a shard without a known node go along with any other part"))]
+        skip_info_missing: Ignored = Ignored,
+        /// Buffers.
+        #[schemars(extend("x-ignored" = "a document may be as long as the body"))]
+        doc_buffer_size: Ignored = Ignored,
+        /// Tags.
+        #[schemars(extend("x-ignored" = "requests carry no tags"))]
+        tag_on_success: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// Forwards any request to a node.
+    #[schemars(extend("required" = ["elasticsearch"]))]
+    ForwardFile {
+        /// Run only if this holds.
+        when: Option<ConditionFile> = None,
+        /// The cluster.
+        elasticsearch: String = String::new(),
+        /// How a node is chosen: in turn, by weight, among those that are well; a slow one is passed over.
+        balancer: Balancer = Balancer::Weight,
+        /// Weights of nodes; nodes not named weigh 1.
+        weights: Vec<WeightFile> = Vec::new(),
+        /// Which nodes take the requests of this filter. A split bulk's parts go to their primaries' nodes all the
+        /// same; what has no primary goes by the next `elasticsearch` filter of the flow for that cluster. If no node
+        /// is left, `filter` and `weights` are ignored, and the log says so.
+        filter: NodeFilterFile = NodeFilterFile::default(),
+        /// Largest reply that is passed on; `-1`: no limit. A larger one becomes 502, or, if its size was not declared and
+        /// a part has been passed on already, the client's connection is cut (`tidegate_replies_broken_total` counts).
+        max_response_size: BytesOrUnlimited = BytesOrUnlimited(None),
+        /// Connections to one node at most.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        max_connection_per_node: u32 = 512,
+        /// Tries after the first, only where sending twice can't write twice. What could not be sent at all may go
+        /// to every node once in any case.
+        #[schemars(range(max = 100))]
+        max_retry_times: u32 = 3,
+        /// Milliseconds before the first retry; doubled for each further one.
+        #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
+        retry_delay_in_ms: u32 = 100,
+        /// Longest time from a request sent to its whole reply.
+        timeout: Time = Time(Duration::from_secs(300)),
+        /// Longest time to establish a connection, TLS included.
+        dial_timeout: Time = Time(Duration::from_secs(3)),
+        /// Longest wait for a node to take more of a request.
+        write_timeout: Time = Time(Duration::from_secs(60)),
+        /// An unused connection is closed after this.
+        max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
+        /// How this filter follows the cluster's nodes.
+        refresh: RefreshFile = RefreshFile::default(),
+        /// Waiting for a reply.
+        #[schemars(extend("x-ignored" = "`timeout` covers a request from its sending to its whole reply"))]
+        read_timeout: Ignored = Ignored,
+        /// Waiting for a connection.
+        #[schemars(extend("x-ignored" = "a request waits for a connection within its `timeout`"))]
+        max_conn_wait_timeout: Ignored = Ignored,
+        /// Life of connections.
+        #[schemars(extend("x-ignored" = "connections live until they are idle for `max_idle_conn_duration` or fail"))]
+        max_conn_duration: Ignored = Ignored,
+        /// Buffers.
+        #[schemars(extend("x-ignored" = "buffers are sized from the traffic"))]
+        read_buffer_size: Ignored = Ignored,
+        /// Buffers.
+        #[schemars(extend("x-ignored" = "buffers are sized from the traffic"))]
+        write_buffer_size: Ignored = Ignored,
+        /// Check of certificates.
+        #[schemars(extend("x-ignored" = "certificates are checked unless the cluster says `tls.insecure_skip_verify: true`"))]
+        tls_insecure_skip_verify: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "what could not be sent at all always goes to another node"))]
+        retry_on_backend_failure: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "reads are retried within `max_retry_times`"))]
+        retry_readonly_on_backend_failure: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "a write whose fate is unknown is sent again only where that can't write twice"))]
+        retry_writes_on_backend_failure: Ignored = Ignored,
+        /// Retries.
+        #[schemars(extend("x-ignored" = "429 is the cluster's answer, and reaches the client"))]
+        retry_on_backend_busy: Ignored = Ignored,
+        /// Availability.
+        #[schemars(extend("x-ignored" = "nodes that fail leave the rotation at once and return by probe"))]
+        skip_available_check: Ignored = Ignored,
+        /// Availability.
+        #[schemars(extend("x-ignored" = "nodes that fail leave the rotation at once and return by probe"))]
+        check_cluster_health_when_not_available: Ignored = Ignored,
+        /// Metadata.
+        #[schemars(extend("x-ignored" = "replies are passed on as they are, with one header for the request's id"))]
+        skip_metadata_enrich: Ignored = Ignored,
+        /// Connections.
+        #[schemars(extend("x-ignored" = "connections are kept alive and pooled for each core"))]
+        skip_keepalive: Ignored = Ignored,
+        /// Clients.
+        #[schemars(extend("x-ignored" = "there is one kind of client"))]
+        client_mode: Ignored = Ignored,
+        /// Clients.
+        #[schemars(extend("x-ignored" = "nodes are chosen for each request; see `balancer`"))]
+        fixed_client: Ignored = Ignored,
+    }
+}
+
+section! {
+    /// How a filter follows the cluster's nodes.
+    RefreshFile {
+        /// Follow them. `false`: nodes that come later get nothing from this filter, unless those that were there when the
+        /// cluster was first read are all gone or down; nodes that leave are left out, and those that are down return.
+        enabled: bool = true,
+        /// Between two looks at the cluster; empty: `elasticsearch[].discovery.refresh.interval`. Of several intervals
+        /// for one cluster the shortest holds.
+        interval: Option<Time> = None,
+    }
+}
+
+section! {
+    /// The weight of a node.
+    #[schemars(extend("required" = ["host", "weight"]))]
+    WeightFile {
+        /// The node, as `host:port`.
+        host: String = String::new(),
+        /// Its weight; 0 takes it out.
+        #[schemars(range(max = 1_000_000))]
+        weight: u32 = 1,
+    }
+}
+
+section! {
+    /// Which nodes may be chosen.
+    NodeFilterFile {
+        /// By `host:port`.
+        hosts: ChoiceFile = ChoiceFile::default(),
+        /// By role: `master`, `data`, `ingest`… Taken literally: `exclude: [master]` is for clusters with dedicated
+        /// masters, and excludes every node that has the role, whatever else it does.
+        roles: ChoiceFile = ChoiceFile::default(),
+        /// By node attribute.
+        tags: TagChoiceFile = TagChoiceFile::default(),
+    }
+}
+
+section! {
+    /// What is in and what is out.
+    ChoiceFile {
+        /// If not empty: only these.
+        include: Names = OneOrMany(Vec::new()),
+        /// Never these.
+        exclude: Names = OneOrMany(Vec::new()),
+    }
+}
+
+section! {
+    /// What is in and what is out, by node attribute.
+    TagChoiceFile {
+        /// If not empty: only nodes with one of these attributes.
+        include: Vec<BTreeMap<String, String>> = Vec::new(),
+        /// Never nodes with one of these attributes.
+        exclude: Vec<BTreeMap<String, String>> = Vec::new(),
+    }
+}
+
+section! {
+    /// A condition on a request. Several keys must all hold. Fields are `_ctx.request.method`, `.path`, `.uri`,
+    /// `.host`, `.header.NAME`, `.query_args.NAME`, `.body_length`, and `_ctx.tls`, `_ctx.remote_ip`.
+    ConditionFile {
+        /// The field's text contains this.
+        contains: Option<BTreeMap<String, Names>> = None,
+        /// The field equals this.
+        equals: Option<BTreeMap<String, String>> = None,
+        /// The field's text begins with this.
+        prefix: Option<BTreeMap<String, Names>> = None,
+        /// The field's text ends with this.
+        suffix: Option<BTreeMap<String, Names>> = None,
+        /// The regular expression is found in the field's text.
+        regexp: Option<BTreeMap<String, Names>> = None,
+        /// The field is a number within these bounds; either nested, or dotted after the field's name.
+        range: Option<BTreeMap<String, RangeOrNumber>> = None,
+        /// The field equals one of these.
+        r#in: Option<BTreeMap<String, Names>> = None,
+        /// The request has this field.
+        exists: Option<Names> = None,
+        /// The request has these fields.
+        has_fields: Option<Names> = None,
+        /// The condition doesn't hold.
+        not: Option<Box<ConditionFile>> = None,
+        /// All hold.
+        and: Option<Vec<ConditionFile>> = None,
+        /// One holds at least.
+        or: Option<Vec<ConditionFile>> = None,
+    }
+}
+
+section! {
+    /// Bounds.
+    RangeFile {
+        /// At least.
+        gte: Option<i64> = None,
+        /// More than.
+        gt: Option<i64> = None,
+        /// At most.
+        lte: Option<i64> = None,
+        /// Less than.
+        lt: Option<i64> = None,
+    }
+}
+
+/// Bounds, or one bound if the field's name ends in `.gte`, `.gt`, `.lte` or `.lt`.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum RangeOrNumber {
+    /// One bound.
+    Number(i64),
+    /// Bounds.
+    Range(RangeFile),
+}

@@ -1,0 +1,324 @@
+//! The configuration: a YAML file in the vocabulary that users know, checked as a whole before anything runs.
+//!
+//! A file goes through five steps: of [`settings`], `yaml` reads text into a tree that knows where everything
+//! stood; `tree` nests dotted keys and puts in the environment; `check` compares the tree with the schema of
+//! the [`mod@file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
+//! that the gateway works with (names looked up, addresses read); [`reload`] says when to do it again
+//! and [`mod@diff`] what that means. Every step reports all problems that it finds, with line, column and key.
+//!
+//! ```
+//! use config::Config;
+//!
+//! let text = r#"
+//! entry:  [{name: e, router: r, network.binding: "127.0.0.1:8000"}]
+//! router: [{name: r, default_flow: f}]
+//! flow:   [{name: f, filter: [{bulk_reshuffle: {elasticsearch: prod, mode: sync}}, {elasticsearch: {elasticsearch: prod}}]}]
+//! elasticsearch: [{name: prod, endpoints: ["http://127.0.0.1:9200"]}]
+//! "#;
+//! let loaded = Config::parse(text, Some("gateway.yml"), &|_| None).expect("nothing is wrong with it");
+//! assert_eq!(loaded.config.flows["f"].filters.len(), 2);
+//!
+//! let rejected = Config::parse(&text.replace("router: r", "ruoter: r"), Some("gateway.yml"), &|_| None).unwrap_err();
+//! let first = rejected.problems[0].to_string();
+//! assert!(first.contains("did you mean `router`?") || first.contains("`router` is missing"), "{first}");
+//! ```
+
+mod check;
+pub mod diff;
+pub mod file;
+mod published;
+pub mod reload;
+mod resolve;
+mod retry;
+pub mod router;
+mod runtime;
+mod schema;
+mod secret;
+mod show;
+mod vocabulary;
+pub mod when;
+
+pub use file::scalar::{parse_bytes, parse_time, show_bytes, show_time};
+pub use resolve::listen_address;
+pub use resolve::overlap;
+pub use runtime::*;
+pub use schema::{Explanation, explain, markdown, schema};
+pub use secret::{MASK, Secret};
+pub use settings::{Environment, Place, Problem, Rejected, Severity};
+pub use show::show;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use check::Places;
+use file::{
+    AdminFile, BasicAuthFile, BulkReshuffleFile, CombineFile, ConfigFile, ElasticsearchFile, EntryFile,
+    FilterFile, FlowFile, ForwardFile, ModeFile, RouterFile,
+};
+use settings::problem::Problems;
+use settings::{problem, tree, yaml};
+
+/// A configuration and what there is to say about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What to run.
+    pub config: Config,
+    /// Accepted, but worth a line in the log each: keys that mean nothing any more, risky settings, doors left
+    /// open to strangers.
+    pub warnings: Vec<Problem>,
+    /// The file with every default filled in, for `config show`; secrets print as [`MASK`].
+    pub file: ConfigFile,
+    /// None for a configuration without a file.
+    source: Option<Source>,
+}
+
+/// Where a configuration was written.
+#[derive(Clone, Debug)]
+struct Source {
+    name: Option<String>,
+    places: Arc<Places>,
+    /// Of the text.
+    fingerprint: u64,
+}
+
+/// What the command line says in a file's place.
+#[derive(Clone, Debug)]
+pub struct QuickStart {
+    /// `--cluster`: URL of any node; may carry `user:password@`.
+    pub cluster: String,
+    /// `--listen`.
+    pub listen: SocketAddr,
+    /// Take any certificate of the cluster.
+    pub insecure_skip_verify: bool,
+    /// Authorities (PEM) in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// What happens to client requests that carry no credentials.
+    pub anonymous: Anonymous,
+    /// Where the admin port listens; none: its default.
+    pub admin: Option<SocketAddr>,
+    /// Unless `--no-combine`: small bulks of different clients travel together.
+    pub combine: bool,
+    /// `--direct-routing`: what is done with documents that have neither id nor routing.
+    pub direct_routing: DirectRouting,
+    /// `--rewrite-to-bulk`: writes of single documents are sent as bulks of one.
+    pub rewrite_to_bulk: bool,
+    /// `--user` and its password: the gateway's own account, in place of one in the URL.
+    pub account: Option<Credentials>,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads and checks a file, with the process's environment.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with places.
+    pub fn load(file: &Path) -> Result<Loaded, Rejected> {
+        let name = file.display().to_string();
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, Some(&name), &|variable| std::env::var(variable).ok()),
+            Err(error) => {
+                let mut problems = Problems::new(Some(name));
+                problems.add(Severity::Error, None, "", format!("can't be read: {error}"), None);
+                Err(Rejected {
+                    problems: problems.into_sorted(),
+                })
+            }
+        }
+    }
+
+    /// Checks the text of a file. `name` is the file's name in messages.
+    ///
+    /// Besides the text, only the certificate files that it names are looked at.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with places.
+    pub fn parse(text: &str, name: Option<&str>, environment: Environment<'_>) -> Result<Loaded, Rejected> {
+        let mut problems = Problems::new(name.map(str::to_owned));
+        let loaded = Self::parse_into(text, environment, &mut problems);
+        let errors = problems.has_errors();
+        let problems = problems.into_sorted();
+        match loaded {
+            Some((config, file, places)) if !errors => Ok(Loaded {
+                config,
+                warnings: problems,
+                file,
+                source: Some(Source {
+                    name: name.map(str::to_owned),
+                    places: Arc::new(places),
+                    fingerprint: reload::fingerprint(text),
+                }),
+            }),
+            _ => Err(Rejected { problems }),
+        }
+    }
+
+    fn parse_into(
+        text: &str,
+        environment: Environment<'_>,
+        problems: &mut Problems,
+    ) -> Option<(Self, ConfigFile, Places)> {
+        let node = yaml::parse(text, problems)?;
+        let mut node = tree::nest(node, problems);
+        tree::substitute(&mut node, environment, tree::Unknown::Refused, problems);
+        let (json, places) = check::check(&node, schema::cached(), problems);
+        // Values that failed the check are left out of `json`, so this reads whatever was right, and the
+        // references among it are checked too.
+        let file: ConfigFile = match serde_json::from_value(json) {
+            Ok(file) => file,
+            Err(error) => {
+                if !problems.has_errors() {
+                    let place = Place { line: 1, column: 1 };
+                    problems.error(place, "", format!("can't be read: {error}"), None);
+                }
+                return None;
+            }
+        };
+        let config = resolve::resolve(&file, Some(&places), problems);
+        Some((config, file, places))
+    }
+
+    /// Without a file: one entry, one cluster, bulk requests split by node, everything else forwarded.
+    ///
+    /// # Errors
+    /// What is wrong with the URL or the files it names.
+    pub fn quick_start(from: &QuickStart) -> Result<Loaded, Rejected> {
+        let mut problems = Problems::new(None);
+        let mut cluster = ElasticsearchFile {
+            name: CLUSTER.to_owned(),
+            ..Default::default()
+        };
+        cluster.anonymous = from.anonymous;
+        cluster.tls.insecure_skip_verify = from.insecure_skip_verify;
+        cluster.tls.ca_file = from.ca_file.as_ref().map(|file| file.display().to_string());
+        match resolve::endpoint(&from.cluster) {
+            Ok((endpoint, account)) => {
+                cluster.endpoint = Some(endpoint.to_string());
+                if let Some(Credentials::Basic { username, password }) = from.account.clone().or(account) {
+                    cluster.basic_auth = Some(BasicAuthFile { username, password });
+                }
+            }
+            Err(why) => {
+                problems.add(Severity::Error, None, "--cluster", why, None);
+                return Err(Rejected {
+                    problems: problems.into_sorted(),
+                });
+            }
+        }
+        let bulk = BulkReshuffleFile {
+            elasticsearch: CLUSTER.to_owned(),
+            mode: Some(ModeFile::Sync),
+            combine: CombineFile {
+                enabled: from.combine,
+                ..Default::default()
+            },
+            direct_routing: from.direct_routing,
+            rewrite_to_bulk: from.rewrite_to_bulk,
+            ..Default::default()
+        };
+        let forward = ForwardFile {
+            elasticsearch: CLUSTER.to_owned(),
+            ..Default::default()
+        };
+        let mut entry = EntryFile {
+            name: "entry".to_owned(),
+            router: "router".to_owned(),
+            ..Default::default()
+        };
+        entry.network.binding = from.listen.to_string();
+        let file = ConfigFile {
+            entry: vec![entry],
+            router: vec![RouterFile {
+                name: "router".to_owned(),
+                default_flow: "flow".to_owned(),
+                ..Default::default()
+            }],
+            flow: vec![FlowFile {
+                name: "flow".to_owned(),
+                filter: vec![
+                    FilterFile {
+                        bulk_reshuffle: Some(bulk),
+                        ..Default::default()
+                    },
+                    FilterFile {
+                        elasticsearch: Some(forward),
+                        ..Default::default()
+                    },
+                ],
+            }],
+            elasticsearch: vec![cluster],
+            admin: from.admin.map(|binding| AdminFile {
+                binding: binding.to_string(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let config = resolve::resolve(&file, None, &mut problems);
+        let errors = problems.has_errors();
+        let problems: Vec<Problem> = problems.into_sorted().into_iter().map(for_options).collect();
+        if errors {
+            Err(Rejected { problems })
+        } else {
+            Ok(Loaded {
+                config,
+                warnings: problems,
+                file,
+                source: None,
+            })
+        }
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// What turned out to be wrong with `key` when the configuration was put in force.
+    pub fn problem(&self, key: &str, message: String) -> Problem {
+        let problem = Problem {
+            severity: Severity::Error,
+            file: self.source.as_ref().and_then(|source| source.name.clone()),
+            place: self.place(key),
+            path: key.to_owned(),
+            message,
+            help: None,
+        };
+        match self.source {
+            Some(_) => problem,
+            None => for_options(problem),
+        }
+    }
+
+    /// What tells the text that this was read from from others; none if there is no file.
+    pub fn fingerprint(&self) -> Option<u64> {
+        self.source.as_ref().map(|source| source.fingerprint)
+    }
+
+    /// Where `key`, or the nearest section around it, was written; none if there is no file, or no key.
+    pub fn place(&self, key: &str) -> Option<Place> {
+        let source = self.source.as_ref().filter(|_| !key.is_empty());
+        source.map(|source| source.places.of(key))
+    }
+}
+
+/// A problem of the quick start's, told to somebody who has written options and no file.
+fn for_options(mut problem: Problem) -> Problem {
+    let option = match problem.path.as_str() {
+        "elasticsearch[0].tls.ca_file" => "--ca",
+        "elasticsearch[0].tls.insecure_skip_verify" => "--insecure",
+        "elasticsearch[0].anonymous" => "--share-account",
+        "entry[0].network.binding" => "--listen",
+        "admin.binding" => "--admin",
+        path if path.starts_with("elasticsearch[0]") => "--cluster",
+        path => path,
+    };
+    problem.path = option.to_owned();
+    problem.message = problem
+        .message
+        .replace("`ca_file`", "`--ca`")
+        .replace("write `anonymous: pass`", "leave out `--share-account`");
+    problem
+}
+
+/// The name of the quick start's cluster.
+const CLUSTER: &str = "cluster";

@@ -1,0 +1,225 @@
+//! When the file is to be read again.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use super::Loaded;
+
+/// Watches a configuration file. Dropping it ends the watch.
+#[derive(Debug)]
+pub struct FileWatch {
+    file: PathBuf,
+    /// What was seen last, good or bad.
+    last: Seen,
+    /// Whether it is in force, or will never be as it is. If not (an address was taken, say), it is news again as soon as
+    /// somebody touches the file.
+    settled: bool,
+    /// Something may have happened that nobody has looked at yet. At first, that somebody wrote between loading and watching.
+    stirred: bool,
+    changed: mpsc::Receiver<()>,
+    _watcher: RecommendedWatcher,
+}
+
+/// The file can't be watched: the system refuses to watch its directory.
+#[derive(Debug, thiserror::Error)]
+#[error("can't watch {directory}: {source}")]
+pub struct WatchError {
+    directory: PathBuf,
+    source: notify::Error,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    text: Option<u64>,
+    modified: Option<SystemTime>,
+}
+
+// === impl FileWatch ===
+
+impl FileWatch {
+    /// Watches `file`, of which `loaded` is in force.
+    ///
+    /// The directory is what is watched: editors and orchestrators replace files (and symbolic links) rather
+    /// than write to them.
+    ///
+    /// # Errors
+    /// The system has no watches left.
+    pub fn new(file: &Path, loaded: &Loaded) -> Result<Self, WatchError> {
+        let (tell, changed) = mpsc::channel(1);
+        let directory = match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Reading the file must not wake us again.
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                // A full channel already says that there is something to look at.
+                let _ = tell.try_send(());
+            }
+        });
+        let watcher = watcher.and_then(|mut watcher| {
+            watcher.watch(&directory, RecursiveMode::NonRecursive)?;
+            Ok(watcher)
+        });
+        Ok(Self {
+            file: file.to_owned(),
+            last: Seen {
+                text: loaded.fingerprint(),
+                ..Seen::of(file)
+            },
+            settled: true,
+            stirred: true,
+            changed,
+            _watcher: watcher.map_err(|source| WatchError { directory, source })?,
+        })
+    }
+
+    /// Waits for the file to say something that it did not say before. Must be called within a tokio runtime with time;
+    /// cancel-safe.
+    pub async fn changed(&mut self) {
+        loop {
+            if !self.stirred {
+                match self.changed.recv().await {
+                    Some(()) => self.stirred = true,
+                    None => return std::future::pending().await, // the watch has ended
+                }
+            }
+            // Whoever writes the file may need several writes.
+            tokio::time::sleep(SETTLE).await;
+            while self.changed.try_recv().is_ok() {}
+            self.stirred = false;
+            if self.look() {
+                return;
+            }
+        }
+    }
+
+    /// Says whether what the file says now is settled: in force, or rejected for what it says. If neither, the same text is
+    /// worth another try when the file is touched.
+    pub fn settle(&mut self, settled: bool) {
+        self.last = Seen::of(&self.file);
+        self.settled = settled;
+    }
+
+    fn look(&mut self) -> bool {
+        let now = Seen::of(&self.file);
+        let news = match (now.text == self.last.text, self.settled) {
+            _ if now.text.is_none() => false,
+            (false, _) => true,
+            (true, true) => false,
+            (true, false) => now.modified != self.last.modified,
+        };
+        if news {
+            self.last = now;
+        }
+        news
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn of(file: &Path) -> Self {
+        Self {
+            text: std::fs::read_to_string(file).ok().map(|text| fingerprint(&text)),
+            modified: std::fs::metadata(file).and_then(|file| file.modified()).ok(),
+        }
+    }
+}
+
+/// Tells texts apart; a text may hold secrets, which are not kept for that.
+pub(super) fn fingerprint(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+const SETTLE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    const FILE: &str = "
+entry:  [{name: e, router: r, network.binding: '127.0.0.1:8000'}]
+router: [{name: r, default_flow: f}]
+flow:   [{name: f, filter: [{elasticsearch: {elasticsearch: c}}]}]
+elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:9200'}]
+";
+
+    fn watch(file: &Path) -> FileWatch {
+        std::fs::write(file, FILE).unwrap();
+        FileWatch::new(file, &Config::load(file).unwrap()).unwrap()
+    }
+
+    async fn tells(watch: &mut FileWatch) -> bool {
+        tokio::time::timeout(Duration::from_secs(20), watch.changed())
+            .await
+            .is_ok()
+    }
+
+    async fn is_silent(watch: &mut FileWatch) -> bool {
+        tokio::time::timeout(Duration::from_millis(300), watch.changed())
+            .await
+            .is_err()
+    }
+
+    #[tokio::test]
+    async fn another_text_is_news_and_the_same_again_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.yml");
+        let mut watch = watch(&file);
+        std::fs::write(&file, "two").unwrap();
+        assert!(tells(&mut watch).await);
+        // Replaced, as editors do it.
+        let new = directory.path().join("new");
+        std::fs::write(&new, "three").unwrap();
+        std::fs::rename(&new, &file).unwrap();
+        assert!(tells(&mut watch).await);
+        std::fs::write(&file, "three").unwrap();
+        assert!(is_silent(&mut watch).await);
+        std::fs::remove_file(&file).unwrap();
+        assert!(is_silent(&mut watch).await, "a file that is gone says nothing");
+    }
+
+    #[tokio::test]
+    async fn a_change_is_told_though_the_wait_for_it_was_given_up_at_the_wrong_moment() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.yml");
+        let mut watch = watch(&file);
+        assert!(is_silent(&mut watch).await);
+        std::fs::write(&file, "two").unwrap();
+        let settling = tokio::time::timeout(SETTLE / 2, watch.changed());
+        assert!(settling.await.is_err());
+        assert!(tells(&mut watch).await);
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_put_in_force_is_tried_again_when_the_file_is_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.yml");
+        let mut watch = watch(&file);
+        watch.settle(false);
+        std::fs::write(directory.path().join("some.log"), "a line").unwrap();
+        assert!(is_silent(&mut watch).await, "nobody touched the file itself");
+        std::fs::write(&file, FILE).unwrap();
+        assert!(tells(&mut watch).await);
+    }
+
+    #[tokio::test]
+    async fn what_was_written_between_loading_and_watching_is_news() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gateway.yml");
+        std::fs::write(&file, FILE).unwrap();
+        let loaded = Config::load(&file).unwrap();
+        std::fs::write(&file, "another").unwrap();
+        assert!(tells(&mut FileWatch::new(&file, &loaded).unwrap()).await);
+        std::fs::write(&file, FILE).unwrap();
+        assert!(is_silent(&mut FileWatch::new(&file, &loaded).unwrap()).await);
+    }
+}

@@ -1,0 +1,111 @@
+//! What only shows when sections are looked at together: contradictions, and doors left open.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Resolver;
+use super::entry::overlap;
+use crate::file::ConfigFile;
+use crate::file::scalar::show_bytes;
+use crate::runtime::*;
+
+/// With less, lanes would read a few documents at a time.
+const DELIVERY_MEMORY_MIN: u64 = 1 << 20;
+
+impl Resolver<'_> {
+    pub(super) fn together(&mut self, config: &Config, file: &ConfigFile) {
+        let memory = config.worker.body_memory_bytes_max;
+        let largest = config
+            .entries
+            .iter()
+            .max_by_key(|entry| entry.limits.body_bytes_max);
+        if let Some(entry) = largest.filter(|entry| entry.limits.body_bytes_max > memory) {
+            let message = format!(
+                "is less than `max_request_body_size` of entry `{}` ({}), so the largest bodies could never be held",
+                entry.name,
+                show_bytes(entry.limits.body_bytes_max)
+            );
+            self.error("worker.body_memory", message);
+        }
+        if config.worker.delivery_memory_bytes_max < DELIVERY_MEMORY_MIN {
+            let least = show_bytes(DELIVERY_MEMORY_MIN);
+            self.error("worker.delivery_memory", format!("is less than {least}"));
+        }
+        if let Some(admin) = config.admin.binding.filter(|admin| admin.port() != 0)
+            && let Some(entry) = config.entries.iter().find(|entry| overlap(entry.binding, admin))
+        {
+            let path = if file.api.is_some() {
+                "api.network.binding"
+            } else {
+                "admin.binding"
+            };
+            self.error(
+                path,
+                format!("{admin} is taken by entry `{}` ({})", entry.name, entry.binding),
+            );
+        }
+        if self.problems.has_errors() {
+            return;
+        }
+        let used: BTreeSet<&str> = config.entries.iter().map(|entry| &*entry.router).collect();
+        for (at, router) in file.router.iter().enumerate() {
+            if !used.contains(router.name.as_str()) {
+                self.warning(&format!("router[{at}]"), "no entry uses this router");
+            }
+        }
+        for (path, message) in open_doors(config) {
+            let at = file
+                .elasticsearch
+                .iter()
+                .position(|cluster| cluster.name == *path);
+            let path = at.map_or(String::new(), |at| format!("elasticsearch[{at}].anonymous"));
+            self.warning(&path, message);
+        }
+    }
+}
+
+/// Clusters that strangers can act on with the gateway's account: by name, with the sentence to say so loudly.
+pub(crate) fn open_doors(config: &Config) -> Vec<(Arc<str>, String)> {
+    let mut doors = Vec::new();
+    for cluster in config.clusters.values() {
+        if cluster.anonymous != Anonymous::UseGatewayAccount {
+            continue;
+        }
+        let open: Vec<String> = config
+            .entries
+            .iter()
+            .filter(|entry| !entry.binding.ip().is_loopback() && !has_client_certificates(entry))
+            .filter(|entry| reaches(config, entry, &cluster.name))
+            .map(|entry| format!("`{}` ({})", entry.name, entry.binding))
+            .collect();
+        if !open.is_empty() {
+            let message = format!(
+                "ANYONE who reaches entry {} acts on cluster `{}` with the gateway's own account, without a password; \
+                 bind to 127.0.0.1, ask for client certificates (`tls.client_ca_file`), or write `anonymous: pass`",
+                open.join(", "),
+                cluster.name
+            );
+            doors.push((cluster.name.clone(), message));
+        }
+    }
+    doors
+}
+
+fn has_client_certificates(entry: &Entry) -> bool {
+    entry.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some())
+}
+
+/// Whether a request that comes in at `entry` can get to the cluster.
+fn reaches(config: &Config, entry: &Entry, cluster: &str) -> bool {
+    let Some(router) = config.routers.get(&entry.router) else {
+        return false;
+    };
+    router
+        .flows()
+        .filter_map(|flow| config.flows.get(flow))
+        .flat_map(|flow| &flow.filters)
+        .any(|filter| match &filter.action {
+            FilterAction::BulkReshuffle(bulk) => &*bulk.cluster == cluster,
+            FilterAction::Elasticsearch(forward) => &*forward.cluster == cluster,
+        })
+}

@@ -1,0 +1,167 @@
+//! Which flows a request takes: a router's rules, compiled. [`Pattern`] says what a path may look like.
+
+mod decode;
+mod names;
+mod pattern;
+mod segment;
+
+pub use decode::decode;
+pub use names::Undecided;
+pub use pattern::Pattern;
+pub(crate) use segment::compile_regex;
+
+use std::sync::Arc;
+
+use http::Method;
+
+/// A router, compiled. Matching allocates nothing (but for `regexp` segments) and takes time linear in the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Router {
+    /// Its name.
+    pub name: Arc<str>,
+    default_flow: [Arc<str>; 1],
+    rules: Vec<Rule>,
+    /// Whether some rule is for certain indices.
+    binds_indices: bool,
+}
+
+/// One rule: its methods, patterns and flows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    methods: Option<Box<[Method]>>,
+    patterns: Box<[Pattern]>,
+    flows: Box<[Arc<str>]>,
+}
+
+// === impl Router ===
+
+impl Router {
+    /// A router of `rules`, tried in order.
+    pub fn new(name: Arc<str>, default_flow: Arc<str>, rules: Vec<Rule>) -> Self {
+        let binds_indices = rules
+            .iter()
+            .flat_map(|rule| &rule.patterns)
+            .any(Pattern::binds_index);
+        Self {
+            name,
+            default_flow: [default_flow],
+            rules,
+            binds_indices,
+        }
+    }
+
+    /// Every flow that a request may take.
+    pub fn flows(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.default_flow
+            .iter()
+            .chain(self.rules.iter().flat_map(|rule| &rule.flows))
+    }
+
+    /// The indices that rules name outright and whose flows are among these.
+    pub fn indices(&self, flows: &dyn Fn(&str) -> bool) -> Vec<&str> {
+        let rules = self.rules.iter();
+        rules
+            .filter(|rule| rule.flows.iter().any(|flow| flows(flow)))
+            .flat_map(|rule| &rule.patterns)
+            .filter_map(Pattern::index)
+            .collect()
+    }
+
+    /// The names of the flows that a request for `path` and `query`, as sent, takes: the path is read as servers read it.
+    ///
+    /// # Errors
+    /// Where a rule is for certain indices, and it cannot be said whether the request is for these.
+    pub fn decide(&self, method: &Method, path: &str, query: Option<&str>) -> Result<&[Arc<str>], Undecided> {
+        match (names::canonical(path), self.binds_indices) {
+            (Some(path), true) => names::decide(self, method, &path, query),
+            (Some(path), false) => Ok(self.route(method, &path)),
+            (None, true) => Err(Undecided::Unreadable),
+            (None, false) => Ok(self.route(method, path)),
+        }
+    }
+
+    /// Whether some rule is for certain indices.
+    pub fn binds_indices(&self) -> bool {
+        self.binds_indices
+    }
+
+    /// The flows of rules that some indices of a pattern, the first segment of `path`, may be for, and of no rule.
+    fn rules_that_may_cover(
+        &self,
+        method: &Method,
+        path: &str,
+        wildcard: &str,
+    ) -> impl Iterator<Item = &[Arc<str>]> {
+        self.rules
+            .iter()
+            .filter(move |rule| rule.takes(method))
+            .filter(move |rule| {
+                rule.patterns
+                    .iter()
+                    .any(|pattern| pattern.may_cover(path, wildcard))
+            })
+            .map(|rule| &*rule.flows)
+    }
+
+    /// The names of the flows that a request for `path` (decoded, without the query) takes, in order; all are
+    /// keys of [`crate::Config::flows`]. The first rule that matches wins.
+    pub fn route(&self, method: &Method, path: &str) -> &[Arc<str>] {
+        self.rules
+            .iter()
+            .find(|rule| rule.matches(method, path))
+            .map_or(&self.default_flow, |rule| &rule.flows)
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// A rule for `methods` (none: any).
+    pub fn new(methods: Option<Vec<Method>>, patterns: Vec<Pattern>, flows: Vec<Arc<str>>) -> Self {
+        Self {
+            methods: methods.map(Vec::into_boxed_slice),
+            patterns: patterns.into(),
+            flows: flows.into(),
+        }
+    }
+
+    fn takes(&self, method: &Method) -> bool {
+        self.methods
+            .as_ref()
+            .is_none_or(|methods| methods.contains(method))
+    }
+
+    fn matches(&self, method: &Method, path: &str) -> bool {
+        self.takes(method) && self.patterns.iter().any(|pattern| pattern.matches(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_takes_method_and_path_wins() {
+        let rule = |methods: Option<Vec<Method>>, pattern: &str, flow: &str| {
+            Rule::new(
+                methods,
+                vec![Pattern::compile(pattern).unwrap()],
+                vec![flow.into()],
+            )
+        };
+        let router = Router::new(
+            "r".into(),
+            "default".into(),
+            vec![
+                rule(Some(vec![Method::POST]), "/_bulk", "post"),
+                rule(None, "/_bulk", "any"),
+                rule(None, "/{index}/_bulk", "index"),
+            ],
+        );
+        let flow = |method, path| router.route(&method, path)[0].to_string();
+        assert_eq!(flow(Method::POST, "/_bulk"), "post");
+        assert_eq!(flow(Method::PUT, "/_bulk"), "any");
+        assert_eq!(flow(Method::PUT, "/logs/_bulk"), "index");
+        assert_eq!(flow(Method::GET, "/_search"), "default");
+    }
+}
