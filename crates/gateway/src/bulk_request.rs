@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 
+use bulk::Ask;
+use config::Level;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::metrics::HeadWhy;
+use crate::why::HeadWhy;
 pub(crate) use config::router::decode;
 
 /// What the head of a bulk request says about its body.
@@ -173,6 +175,22 @@ const KNOWN_PARAMETERS: [&str; 12] = [
     "list_executed_pipelines",
     "include_source_on_error",
 ];
+
+/// What a plan asks of a request: what its URL says for all of its lines, and how finely it is split.
+pub(crate) fn ask_of<'a>(head: &'a BulkHead<'_>, level: Level) -> Ask<'a> {
+    Ask {
+        default_index: head.index.as_deref(),
+        url_routing: head.routing.as_deref(),
+        url_pipeline: head.pipeline.as_deref(),
+        level: match level {
+            Level::Cluster | Level::Node => bulk::Level::Node,
+            Level::Index => bulk::Level::Index,
+            Level::Shard => bulk::Level::Shard,
+        },
+        null_id: bulk::NullId::Keep,
+        ..Ask::default()
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,6 @@ use log::Full;
 use serde_json::json;
 use wire::{BodyError, Outgoing, Refusal, SendError, SendErrorKind, SourceError};
 
-use crate::nodes::ReplyTooLarge;
-use crate::queue::NotQueued;
-use crate::switches::NotSwitched;
-
 /// An answer that the gateway itself gives because something went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -22,6 +18,33 @@ pub(crate) struct Fault {
     /// nobody takes it for the cluster's.
     pub(crate) reason: String,
     retry_after_s: Option<u32>,
+}
+
+/// The reply is larger than `max_response_size`, in bytes.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the node's reply is larger than max_response_size ({0} bytes)")]
+pub(crate) struct ReplyTooLarge(pub(crate) u64);
+
+/// Why a request was not put into a journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotQueued {
+    #[error(transparent)]
+    Disk(#[from] log::AppendError),
+    #[error(transparent)]
+    Kafka(#[from] kafka::AppendError),
+}
+
+// === impl NotQueued ===
+
+impl NotQueued {
+    /// Whether it is longer than a record may be, whatever room there is.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            NotQueued::Disk(log::AppendError::TooLarge { .. })
+                | NotQueued::Kafka(kafka::AppendError::TooLarge { .. })
+        )
+    }
 }
 
 impl Fault {
@@ -367,17 +390,14 @@ impl Fault {
     }
 
     /// Switches that the cluster admits and the disk does not take.
-    pub(crate) fn not_switched(error: &NotSwitched) -> Self {
-        match error {
-            NotSwitched::Bad(bad) => Self::bad_switch(&bad.0),
-            NotSwitched::Unkept { .. } => Self::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "exception",
-                format!(
-                    "nothing was switched here, since it could not be kept ({error}); other settings of the request are in force at the cluster"
-                ),
+    pub(crate) fn not_kept(why: &dyn std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "exception",
+            format!(
+                "nothing was switched here, since it could not be kept ({why}); other settings of the request are in force at the cluster"
             ),
-        }
+        )
     }
 
     /// A request that no flow answers.

@@ -40,6 +40,7 @@ mod live;
 mod metrics;
 mod nodes;
 mod pretty;
+mod print;
 mod queue;
 mod reloads;
 mod replace;
@@ -50,6 +51,7 @@ mod scratch;
 mod split;
 mod start_error;
 mod switches;
+mod why;
 
 pub use admission::rights::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
 pub use front::{ACCESS_LOG, Opened};

@@ -8,7 +8,7 @@ use bulk::Why;
 use serde_json::{Map, Value, json};
 use wire::guard;
 
-use crate::reshuffle::single::SingleWhy;
+use crate::why::{HeadWhy, SingleWhy};
 
 /// A count that only grows, on a core of its own.
 #[derive(Debug, Default)]
@@ -40,60 +40,6 @@ impl<const N: usize> std::ops::Index<usize> for Counts<N> {
     type Output = Count;
     fn index(&self, kind: usize) -> &Count {
         &self.0[kind]
-    }
-}
-
-/// Why a bulk request is passed through whole without a look at its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub(crate) enum HeadWhy {
-    /// `/{index}/{type}/_bulk` with another type than `_doc`, or of a server that knows no types.
-    TypedPath,
-    /// An index in the URL that isn't one plain name.
-    UrlIndex,
-    /// A URL parameter that changes the answer's shape, or that isn't known.
-    Parameter,
-    /// No content type, or one that isn't JSON.
-    ContentType,
-    /// A content encoding other than gzip.
-    ContentEncoding,
-    /// An answer in another format than JSON is asked for.
-    Accept,
-    /// `level: cluster`.
-    Level,
-    /// The topology isn't known yet.
-    NoTopology,
-    /// Its client may not do all that it asks for: asynchronous mode leaves it to the cluster to say so.
-    Rights,
-}
-
-impl HeadWhy {
-    /// All, in the order of their declaration.
-    pub(crate) const ALL: [HeadWhy; 9] = [
-        HeadWhy::TypedPath,
-        HeadWhy::UrlIndex,
-        HeadWhy::Parameter,
-        HeadWhy::ContentType,
-        HeadWhy::ContentEncoding,
-        HeadWhy::Accept,
-        HeadWhy::Level,
-        HeadWhy::NoTopology,
-        HeadWhy::Rights,
-    ];
-
-    /// The label of this reason's counter; distinct from all of [`Why`]'s.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            HeadWhy::TypedPath => "typed_path",
-            HeadWhy::UrlIndex => "url_index",
-            HeadWhy::Parameter => "url_parameter",
-            HeadWhy::ContentType => "content_type",
-            HeadWhy::ContentEncoding => "content_encoding",
-            HeadWhy::Accept => "accept",
-            HeadWhy::Level => "level_cluster",
-            HeadWhy::NoTopology => "topology_unknown",
-            HeadWhy::Rights => "rights",
-        }
     }
 }
 

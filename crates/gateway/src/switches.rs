@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use config::{Combine, Loaded};
+use config::{Combine, DirectRouting, Loaded};
 
 use crate::start_error::StartError;
 use indices::Indices;
@@ -305,6 +305,16 @@ impl Change {
 fn index_text((pattern, on): (&str, Option<bool>)) -> String {
     let on = on.map_or_else(|| "null".to_owned(), |on| on.to_string());
     format!("direct_routing.enabled[{pattern}]={on}")
+}
+
+/// How documents are directed, by what a switch makes of what is configured.
+pub(crate) fn in_force(switched: Option<bool>, configured: DirectRouting) -> DirectRouting {
+    match (switched, configured) {
+        (Some(false), _) => DirectRouting::Off,
+        // What is switched on says nothing of how; this way a document is got by its id as ever.
+        (Some(true), DirectRouting::Off) => DirectRouting::MintPacked,
+        (_, configured) => configured,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks at.
 
 mod lengths;
+mod rooms;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,8 +63,9 @@ pub(crate) fn run() -> Result<()> {
     let metadata = metadata()?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
     check_arrows(&arrows(&architecture), &metadata, &mut wrong);
+    let figures = rooms::check(&root, &files, &architecture, &mut wrong);
     check_manifests(&root, &metadata, &mut wrong)?;
-    for line in &wrong {
+    for line in figures.iter().chain(&wrong) {
         say(line);
     }
     if wrong.is_empty() {

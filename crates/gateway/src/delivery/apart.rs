@@ -12,7 +12,7 @@ use super::memory::Held;
 use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, backoff};
 use crate::delivery::deliveries::{Since, drop_unsettled_of_lane};
 use crate::delivery::lane::Lane;
-use crate::delivery::parcel::DELIVERED_TYPE;
+use crate::queue::DELIVERED_TYPE;
 use crate::queue::Doing;
 use crate::queue::dead_letters::Cause;
 

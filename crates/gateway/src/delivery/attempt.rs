@@ -15,14 +15,15 @@ use serde_json::Value;
 use wire::{Outgoing, Pool, Shared};
 
 use crate::bulk_request;
-use crate::bulk_request::Kind;
+use crate::bulk_request::{Kind, ask_of};
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Outcome, Outcomes};
 use crate::delivery::outlet::{Outlet, Way};
-use crate::delivery::parcel::{Parcel, delivered_headers, unreadable};
+use crate::delivery::parcel::{Parcel, unreadable};
 use crate::nodes::lines::Load;
 use crate::nodes::{Message, Outbound};
+use crate::queue::delivered_headers;
 use crate::scratch::with_scratch;
 
 impl Work<'_> {
@@ -206,19 +207,4 @@ fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, O
     outcomes
         .filter(|(_, outcome)| *outcome != Outcome::Done)
         .collect()
-}
-
-pub(crate) fn ask_of<'a>(head: &'a bulk_request::BulkHead<'_>, level: Level) -> Ask<'a> {
-    Ask {
-        default_index: head.index.as_deref(),
-        url_routing: head.routing.as_deref(),
-        url_pipeline: head.pipeline.as_deref(),
-        level: match level {
-            Level::Cluster | Level::Node => bulk::Level::Node,
-            Level::Index => bulk::Level::Index,
-            Level::Shard => bulk::Level::Shard,
-        },
-        null_id: bulk::NullId::Keep,
-        ..Ask::default()
-    }
 }

@@ -16,16 +16,17 @@ use wire::guard::fault;
 
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::delivery::attempt::ask_of;
+use crate::bulk_request::ask_of;
 use crate::delivery::lane::{Lane, Route};
 use crate::delivery::lookback::{Doubt, Past};
 use crate::delivery::memory::Held;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::Way;
-use crate::delivery::parcel::{DELIVERED_TYPE, Wording, delivered_headers};
+use crate::delivery::parcel::Wording;
 use crate::delivery::sent_as::sent_as;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::Scope;
+use crate::queue::{DELIVERED_TYPE, delivered_headers};
 use crate::queue::{Doing, Params};
 use crate::scratch::with_scratch;
 

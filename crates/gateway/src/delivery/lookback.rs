@@ -17,12 +17,12 @@ use wire::Outgoing;
 
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::delivery::attempt::ask_of;
+use crate::bulk_request::ask_of;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome};
-use crate::delivery::parcel::delivered_headers;
 use crate::nodes::{Message, Outbound};
+use crate::queue::delivered_headers;
 
 /// Whether an operation may have been executed, and nobody knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

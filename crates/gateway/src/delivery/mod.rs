@@ -27,7 +27,5 @@ mod sent_as;
 mod suspect;
 mod thread;
 
-pub(crate) use attempt::ask_of;
 pub(crate) use deliveries::{Deliveries, drop_unsettled};
 pub(crate) use memory::Memory;
-pub(crate) use parcel::{DELIVERED_TYPE, delivered_headers};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Ended, Node, Permit};
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING};
+use http::{HeaderValue, Method, StatusCode};
 use wire::guard::fault;
 use wire::{Fate, Outgoing, Shared};
 
@@ -15,6 +15,7 @@ use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::sent_as::asked_as;
 use crate::nodes::lines::{Body, Lines, Load};
 use crate::nodes::{Message, is_unexecuted};
+use crate::queue::delivered_headers;
 use crate::request_id::RequestId;
 
 /// Operations of one lane for one node.
@@ -163,10 +164,6 @@ impl Route {
     }
 }
 
-/// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier versions that read
-/// them.
-pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
-
 /// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or waits too long is not
 /// helped by more requests.
 fn may_blame_one(status: StatusCode) -> bool {
@@ -174,15 +171,6 @@ fn may_blame_one(status: StatusCode) -> bool {
         && status != StatusCode::TOO_MANY_REQUESTS
         && status != StatusCode::REQUEST_TIMEOUT
         && status != StatusCode::GATEWAY_TIMEOUT
-}
-
-/// The headers of every bulk that is delivered, whatever its client called it: all servers take this type, and with it no
-/// `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are read that are not queued,
-/// and how answers look that nobody passes on.
-pub(crate) fn delivered_headers() -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(DELIVERED_TYPE));
-    headers
 }
 
 pub(crate) fn unreadable(docs: u32) -> Outcomes {

@@ -9,7 +9,7 @@ use cluster::Snapshot;
 use crate::delivery::batch::{ROOM_AGAIN, Work};
 use crate::delivery::lane::Lane;
 use crate::delivery::outcome::{Again, Error};
-use crate::delivery::parcel::DELIVERED_TYPE;
+use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Scope, now_ms};
 use crate::queue::{Doing, written};
 

@@ -3,15 +3,17 @@
 //! filter `elasticsearch`, which streams any request to a node and its answer back (`relay`).
 
 mod credentials;
+mod headers;
 pub(crate) mod lines;
 mod outbound;
 mod proxy;
+pub(crate) mod quote;
 mod refusal;
 mod relay;
 mod unquoted;
 
 pub(crate) use credentials::Fallback;
+pub(crate) use headers::strip_for_parts;
 pub(crate) use outbound::{Message, Outbound};
 pub(crate) use proxy::{Body, Proxy};
 pub(crate) use refusal::is_unexecuted;
-pub(crate) use relay::ReplyTooLarge;

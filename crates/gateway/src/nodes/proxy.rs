@@ -10,11 +10,11 @@ use http::{Method, Response, response};
 use tokio::time::Instant;
 use wire::{BodyError, Buffer, Fate, Incoming, Outgoing, SendError, SendErrorKind, Shared};
 
-use crate::error::Fault;
+use crate::error::{Fault, ReplyTooLarge};
 use crate::metrics::Counters;
 use crate::nodes::credentials::Fallback;
 use crate::nodes::outbound::{Message, Outbound};
-use crate::nodes::relay::{Relay, ReplyTooLarge};
+use crate::nodes::relay::Relay;
 use crate::nodes::unquoted::{self, Asked};
 use crate::request_id::RequestId;
 

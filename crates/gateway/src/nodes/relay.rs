@@ -7,6 +7,7 @@ use cluster::Node;
 use tokio::time::Instant;
 use wire::{Chunk, Outgoing, ReplyBody, SendError, Source, SourceError};
 
+use crate::error::ReplyTooLarge;
 use crate::nodes::outbound::Ledger;
 use crate::request_id::RequestId;
 
@@ -21,11 +22,6 @@ pub(crate) struct Relay {
     began: Instant,
     request_id: RequestId,
 }
-
-/// The reply is larger than `max_response_size`, in bytes.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the node's reply is larger than max_response_size ({0} bytes)")]
-pub(crate) struct ReplyTooLarge(pub(crate) u64);
 
 impl Relay {
     /// The body to answer with: at most `bytes_max` of `body`, which `node` sends since `began`.

@@ -1,4 +1,4 @@
-//! Answers to requests that pass whole, without what a node's errors quote of others ([`crate::split::quote`]). A quote stays if all of
+//! Answers to requests that pass whole, without what a node's errors quote of others ([`crate::nodes::quote`]). A quote stays if all of
 //! it is the client's own: the head as it was sent, with the client's credentials, and the beginning of its body.
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wire::Shared;
 
-use crate::split::quote;
+use crate::nodes::quote;
 
 /// What a client may see quoted: its own request.
 pub(crate) struct Asked {

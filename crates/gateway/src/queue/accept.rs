@@ -11,18 +11,16 @@ use bulk::{Ask, Minted, Plan};
 use cluster::Snapshot;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
-use serde::{Deserialize, Serialize};
 use wire::{Buffer, Chunk, Outgoing, Pool, Shared};
 
 use crate::admission::form::AnswerHead;
 use crate::admission::rights::{Caller, Denied, Door};
 use crate::answer::json_response;
-use crate::delivery::DELIVERED_TYPE;
 use crate::error::Fault;
 use crate::nodes::Outbound;
-use crate::queue::idempotency::Keyed;
 use crate::queue::journal::{Entry, Receipt};
 use crate::queue::queues::Queue;
+use crate::queue::record::{DELIVERED_TYPE, Params};
 use crate::queue::whereabouts::{Known, Noted};
 use crate::request_id::RequestId;
 
@@ -35,33 +33,6 @@ pub(crate) struct Accept {
     door: Arc<Door>,
     /// Names of the queue's documents that this core need not ask about.
     known: RefCell<Known>,
-}
-
-/// What a record says about its documents beside the documents: never a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Params {
-    /// Path and query of the client's request.
-    pub(crate) target: String,
-    /// [`DELIVERED_TYPE`], whatever its client called it: earlier versions want to read it.
-    pub(crate) content_type: String,
-    /// The first and the last id that were minted for it: its documents with ids between are known to be nobody else's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) minted: Option<(String, String)>,
-    /// If these are dead letters that were put back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) replay: Option<Replay>,
-    /// If its client gave it an `Idempotency-Key`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) idempotency: Option<Keyed>,
-}
-
-/// What a record says of the dead letters that it puts back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Replay {
-    /// The consumer group that had given them up: no other delivers them, since it has done so already.
-    pub(crate) group: String,
-    /// Their ids.
-    pub(crate) letters: Vec<u64>,
 }
 
 /// A request that is planned by lanes.

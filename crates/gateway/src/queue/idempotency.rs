@@ -20,7 +20,8 @@ use log::{AppendError, Log, Options, Receipt};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-pub(crate) use fingerprint::{HEADER, Named, Print, digest_of, key_of, print_of};
+use crate::print::Print;
+pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
 use kept::Kept;
 
 /// What a record says of the key that its request had.

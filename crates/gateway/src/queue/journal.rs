@@ -15,7 +15,8 @@ use log::{Commit, ConsumerStatus, LaneStatus, Log, Mark, Next, ReadError, Record
 
 use tokio::sync::oneshot;
 
-use crate::queue::accept::Params;
+use crate::error::NotQueued;
+use crate::queue::record::Params;
 
 /// Where the records of a queue are.
 pub(crate) enum Journal {
@@ -55,15 +56,6 @@ pub(crate) enum Receipt {
     Kafka(kafka::Receipt),
 }
 
-/// Why a request was not put into a journal.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotQueued {
-    #[error(transparent)]
-    Disk(#[from] log::AppendError),
-    #[error(transparent)]
-    Kafka(#[from] kafka::AppendError),
-}
-
 /// A consumer group.
 pub(crate) enum Consumer {
     Disk(log::Consumer),
@@ -85,19 +77,6 @@ pub(crate) struct Sharing {
     pub(crate) lost_messages: u64,
     /// Lanes that are this gateway's now.
     pub(crate) lanes_held: u64,
-}
-
-// === impl NotQueued ===
-
-impl NotQueued {
-    /// Whether it is longer than a record may be, whatever room there is.
-    pub(crate) fn is_too_large(&self) -> bool {
-        matches!(
-            self,
-            NotQueued::Disk(log::AppendError::TooLarge { .. })
-                | NotQueued::Kafka(kafka::AppendError::TooLarge { .. })
-        )
-    }
 }
 
 // === impl Entry ===

@@ -14,11 +14,13 @@ pub(crate) mod idempotency;
 mod journal;
 pub(crate) mod parked;
 mod queues;
+mod record;
 mod standstill;
 mod whereabouts;
 
-pub(crate) use accept::{Accept, Asked, Params, Queued, Turn, written};
+pub(crate) use accept::{Accept, Asked, Queued, Turn, written};
 pub(crate) use fence::Fronts;
-pub(crate) use journal::{Consumer, Journal, LaneReader, NotQueued};
+pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};
+pub(crate) use record::{DELIVERED_TYPE, Params, delivered_headers};
 pub(crate) use whereabouts::Whereabouts;

@@ -14,7 +14,7 @@ use bulk::{Destination, Direct, Directing, IndexRoute, NodeIx, Part, Run};
 use cluster::Snapshot;
 use config::DirectRouting;
 
-use crate::switches::Switched;
+use crate::switches::{Switched, in_force};
 use turns::Turns;
 
 /// The turns of all indices, by cluster; as long as the process.
@@ -122,16 +122,6 @@ impl Course<'_> {
             leg.turns.give_back(leg.shard, leg.docs);
             leg.docs = 0;
         }
-    }
-}
-
-/// What a switch makes of what is configured.
-pub(crate) fn in_force(switched: Option<bool>, configured: DirectRouting) -> DirectRouting {
-    match (switched, configured) {
-        (Some(false), _) => DirectRouting::Off,
-        // What is switched on says nothing of how; this way a document is got by its id as ever.
-        (Some(true), DirectRouting::Off) => DirectRouting::MintPacked,
-        (_, configured) => configured,
     }
 }
 

@@ -19,4 +19,4 @@ mod sync;
 pub(crate) use belongs::Belongs;
 pub(crate) use directed::Directory;
 pub(crate) use queued_answer::whole;
-pub(crate) use sync::{Reshuffle, Step, strip_for_parts};
+pub(crate) use sync::{Reshuffle, Step};

@@ -10,9 +10,8 @@
 mod answer;
 mod head;
 mod queued;
-mod why;
 
-pub(crate) use why::SingleWhy;
+use crate::why::SingleWhy;
 
 use std::sync::Arc;
 
@@ -27,10 +26,11 @@ use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::Fault;
 use crate::nodes::lines::Load;
+use crate::nodes::strip_for_parts;
 use crate::nodes::{Body, Message};
 use crate::request_id::RequestId;
 use crate::reshuffle::passing::Passing;
-use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread, strip_for_parts};
+use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread};
 use crate::split::{Answer, Sender, Split};
 use head::{Kind, SingleHead};
 

@@ -11,20 +11,20 @@ use bulk::{Ask, Directing, IdMint, Merge, NullId, Plan, Reply, RouteTable, Scrat
 use cluster::Snapshot;
 use config::{BulkReshuffle, Level};
 use futures_util::future::join_all;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
+use http::Response;
 use http::request::Parts;
-use http::{HeaderMap, Response};
 use wire::guard::fault;
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, Shared};
 
+use crate::admission::form::Asking;
 use crate::admission::rights::{Caller, Denied};
 use crate::answer::{json_response, with_head};
 use crate::bulk_request;
 use crate::bulk_request::{BulkHead, Kind};
 use crate::error::Fault;
-use crate::metrics::{Counters, HeadWhy};
+use crate::metrics::Counters;
 use crate::nodes::lines::Load;
-use crate::nodes::{Body, Fallback, Message, Outbound};
+use crate::nodes::{Body, Fallback, Message, Outbound, strip_for_parts};
 use crate::queue::{Accept, Asked, Queued, Turn};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::{Book, Course};
@@ -36,6 +36,7 @@ use crate::reshuffle::{belongs, introduce, packed};
 use crate::scratch::with_scratch;
 use crate::split::{Answer, Combiner, ItemError, Sender, Split};
 use crate::switches::Panel;
+use crate::why::HeadWhy;
 
 /// Splits bulk requests, one instance a core.
 pub(crate) struct Reshuffle {
@@ -664,6 +665,21 @@ impl Reshuffle {
             self.outbound.cluster().hint();
         }
     }
+
+    /// Lets a request go on whose form the cluster takes. An error is the answer.
+    pub(super) async fn admit_form(
+        &self,
+        accept: &Accept,
+        head: &mut Parts,
+        target: &str,
+        snapshot: &Snapshot,
+    ) -> Result<(), Response<Outgoing>> {
+        let asking = Asking {
+            outbound: &self.outbound,
+            fallback: &self.fallback,
+        };
+        asking.admit(&accept.queue.forms, head, target, snapshot).await
+    }
 }
 
 /// When no part was taken: the answer for the request as a whole, as the cluster words it.
@@ -686,12 +702,6 @@ fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
     }
 }
 
-/// Leaves what of a request's headers goes for its parts as well: they are sent decoded, and their answers are read here.
-pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
-    // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
-    wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
-}
-
 /// Why something is not queued that is no bulk.
 pub(crate) const NO_BULK: &str = "no_bulk";
 /// How long a bulk for a queue waits for a topology that was never read, and for an index to be ready.
@@ -704,33 +714,3 @@ const INTRODUCED_MAX: usize = 16;
 const ITEM_SHARE_TYPICAL: usize = 6;
 /// Samples are taken from a bulk's first documents: reading on costs time.
 const SAMPLED_FROM: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_sent_plain_and_ask_for_plain_answers_and_keep_all_other_headers() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("host", "gateway:8000"),
-            ("accept", "application/json"),
-            ("accept-encoding", "gzip, deflate"),
-            ("authorization", "Basic dTpw"),
-            ("connection", "keep-alive, x-hop"),
-            ("content-encoding", "gzip"),
-            ("content-type", "application/x-ndjson"),
-            ("x-hop", "1"),
-            ("x-opaque-id", "7"),
-        ] {
-            headers.append(name, value.parse().unwrap());
-        }
-        strip_for_parts(&mut headers);
-        let left: Vec<_> = headers.keys().map(http::HeaderName::as_str).collect();
-        assert_eq!(
-            left,
-            ["accept", "authorization", "content-type", "x-opaque-id"],
-            "in their order"
-        );
-    }
-}

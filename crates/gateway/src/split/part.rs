@@ -10,9 +10,9 @@ use wire::{Fate, Outgoing, Pool, SendError, Shared};
 
 use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, Load};
+use crate::nodes::quote;
 use crate::nodes::{Message, Outbound, is_unexecuted};
 use crate::split::combine::{Combiner, Family, Way};
-use crate::split::quote;
 
 /// A request that is split: what its parts have in common.
 #[derive(Clone, Copy)]

@@ -7,9 +7,8 @@ use config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_b
 use serde_json::{Map, Value, json};
 
 use super::setting::{BadSwitch, checked_bool};
-use super::{Change, NotSwitched, Panel, Section, Setting, Switches, indices, strict};
+use super::{Change, NotSwitched, Panel, Section, Setting, Switches, in_force, indices, strict};
 use crate::request_id::RequestId;
-use crate::reshuffle::directed;
 
 /// Why nothing was switched.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +70,7 @@ pub(crate) fn gauges(config: &Config, switches: &Arc<Switches>) -> Vec<(Arc<str>
         let combining = filters(config, cluster)
             .filter(|(_, filter)| filter.queue.is_none() && now.combine(&filter.combine).is_some());
         let directing = filters(config, cluster).filter(|(_, filter)| {
-            let directed = directed::in_force(now.directs_others(), filter.direct_routing);
+            let directed = in_force(now.directs_others(), filter.direct_routing);
             directed != DirectRouting::Off
         });
         let gauges = Gauges {
@@ -110,7 +109,7 @@ fn of_cluster(config: &Config, panel: &Panel) -> Value {
                 "flush_threshold_size": show_bytes(combine.flush_bytes),
                 "interval": show_time(combine.interval),
             })),
-            "direct_routing": directed::in_force(now.directs_others(), filter.direct_routing),
+            "direct_routing": in_force(now.directs_others(), filter.direct_routing),
         })
     });
     let filters: Vec<_> = filters.collect();

@@ -184,7 +184,11 @@ async fn set(
     let done = panel.change_off_core(change.clone()).await;
     if let Err(error) = done {
         tracing::error!(%request_id, cluster = &*panel.cluster, %error, "switches could not be kept: nothing is switched");
-        return Fault::not_switched(&error).response();
+        return match error {
+            NotSwitched::Bad(bad) => Fault::bad_switch(&bad.0),
+            NotSwitched::Unkept { .. } => Fault::not_kept(&error),
+        }
+        .response();
     }
     tracing::info!(%request_id, cluster = &*panel.cluster, by = "entry", change = %change.to_text(), "switched");
     match call {

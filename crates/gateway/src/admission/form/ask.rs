@@ -12,13 +12,11 @@ use memchr::memmem;
 use wire::{Chunk, Outgoing};
 
 use super::known::Verdict;
-use super::{AnswerHead, Form, alike};
+use super::{AnswerHead, Form, Forms, alike};
 use crate::answer::with_head;
 use crate::error::Fault;
-use crate::nodes::Message;
-use crate::queue::Accept;
+use crate::nodes::{Fallback, Message, Outbound, strip_for_parts};
 use crate::request_id::RequestId;
-use crate::reshuffle::{Reshuffle, strip_for_parts};
 
 /// How the cluster refuses a form.
 pub(crate) struct Refusal {
@@ -29,17 +27,24 @@ pub(crate) struct Refusal {
     path: String,
 }
 
-impl Reshuffle {
+/// How a cluster is asked: on the way that the client's request would go.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) outbound: &'a Outbound,
+    pub(crate) fallback: &'a Fallback,
+}
+
+impl Asking<'_> {
     /// Lets a request go on whose form the cluster takes, and notes how it would be answered. An error is the answer.
-    pub(crate) async fn admit_form(
-        &self,
-        accept: &Accept,
+    pub(crate) async fn admit(
+        self,
+        forms: &Forms,
         head: &mut Parts,
         target: &str,
         snapshot: &Snapshot,
     ) -> Result<(), Response<Outgoing>> {
         let form = Form::of(head, target);
-        let (forms, dialect) = (&accept.queue.forms, snapshot.table.dialect());
+        let dialect = snapshot.table.dialect();
         let admitted = match forms.verdict(&form, dialect) {
             Verdict::Taken(answer_head) => answer_head,
             Verdict::Refused(refusal) => return Err(refusal.response(target)),
@@ -61,7 +66,7 @@ impl Reshuffle {
     }
 
     /// Asks one node after another. An error says why none answered.
-    async fn ask_form(&self, head: &Parts, form: &Form<'_>, snapshot: &Snapshot) -> Result<Said, String> {
+    async fn ask_form(self, head: &Parts, form: &Form<'_>, snapshot: &Snapshot) -> Result<Said, String> {
         let (path, target) = question(form.target);
         let mut headers = head.headers.clone();
         strip_for_parts(&mut headers);

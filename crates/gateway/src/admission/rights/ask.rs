@@ -15,7 +15,7 @@ use wire::{Chunk, Outgoing, SendError, SendErrorKind};
 use super::identity::shown;
 use super::probe::probes;
 use crate::nodes::{Message, Outbound};
-use crate::queue::idempotency::{Print, print_of};
+use crate::print::{Print, print_of};
 use crate::request_id::RequestId;
 
 /// A request whose client is asked about.

@@ -16,7 +16,7 @@ use super::kept::Bell;
 use super::memory::{FRESH, Judged, Memory, is_within};
 use crate::answer::with_head;
 use crate::error::Fault;
-use crate::queue::idempotency::Print;
+use crate::print::Print;
 
 /// What is known of the clients of a cluster.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use wire::guard::{self, Work};
 use super::identity::{Identity, Key};
 use super::memory::{Known, Memory, Said};
 use super::{Clock, Rights};
-use crate::queue::idempotency::Print;
+use crate::print::Print;
 use crate::replace::replace;
 
 #[derive(Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bulk::{Op, Ops, Writes};
 
 use super::identity::Identity;
-use crate::queue::idempotency::Print;
+use crate::print::Print;
 
 /// The clients of one cluster.
 #[derive(Debug, Default)]

@@ -11,7 +11,8 @@ use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, lock};
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::delivery::{ask_of, delivered_headers};
+use crate::bulk_request::ask_of;
+use crate::queue::record::delivered_headers;
 
 /// What is to be another; what is not given stays as it is.
 #[derive(Debug, Default, Deserialize)]

@@ -20,10 +20,11 @@ use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::bulk_request;
 use crate::bulk_request::Kind;
-use crate::delivery::{DELIVERED_TYPE, delivered_headers};
+use crate::error::NotQueued;
 use crate::queue::accept;
-use crate::queue::accept::{Params, Replay};
-use crate::queue::journal::{Journal, NotQueued};
+use crate::queue::journal::Journal;
+use crate::queue::record::{DELIVERED_TYPE, delivered_headers};
+use crate::queue::record::{Params, Replay};
 use crate::queue::whereabouts::{Known, Whereabouts};
 
 /// What a replay came to.

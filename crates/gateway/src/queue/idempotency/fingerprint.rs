@@ -1,14 +1,10 @@
-//! What a key and a request are known by: parts of SHA-256, so that nobody can make two that look alike.
+//! What a key and a request are known by ([`Print`]).
 
-use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The first 128 bits of a SHA-256.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Print(u128);
+use crate::print::{Print, print_of};
 
 /// A key that cannot be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +41,7 @@ pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<
         print_of(&[&who(headers), runs_as])
     });
     Ok(Some(Named {
-        key: print_of(&[&client.0.to_be_bytes(), key]),
+        key: print_of(&[&client.to_bytes(), key]),
         client,
     }))
 }
@@ -53,18 +49,6 @@ pub(crate) fn key_of(headers: &HeaderMap, user: Option<Print>) -> Result<Option<
 /// What a request is: its path and parameters, and its body, unpacked.
 pub(crate) fn digest_of(target: &str, body: &[u8]) -> Print {
     print_of(&[target.as_bytes(), body])
-}
-
-/// Of several texts, each with its length before it.
-pub(crate) fn print_of(parts: &[&[u8]]) -> Print {
-    let mut context = Context::new(&SHA256);
-    for part in parts {
-        context.update(&(part.len() as u64).to_le_bytes());
-        context.update(part);
-    }
-    let digest = context.finish();
-    let first = digest.as_ref().iter().take(16);
-    Print(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
 }
 
 /// Who sends a request, in what is no secret: a password, or what could be tried against it, must not come into a print
@@ -84,22 +68,6 @@ fn who(headers: &HeaderMap) -> Vec<u8> {
     public("Basic ")
         .or_else(|| public("ApiKey "))
         .unwrap_or_else(|| value.to_vec())
-}
-
-// === impl Print ===
-
-impl Serialize for Print {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:032x}", self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Print {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let print = u128::from_str_radix(&text, 16);
-        print.map(Print).map_err(serde::de::Error::custom)
-    }
 }
 
 const KEY_BYTES_MAX: usize = 255;
@@ -144,7 +112,7 @@ mod tests {
             key("k", "Bearer b"),
             key("k", &one.replace("Basic", "ApiKey")),
         ];
-        prints.sort_by_key(|print| print.0);
+        prints.sort_by_key(|print| print.to_bytes());
         prints.dedup();
         assert_eq!(prints.len(), 7);
         let user = Some(print_of(&[b"user"]));

@@ -9,7 +9,7 @@ use log::{Discard, Event, Fsync, Log, Options, ReadError, RealDisk, Retention, W
 use serde::{Deserialize, Serialize};
 
 use super::{Accepted, Keyed};
-use crate::queue::accept::Params;
+use crate::queue::record::Params;
 
 /// The log.
 pub(super) struct Kept {

@@ -1,8 +1,8 @@
 use log::RealDisk;
 
-use super::fingerprint::print_of;
 use super::*;
-use crate::queue::accept::Params;
+use crate::print::{Print, print_of};
+use crate::queue::record::Params;
 
 fn settings() -> config::Idempotency {
     config::Idempotency {

@@ -4,8 +4,8 @@ use bulk::{Op, Single, SingleValue};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::SingleWhy;
 use crate::bulk_request::{check_accept, check_content_encoding, decode};
+use crate::why::SingleWhy;
 
 /// What kind of request it is.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use wire::{Incoming, Outgoing, Shared};
 
 use super::answer;
 use super::head::{self, Kind, SingleHead};
-use super::why::SingleWhy;
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
 use crate::error::Fault;
@@ -19,6 +18,7 @@ use crate::nodes::Body;
 use crate::reshuffle::passing::Passing;
 use crate::reshuffle::queued_answer::whole;
 use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread};
+use crate::why::SingleWhy;
 
 impl Reshuffle {
     /// Takes a request that may write a single document; `target` is its path and query.

@@ -1,23 +1,22 @@
-//! Why a write of a single document goes on as it came.
+//! Why a request goes on as it came: the reasons that its head and body show. `bulk::Why` has those that a plan finds.
 
 macro_rules! whys {
-    ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
-        /// Why a single-document write is not sent as a bulk, as far as its head and body show. `bulk::Why` has the
-        /// reasons that a plan finds.
+    ($(#[doc = $about:literal])+ $whys:ident: $($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
+        $(#[doc = $about])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub(crate) enum SingleWhy {
+        pub(crate) enum $whys {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        impl SingleWhy {
+        impl $whys {
             /// All, in the order of their declaration.
-            pub(crate) const ALL: [SingleWhy; [$($label,)+].len()] = [$(SingleWhy::$name,)+];
+            pub(crate) const ALL: [$whys; [$($label,)+].len()] = [$($whys::$name,)+];
 
             /// The label of this reason's counter; distinct from all of `bulk::Why`'s.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self {
-                    $(SingleWhy::$name => $label,)+
+                    $($whys::$name => $label,)+
                 }
             }
         }
@@ -25,6 +24,31 @@ macro_rules! whys {
 }
 
 whys! {
+    /// Why a bulk request is passed through whole without a look at its body.
+    HeadWhy:
+    /// `/{index}/{type}/_bulk` with another type than `_doc`, or of a server that knows no types.
+    TypedPath = "typed_path",
+    /// An index in the URL that isn't one plain name.
+    UrlIndex = "url_index",
+    /// A URL parameter that changes the answer's shape, or that isn't known.
+    Parameter = "url_parameter",
+    /// No content type, or one that isn't JSON.
+    ContentType = "content_type",
+    /// A content encoding other than gzip.
+    ContentEncoding = "content_encoding",
+    /// An answer in another format than JSON is asked for.
+    Accept = "accept",
+    /// `level: cluster`.
+    Level = "level_cluster",
+    /// The topology isn't known yet.
+    NoTopology = "topology_unknown",
+    /// Its client may not do all that it asks for: asynchronous mode leaves it to the cluster to say so.
+    Rights = "rights",
+}
+
+whys! {
+    /// Why a single-document write is not sent as a bulk.
+    SingleWhy:
     /// An index in the URL that isn't one plain name.
     Index = "url_index",
     /// An id in the URL that can't be decoded, or that begins with `_`: it may name an API.

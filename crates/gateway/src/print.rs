@@ -1,0 +1,43 @@
+//! What a text is known by: a part of its SHA-256, so that nobody can make two that look alike.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The first 128 bits of a SHA-256.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Print(u128);
+
+/// Of several texts, each with its length before it.
+pub(crate) fn print_of(parts: &[&[u8]]) -> Print {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part);
+    }
+    let digest = context.finish();
+    let first = digest.as_ref().iter().take(16);
+    Print(first.fold(0, |print, byte| (print << 8) | u128::from(*byte)))
+}
+
+// === impl Print ===
+
+impl Print {
+    /// Its bytes, the first of them first.
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl Serialize for Print {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Print {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let print = u128::from_str_radix(&text, 16);
+        print.map(Print).map_err(serde::de::Error::custom)
+    }
+}
