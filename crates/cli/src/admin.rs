@@ -121,7 +121,9 @@ impl Admin {
     }
 
     fn answer(&self, answer: Result<http::Response<ureq::Body>, ureq::Error>) -> Result<Value> {
-        let mut answer = answer.with_context(|| format!("no gateway answers at {}", self.origin))?;
+        let mut answer = answer.map_err(|error| {
+            anyhow::anyhow!("no gateway answers at {}: {}", self.origin, unreached(&error))
+        })?;
         let body = answer
             .body_mut()
             .with_config()
@@ -210,6 +212,17 @@ pub(crate) fn confirm(question: &str) -> Result<bool> {
         writeln!(io::stderr(), "nothing was done")?;
     }
     Ok(agreed)
+}
+
+/// Why nobody was reached, in words.
+fn unreached(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            "nothing listens there".to_owned()
+        }
+        ureq::Error::HostNotFound => "its name cannot be looked up".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

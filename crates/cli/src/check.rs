@@ -53,7 +53,11 @@ pub(crate) struct Arguments {
 /// Runs the command. Output that can't be written (a closed pipe) is nobody's error.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (loaded, mut problems) = match Config::load(&arguments.file) {
-        Ok(loaded) => (Some(loaded.config), loaded.warnings),
+        Ok(loaded) => {
+            let unusable = gateway::tls_problems(&loaded);
+            let config = unusable.is_empty().then_some(loaded.config);
+            (config, [loaded.warnings, unusable].concat())
+        }
         Err(rejected) => (None, rejected.problems),
     };
     let valid = loaded.is_some();

@@ -250,7 +250,7 @@ impl Progress {
 }
 
 /// `256mb`, as configuration files write sizes.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let units = [("gb", 30), ("mb", 20), ("kb", 10), ("b", 0)];
     let (digits, shift) = units

@@ -34,8 +34,8 @@ use crate::{exit, typed};
 /// is one, and all certificates again.
 ///
 /// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
-/// usage, 3 it could not start (an address is taken, say), 4 it ended by itself, since a
-/// bug of its own left it without a thread that it needs: start it again.
+/// usage, 3 it could not start (an address is taken, say), 4 it ended by itself,
+/// since a bug of its own left it without a thread that it needs: start it again.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[group(skip)]
@@ -122,8 +122,19 @@ fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
                        the file says these for each cluster";
             return Err(usage(why.to_owned()));
         }
-        return Config::load(file)
-            .map_err(|rejected| (exit::NO, format!("the configuration can't be used:\n{rejected}")));
+        let loaded = Config::load(file)
+            .map_err(|rejected| (exit::NO, format!("the configuration can't be used:\n{rejected}")))?;
+        let problems: Vec<String> = gateway::tls_problems(&loaded)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        return match problems.is_empty() {
+            true => Ok(loaded),
+            false => Err((
+                exit::NO,
+                format!("the configuration can't be used:\n{}", problems.join("\n")),
+            )),
+        };
     }
     let Some(cluster) = arguments.from.cluster() else {
         let why = "give --config FILE or --cluster URL, or set TIDEGATE_CLUSTER";

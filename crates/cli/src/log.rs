@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::log::{Browsed, Event, RealDisk, Repaired, Report};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::output::{is_broken_pipe, time};
+use crate::output::{is_broken_pipe, time, why};
 
 /// Look into a durable log: check it, print its records, repair it
 #[derive(clap::Args)]
@@ -98,13 +98,25 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         // Whoever closed the pipe has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "tidegate: {error:#}");
+            let _ = writeln!(io::stderr(), "tidegate: {}", why(&error));
             ExitCode::from(3)
         }
     }
 }
 
+/// The file that each log has.
+fn is_log(folder: &Path) -> Result<()> {
+    let there = folder.join("LOG").exists();
+    anyhow::ensure!(
+        there,
+        "{} is no log: there is no file LOG in it; name the folder of a queue, as in data/queues/NAME",
+        folder.display()
+    );
+    Ok(())
+}
+
 fn run_check(arguments: &Check) -> Result<bool> {
+    is_log(&arguments.dir)?;
     let report = ::log::check(&arguments.dir, RealDisk::default())?;
     let mut out = io::stdout().lock();
     if arguments.json {
@@ -116,6 +128,7 @@ fn run_check(arguments: &Check) -> Result<bool> {
 }
 
 fn run_dump(arguments: &Dump) -> Result<bool> {
+    is_log(&arguments.dir)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let (mut left, mut sound, mut written) = (arguments.limit, true, Ok(()));
     ::log::dump(&arguments.dir, RealDisk::default(), arguments.from, |record| {

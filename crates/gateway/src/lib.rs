@@ -54,7 +54,7 @@ mod switches;
 mod why;
 
 pub use admission::rights::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
-pub use front::{ACCESS_LOG, Opened};
+pub use front::{ACCESS_LOG, Opened, tls_problems};
 pub use gateway::{Gateway, Reloaded};
 pub use live::watch;
 pub use start_error::StartError;

@@ -102,7 +102,7 @@ pub fn watch(settings: &config::Cluster) -> Result<Arc<Cluster>, cluster::BadCon
     Cluster::start(watch_config(settings))
 }
 
-fn watch_config(settings: &config::Cluster) -> ClusterConfig {
+pub(crate) fn watch_config(settings: &config::Cluster) -> ClusterConfig {
     let endpoints = settings.endpoints.iter().map(|endpoint| Address {
         tls: endpoint.tls,
         host: endpoint.host.to_string(),

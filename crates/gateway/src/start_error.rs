@@ -23,10 +23,12 @@ pub enum StartError {
         source: cluster::BadConfig,
     },
     /// An entry's certificate cannot be used.
-    #[error("entry '{entry}': {source}")]
+    #[error("entry '{entry}': {files}: {source}")]
     Tls {
         /// The entry's name.
         entry: Arc<str>,
+        /// Which files it is about.
+        files: String,
         /// Why.
         source: TlsError,
     },

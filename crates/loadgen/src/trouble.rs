@@ -5,15 +5,21 @@ use wire::SendErrorKind;
 /// In words; a certificate that is not trusted comes with the ways out.
 pub(crate) fn in_words(kind: &SendErrorKind) -> String {
     match kind {
-        SendErrorKind::Tls(error) if is_about_the_certificate(error) => format!(
-            "the server's certificate is not trusted: {error}; name the authority that signed it with -ca FILE, \
-             or check no certificates with -insecure"
-        ),
+        SendErrorKind::Tls(error) if is_untrusted(error) => {
+            "the server's certificate is not trusted: no authority that is trusted here has signed it; name the one \
+             that did with -ca FILE, or check no certificates with -insecure"
+                .to_owned()
+        }
         other => other.to_string(),
     }
 }
 
-fn is_about_the_certificate(error: &std::io::Error) -> bool {
+fn is_untrusted(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+    matches!(
+        inner,
+        Some(rustls::Error::InvalidCertificate(
+            rustls::CertificateError::UnknownIssuer
+        ))
+    )
 }

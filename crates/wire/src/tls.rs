@@ -67,7 +67,7 @@ pub struct ClientTls {
 #[non_exhaustive]
 pub enum TlsError {
     /// A PEM text could not be read.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", words::of_pem(.source))]
     Pem {
         /// Which one.
         what: &'static str,
@@ -75,7 +75,9 @@ pub enum TlsError {
         source: rustls::pki_types::pem::Error,
     },
     /// There is no certificate in a PEM text.
-    #[error("{0}: no certificate found")]
+    #[error(
+        "{0}: no certificate found; the file is to have a part that begins with `-----BEGIN CERTIFICATE-----`"
+    )]
     NoCertificate(&'static str),
     /// Key and certificate don't fit, or rustls refuses them.
     #[error("{}", words::of(.0))]
@@ -83,6 +85,14 @@ pub enum TlsError {
     /// The client CA is unusable.
     #[error("client CA: {0}")]
     ClientCa(#[from] rustls::server::VerifierBuilderError),
+    /// What a file holds cannot be used.
+    #[error("{path}: {source}")]
+    InFile {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: Box<TlsError>,
+    },
     /// A file could not be read.
     #[error("{path}: {source}")]
     File {
@@ -166,7 +176,10 @@ impl ClientTls {
                         path: path.clone(),
                         source,
                     })?;
-                    roots_from_pem("CA", &pem)?
+                    roots_from_pem("CA", &pem).map_err(|source| TlsError::InFile {
+                        path: path.clone(),
+                        source: Box::new(source),
+                    })?
                 }
             })
         };

@@ -165,7 +165,10 @@ fn what_cannot_be_reached_is_said_once_and_in_words() {
             said.contains("no gateway answers at http://127.0.0.1:9"),
             "{said}"
         );
-        assert!(said.matches("efused").count() <= 1, "{command:?}: {said}");
+        assert!(
+            said.contains("nothing listens there") && !said.contains("os error"),
+            "{command:?}: {said}"
+        );
     }
 }
 
@@ -196,6 +199,157 @@ fn plain_http_where_tls_is_spoken_and_the_other_way_round_is_said_so() {
     }
 }
 
+/// A certificate with its key, and an authority, as files.
+fn certificates(folder: &std::path::Path) {
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let one = FakeCluster::start(Spec::default().tls()).unwrap();
+    let other = FakeCluster::start(Spec::default().tls()).unwrap();
+    write("cert.pem", one.ca_pem().unwrap());
+    write("cert.key", one.key_pem().unwrap());
+    write("other.key", other.key_pem().unwrap());
+}
+
+#[test]
+fn tls_files_that_cannot_be_used_are_told_by_check_and_at_the_start_with_the_file_and_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    certificates(folder.path());
+    for (entry, cluster, told) in [
+        (
+            "cert_file: cert.pem, key_file: other.key",
+            "",
+            "1:67: error: entry[0].tls: entry 'e': `cert.pem` and `other.key`: the private key does not belong to the certificate",
+        ),
+        (
+            "cert_file: cert.key, key_file: cert.key",
+            "",
+            "entry 'e': `cert.key`: certificate: no certificate found; the file is to have a part that begins with `-----BEGIN CERTIFICATE-----`",
+        ),
+        (
+            "cert_file: cert.pem, key_file: cert.pem",
+            "",
+            "entry 'e': `cert.pem`: private key: no private key found; the file is to have a part that begins with `-----BEGIN PRIVATE KEY-----`",
+        ),
+        (
+            "cert_file: cert.pem, key_file: cert.key",
+            ", tls.ca_file: cert.key",
+            "error: elasticsearch[0]: TLS: cert.key: CA: no certificate found",
+        ),
+    ] {
+        let file = folder.path().join("gateway.yml");
+        let text = format!(
+            "entry: [{{name: e, router: r, network.binding: '127.0.0.1:0', tls: {{enabled: true, {entry}}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: 'https://127.0.0.1:9'{cluster}}}]
+"
+        );
+        std::fs::write(&file, text).unwrap();
+        for command in [&["check"][..], &["gateway", "-config"]] {
+            let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+                .args(command)
+                .arg("gateway.yml")
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(said.contains(told), "{command:?} {entry}: {said}");
+            assert_eq!(output.status.code(), Some(1), "{command:?} {entry}: {said}");
+        }
+    }
+}
+
+#[test]
+fn an_authority_s_own_certificate_is_told_of_in_words_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=localhost",
+        ])
+        .args([
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:TRUE",
+        ])
+        .args(["-keyout", &path("ca.key"), "-out", &path("ca.pem")])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let text = format!(
+        "entry: [{{name: e, router: r, network.binding: '127.0.0.1:0', tls: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+admin.binding: 127.0.0.1:0
+",
+        path("ca.pem"),
+        path("ca.key"),
+        cluster.urls()[0]
+    );
+    std::fs::write(path("gateway.yml"), text).unwrap();
+    let gateway = Gateway::start(&["--config", &path("gateway.yml")]);
+    let url = format!("https://{}", gateway.address);
+    std::fs::write(path("b.ndjson"), body(1)).unwrap();
+    let load = format!("requests: [{{request: {{method: GET, url: '{url}/'}}}}]\n");
+    std::fs::write(path("loadgen.yml"), load).unwrap();
+    let ca = path("ca.pem");
+    for (command, status) in [
+        (
+            vec!["explain", &path("b.ndjson"), "--cluster", &url, "--ca", &ca],
+            3,
+        ),
+        (
+            vec![
+                "diff", "--left", &url, "--right", &url, "--index", "logs", "--ca", &ca,
+            ],
+            3,
+        ),
+        (
+            vec![
+                "compare",
+                "--direct",
+                &url,
+                "--gateway",
+                &url,
+                "--index",
+                "logs",
+                "--ca",
+                &ca,
+            ],
+            3,
+        ),
+        (
+            vec!["loadgen", "-config", &path("loadgen.yml"), "-l", "1", "-ca", &ca],
+            2,
+        ),
+    ] {
+        let (code, said) = tidegate(&command);
+        assert_eq!(code, Some(status), "{command:?}: {said}");
+        assert!(
+            said.contains("an authority's own (CA:TRUE), which no server may show")
+                && !said.contains("CaUsed"),
+            "{command:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_that_is_no_log_is_told_to_be_none() {
+    for verb in ["check", "dump"] {
+        let (status, said) = tidegate(&["log", verb, "/nosuch"]);
+        assert_eq!(status, Some(3), "{verb}: {said}");
+        assert_eq!(said.matches("nosuch").count(), 1, "{verb}: {said}");
+    }
+}
+
 #[test]
 fn every_command_tells_its_version() {
     for command in [
@@ -212,6 +366,10 @@ fn every_command_tells_its_version() {
         &["dead-letters", "list"],
         &["pipelines", "list"],
         &["queues", "list"],
+        &["init"],
+        &["service", "install"],
+        &["manual"],
+        &["completions"],
     ] {
         for flag in ["-V", "--version", "-version"] {
             let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))

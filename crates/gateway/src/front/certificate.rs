@@ -4,9 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{Certificate, EntryTls};
+use config::{Certificate, EntryTls, Loaded, Problem};
 use wire::{ServerTls, ServerTlsConfig, TlsError};
 
+use crate::live::watch_config;
 use crate::start_error::StartError;
 
 /// TLS of an entry, and what of its files is in use.
@@ -49,6 +50,7 @@ impl Identity {
         })?;
         let tls = ServerTls::new(&loaded).map_err(|source| StartError::Tls {
             entry: Arc::clone(entry),
+            files: files_of(settings, &source),
             source,
         })?;
         Ok(Self {
@@ -112,6 +114,56 @@ pub(crate) enum LookError {
     File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Tls(#[from] TlsError),
+}
+
+/// What of a configuration's TLS files cannot be used. They are read when it is put in force, and by `tidegate check`.
+pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
+    let config = &loaded.config;
+    let entries = config.entries.iter().filter_map(|entry| {
+        let tls = entry.tls.as_ref()?;
+        let has_files = tls.certificate != Certificate::SelfSigned || tls.client_ca_file.is_some();
+        has_files.then(|| Identity::load(&entry.name, tls).err())?
+    });
+    let clusters = config.clusters.iter().filter_map(|(name, settings)| {
+        let tls = &settings.tls;
+        let has_files = tls.ca_file.is_some() || tls.client_certificate.is_some();
+        let source = has_files.then(|| watch_config(settings).tls.load().err())??;
+        Some(StartError::Cluster {
+            cluster: Arc::clone(name),
+            source,
+        })
+    });
+    let problems = entries.chain(clusters);
+    problems.map(|problem| problem.problem(loaded)).collect()
+}
+
+/// The files of an entry that an error is about.
+fn files_of(settings: &EntryTls, error: &TlsError) -> String {
+    let shown = |path: &Path| format!("`{}`", path.display());
+    let client_ca = || settings.client_ca_file.as_deref().map(shown);
+    let files = match (&settings.certificate, error) {
+        (_, TlsError::ClientCa(_) | TlsError::NoCertificate("client CA")) => client_ca(),
+        (
+            _,
+            TlsError::Pem {
+                what: "client CA", ..
+            },
+        ) => client_ca(),
+        (Certificate::SelfSigned, _) => None,
+        (
+            Certificate::Files { key_file, .. },
+            TlsError::Pem {
+                what: "private key", ..
+            },
+        ) => Some(shown(key_file)),
+        (Certificate::Files { cert_file, .. }, TlsError::Pem { .. } | TlsError::NoCertificate(_)) => {
+            Some(shown(cert_file))
+        }
+        (Certificate::Files { cert_file, key_file }, _) => {
+            Some(format!("{} and {}", shown(cert_file), shown(key_file)))
+        }
+    };
+    files.unwrap_or_else(|| "TLS".to_owned())
 }
 
 /// What the files hold; `made` stands for those of a certificate that was made here.

@@ -11,5 +11,6 @@ mod flow;
 mod listening;
 
 pub use access_log::ACCESS_LOG;
+pub use certificate::tls_problems;
 pub(crate) use listening::Listeners;
 pub use listening::Opened;

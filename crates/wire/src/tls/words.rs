@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, Error, InconsistentKeys, InvalidMessage};
 
 /// Why a handshake failed, as told of the other side.
@@ -14,6 +15,17 @@ pub(crate) fn of_handshake(error: &io::Error) -> String {
                 .to_owned()
         }
         None => error.to_string(),
+    }
+}
+
+/// Why a private key could not be had from a PEM text.
+pub(crate) fn of_pem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => {
+            "no private key found; the file is to have a part that begins with `-----BEGIN PRIVATE KEY-----`"
+                .to_owned()
+        }
+        other => format!("no PEM: {other}"),
     }
 }
 
@@ -60,6 +72,9 @@ fn of_certificate(error: &CertificateError) -> String {
         // webpki's errors that rustls has no words of its own for.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "the certificate is an authority's own (CA:TRUE), which no server may show: sign one for the server with it"
+        }
+        CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
+            "the certificate is of X.509's version 1, and version 3 is needed: sign it anew, with extensions"
         }
         other => return Error::InvalidCertificate(other.clone()).to_string(),
     };
