@@ -10,13 +10,16 @@ mod diff;
 mod exit;
 mod explain;
 mod gateway;
+mod init;
 mod interrupt;
 mod loadgen;
 mod log;
 mod logging;
+mod manual;
 mod output;
 mod pipelines;
 mod queues;
+mod service;
 mod sink;
 mod standstill;
 mod switch;
@@ -46,6 +49,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Init(init::Arguments),
     Gateway(gateway::Arguments),
     Explain(explain::Arguments),
     Check(check::Arguments),
@@ -59,12 +63,16 @@ enum Command {
     DeadLetters(dead_letters::Arguments),
     Pipelines(pipelines::Arguments),
     Queues(queues::Arguments),
+    Service(service::Arguments),
+    Manual(manual::ManualArguments),
+    Completions(manual::CompletionsArguments),
 }
 
 fn main() -> ExitCode {
     let arguments = loadgen::dashes(std::env::args_os());
     let arguments = typed::with_two_dashes(&Arguments::command(), arguments);
     match Arguments::parse_from(arguments).command {
+        Command::Init(arguments) => init::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
@@ -78,5 +86,8 @@ fn main() -> ExitCode {
         Command::DeadLetters(arguments) => dead_letters::run(&arguments),
         Command::Pipelines(arguments) => pipelines::run(&arguments),
         Command::Queues(arguments) => queues::run(&arguments),
+        Command::Service(arguments) => service::run(&arguments),
+        Command::Manual(arguments) => manual::run(&arguments),
+        Command::Completions(arguments) => manual::complete(&arguments),
     }
 }

@@ -441,3 +441,53 @@ fn what_the_pages_ask_a_running_gateway_is_answered() {
     }
     assert!(asked >= 10, "{asked} commands were found");
 }
+
+/// Each line of the pages that calls `curl`, run as it is but for the ports: a gateway listens at the one for clients, and its
+/// admin port has a queue.
+#[test]
+fn what_the_pages_have_curl_ask_is_answered() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let mut asked = 0;
+    for block in blocks() {
+        let lines = block.text.replace("\\\n", " ");
+        for line in lines
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with("curl "))
+        {
+            let ours = line
+                .replace("localhost:2900", &gateway.admin.to_string())
+                .replace("127.0.0.1:2900", &gateway.admin.to_string())
+                .replace("127.0.0.1:8000", &gateway.address.to_string())
+                .replace("localhost:8000", &gateway.address.to_string());
+            assert_ne!(
+                ours, line,
+                "{}:{}: nobody of this test is asked",
+                block.page, block.line
+            );
+            // Any status but a good one is a failure.
+            let script =
+                format!("curl() {{ command curl -sS --fail-with-body --max-time 20 \"$@\"; }}; {ours}");
+            let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                output.status.success() && !told.is_empty(),
+                "{}:{}: {line}: {told}{}",
+                block.page,
+                block.line,
+                String::from_utf8_lossy(&output.stderr)
+            );
+            // A bulk that is taken says so of its items.
+            assert!(
+                !told.contains("\"errors\":true"),
+                "{}:{}: {told}",
+                block.page,
+                block.line
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked >= 4, "{asked} lines were found");
+}
