@@ -1,8 +1,9 @@
-//! Dev tasks: `./dev demo | test | drill | bench | prove | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | drill | bench | prove | dist | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
 
 mod bench;
 mod ci;
 mod demo;
+mod dist;
 mod drill;
 mod fuzz;
 mod gateway;
@@ -38,6 +39,8 @@ enum Verb {
     Bench(bench::Options),
     /// What combining small bulks is worth on a real cluster, written into docs/proof.md
     Prove(prove::Options),
+    /// What people install: a Debian package and an archive, into dist/
+    Dist(dist::Options),
     /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing, instruction counts
     Ci(ci::Options),
     /// The rules of the house that no other tool knows
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Drill(options) => drill::run_verb(&options),
         Verb::Bench(options) => bench::run(&options),
         Verb::Prove(options) => prove::run_verb(&options),
+        Verb::Dist(options) => dist::run_verb(&options),
         Verb::Ci(options) => ci::run_verb(&options),
         Verb::Tidy => tidy::run(),
         Verb::Fuzz(options) => fuzz::run_verb(&options),

@@ -1,0 +1,214 @@
+//! `./dev dist`: what people install, made of this checkout: a Debian package, and an archive with the same in it. The same
+//! program gives the same bytes: times are the commit's, owners root, orders fixed.
+
+mod debian;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::gateway::Build;
+use crate::root;
+use crate::steps::run;
+use crate::terminal::say;
+
+/// Which program is packed, and how.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Pack this program, and build none
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Where to
+    #[arg(long, value_name = "FOLDER", default_value = "dist")]
+    to: PathBuf,
+    /// How the package's contents are packed; none is for trying things out
+    #[arg(long, value_name = "HOW", default_value = "xz", value_parser = ["xz", "gzip", "none"])]
+    compression: String,
+}
+
+/// What is installed, in a folder that stands for `/`.
+struct Tree {
+    root: PathBuf,
+    version: String,
+    /// Seconds since 1970: that of the commit, for all files.
+    epoch: String,
+}
+
+/// Builds, packs, and says what there is.
+pub(crate) fn run_verb(options: &Options) -> Result<()> {
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => {
+            Build::Release.make()?;
+            Build::Release.program()
+        }
+    };
+    let (program, to) = (std::path::absolute(program)?, std::path::absolute(&options.to)?);
+    fs::create_dir_all(&to)?;
+    let tree = Tree::make(&program)?;
+    let package = debian::pack(&tree, &to, &options.compression)?;
+    let archive = tree.archive(&to, &options.compression)?;
+    let made = [package, archive];
+    let names = made.iter().filter_map(|file| file.file_name());
+    let mut sums = Command::new("sha256sum");
+    let sums = sums.args(names).current_dir(&to).output()?;
+    ensure!(
+        sums.status.success(),
+        "sha256sum: {}",
+        String::from_utf8_lossy(&sums.stderr)
+    );
+    fs::write(to.join("SHA256SUMS"), &sums.stdout)?;
+    for file in made {
+        let megabytes = fs::metadata(&file)?.len() as f64 / 1e6;
+        say(&format!("{} ({megabytes:.1} MB)", file.display()));
+    }
+    Ok(())
+}
+
+// === impl Tree ===
+
+impl Tree {
+    fn make(program: &Path) -> Result<Self> {
+        // A place that is no home, since the unit hides homes unless its files are there.
+        let root = Path::new("/tmp").join(format!("tidegate-dist-{}", std::process::id()));
+        let told = output(Command::new(program).arg("--version"))?;
+        let version = told.split_whitespace().last().context("a version")?.to_owned();
+        let mut commit = Command::new("git");
+        commit
+            .args(["log", "-1", "--format=%ct"])
+            .current_dir(crate::root());
+        let tree = Self {
+            root,
+            version,
+            epoch: output(&mut commit)?.trim().to_owned(),
+        };
+        tree.fill(program)?;
+        Ok(tree)
+    }
+
+    fn fill(&self, program: &Path) -> Result<()> {
+        let installed = self.path("usr/bin/tidegate")?;
+        run(Command::new("strip").arg("-o").arg(&installed).arg(program))?;
+        executable(&installed)?;
+        self.describe(&installed)?;
+        self.configure(&installed)?;
+        let doc = "usr/share/doc/tidegate";
+        fs::copy(root().join("LICENSE"), self.path(&format!("{doc}/copyright"))?)?;
+        fs::copy(root().join("README.md"), self.path(&format!("{doc}/README.md"))?)?;
+        let changelog = self.path(&format!("{doc}/changelog"))?;
+        fs::copy(root().join("CHANGELOG.md"), &changelog)?;
+        run(Command::new("gzip").arg("-9n").arg(&changelog))?;
+        // Whatever the mask of whoever packs.
+        run(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(&self.root))
+    }
+
+    /// Manual pages and completions, which the program has.
+    fn describe(&self, program: &Path) -> Result<()> {
+        let pages = self.path("usr/share/man/man1/tidegate.1")?;
+        let pages = pages.parent().context("a folder")?;
+        run(Command::new(program).args(["manual", "--to"]).arg(pages))?;
+        let mut files = Vec::new();
+        for page in fs::read_dir(pages)? {
+            files.push(page?.path());
+        }
+        run(Command::new("gzip").arg("-9n").args(files))?;
+        for (shell, file) in [
+            ("bash", "usr/share/bash-completion/completions/tidegate"),
+            ("zsh", "usr/share/zsh/vendor-completions/_tidegate"),
+            ("fish", "usr/share/fish/vendor_completions.d/tidegate.fish"),
+        ] {
+            let text = output(Command::new(program).args(["completions", shell]))?;
+            fs::write(self.path(file)?, text)?;
+        }
+        Ok(())
+    }
+
+    /// A first configuration, the unit, and the user that it runs as.
+    fn configure(&self, program: &Path) -> Result<()> {
+        let config = self.path("etc/tidegate/tidegate.yml")?;
+        let mut init = Command::new(program);
+        init.args([
+            "init",
+            "--no-check",
+            "--cluster",
+            "http://127.0.0.1:9200",
+            "--listen",
+            "127.0.0.1:8000",
+        ]);
+        init.arg("--output").arg(&config).env_remove("TIDEGATE_CLUSTER");
+        let done = init.output()?;
+        ensure!(
+            done.status.success(),
+            "init: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let mut install = Command::new(program);
+        install
+            .args([
+                "service", "install", "--print", "--run-as", "tidegate", "--config",
+            ])
+            .arg(&config);
+        let unit = output(&mut install)?;
+        // The unit is for the machine where the tree is `/`.
+        let unit = unit.replace(&self.root.display().to_string(), "");
+        let unit = unit.replace(
+            "Written by `tidegate service install`.",
+            "Of the package tidegate.",
+        );
+        fs::write(self.path("usr/lib/systemd/system/tidegate.service")?, unit)?;
+        let user = "u tidegate - \"Tidegate\" /var/lib/tidegate\n";
+        fs::write(self.path("usr/lib/sysusers.d/tidegate.conf")?, user)?;
+        Ok(())
+    }
+
+    /// Where a file of the tree is; its folder is there then.
+    fn path(&self, file: &str) -> Result<PathBuf> {
+        let path = self.root.join(file);
+        fs::create_dir_all(path.parent().context("a folder")?)?;
+        Ok(path)
+    }
+
+    /// The tree without the package's own files, for machines without packages.
+    fn archive(&self, to: &Path, compression: &str) -> Result<PathBuf> {
+        let effort = if compression == "none" { "-1nf" } else { "-9nf" };
+        let name = format!("tidegate-{}-linux-{}", self.version, std::env::consts::ARCH);
+        let file = to.join(format!("{name}.tar.gz"));
+        let packed = file.with_extension("");
+        let mut tar = Command::new("tar");
+        tar.args([
+            "--sort=name",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+            "--format=gnu",
+            "--exclude=./DEBIAN",
+        ]);
+        tar.arg(format!("--mtime=@{}", self.epoch))
+            .arg(format!("--transform=s,^\\.,{name},"));
+        tar.arg("-cf").arg(&packed).arg("-C").arg(&self.root).arg(".");
+        run(&mut tar)?;
+        run(Command::new("gzip").arg(effort).arg(&packed))?;
+        Ok(file)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root); // what is left in /tmp harms nobody
+    }
+}
+
+fn executable(file: &Path) -> Result<()> {
+    Ok(fs::set_permissions(file, PermissionsExt::from_mode(0o755))?)
+}
+
+/// What a command prints.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {told}");
+    Ok(String::from_utf8(output.stdout)?)
+}

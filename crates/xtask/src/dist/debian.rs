@@ -1,0 +1,113 @@
+//! The Debian package: dpkg's own tools pack it; here is what they are told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Tree, executable, output};
+use crate::steps::run;
+
+/// Packs a tree; the package's file.
+pub(super) fn pack(tree: &Tree, to: &Path, compression: &str) -> Result<PathBuf> {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => bail!("Debian's name for {other} is not known here"),
+    };
+    let depends = depends(tree)?;
+    let installed_kb = kilobytes(&tree.root)?;
+    let control = format!(
+        "Package: tidegate
+Version: {version}
+Architecture: {architecture}
+Maintainer: Tidegate <tidegate@localhost>
+Installed-Size: {installed_kb}
+Depends: {depends}, systemd | systemd-standalone-sysusers
+Section: net
+Priority: optional
+Description: write gateway for Elasticsearch and OpenSearch
+ Takes bulk requests apart and sends each document to the node that holds its
+ shard; or puts them into a durable queue, and delivers them from there.
+",
+        version = tree.version,
+    );
+    fs::write(tree.path("DEBIAN/control")?, control)?;
+    fs::write(tree.path("DEBIAN/conffiles")?, "/etc/tidegate/tidegate.yml\n")?;
+    for (name, text) in [("postinst", POSTINST), ("prerm", PRERM), ("postrm", POSTRM)] {
+        let file = tree.path(&format!("DEBIAN/{name}"))?;
+        fs::write(&file, text)?;
+        executable(&file)?;
+    }
+    run(Command::new("chmod")
+        .args(["-R", "u=rwX,go=rX"])
+        .arg(tree.root.join("DEBIAN")))?;
+    let file = to.join(format!("tidegate_{}_{architecture}.deb", tree.version));
+    let mut build = Command::new("dpkg-deb");
+    build.args(["--root-owner-group", "-Z", compression, "--build"]);
+    build
+        .arg(&tree.root)
+        .arg(&file)
+        .env("SOURCE_DATE_EPOCH", &tree.epoch);
+    run(&mut build)?;
+    Ok(file)
+}
+
+/// The packages that have the libraries that the program is linked with, in the versions that it needs.
+fn depends(tree: &Tree) -> Result<String> {
+    // dpkg-shlibdeps wants to be in a source package.
+    let source = tree.root.with_extension("source");
+    fs::create_dir_all(source.join("debian"))?;
+    fs::write(
+        source.join("debian/control"),
+        "Source: tidegate\n\nPackage: tidegate\nArchitecture: any\n",
+    )?;
+    let mut shlibdeps = Command::new("dpkg-shlibdeps");
+    shlibdeps
+        .arg("-O")
+        .arg(tree.root.join("usr/bin/tidegate"))
+        .current_dir(&source);
+    let told = output(&mut shlibdeps);
+    fs::remove_dir_all(&source)?;
+    let told = told?;
+    let depends = told.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
+    Ok(depends.context("dpkg-shlibdeps names no library")?.to_owned())
+}
+
+/// What the tree takes on a disk, about.
+fn kilobytes(folder: &Path) -> Result<u64> {
+    let told = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(folder))?;
+    let number = told.split_whitespace().next().context("a number")?;
+    Ok(number.parse()?)
+}
+
+/// The service is neither enabled nor started: the configuration is nobody's yet. One that runs gets the new program.
+const POSTINST: &str = r#"#!/bin/sh
+set -e
+[ "$1" = configure ] || exit 0
+systemd-sysusers ${DPKG_ROOT:+--root="$DPKG_ROOT"} tidegate.conf
+[ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
+if [ -n "$2" ]; then
+    systemctl try-restart tidegate.service
+else
+    echo "tidegate: write /etc/tidegate/tidegate.yml, try it (tidegate check --online), and systemctl enable --now tidegate"
+fi
+"#;
+const PRERM: &str = r#"#!/bin/sh
+set -e
+[ "$1" = remove ] && [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
+systemctl disable --now tidegate.service
+"#;
+/// What clients were told to be safe is not thrown away with the program.
+const POSTRM: &str = r#"#!/bin/sh
+set -e
+if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
+if [ "$1" = purge ] && [ -d "$DPKG_ROOT/var/lib/tidegate" ]; then
+    echo "tidegate: /var/lib/tidegate is left: its queues may hold documents that are nowhere else"
+fi
+exit 0
+"#;
