@@ -203,12 +203,7 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
             Some(port) => format!("0.0.0.0:{port}"),
             None => listen,
         },
-        tls: match (tls.as_str(), tls.split_once(',')) {
-            ("none", _) => Tls::None,
-            ("self-signed", _) => Tls::SelfSigned,
-            (_, Some((cert, key))) => Tls::Files(cert.trim().to_owned(), key.trim().to_owned()),
-            _ => bail!("`{tls}` is neither none nor self-signed nor two files with a comma"),
-        },
+        tls: Tls::read(&tls)?,
         data: arguments.data.clone(),
         admin: arguments.admin.clone(),
     })
@@ -241,6 +236,19 @@ fn text_of(answers: &Answers) -> Result<String> {
         bail!("these answers make no configuration:\n{rejected}");
     }
     Ok(text)
+}
+
+// === impl Tls ===
+
+impl Tls {
+    fn read(text: &str) -> Result<Self> {
+        Ok(match (text, text.split_once(',')) {
+            ("none", _) => Self::None,
+            ("self-signed", _) => Self::SelfSigned,
+            (_, Some((cert, key))) => Self::Files(cert.trim().to_owned(), key.trim().to_owned()),
+            _ => bail!("`{text}` is neither none nor self-signed nor two files with a comma"),
+        })
+    }
 }
 
 // === impl Answers ===
