@@ -58,8 +58,8 @@ impl Machine {
 
     /// The libraries that the package wants are not in this root, and its scripts run outside of it.
     fn dpkg(&self, what: &str, package: &Path) -> String {
-        let mut command = Command::new("dpkg");
-        command.arg(format!("--root={}", self.root.display()));
+        let mut command = Command::new("fakeroot");
+        command.arg("dpkg").arg(format!("--root={}", self.root.display()));
         command
             .args(["--force-depends", "--force-script-chrootless", what])
             .arg(package);

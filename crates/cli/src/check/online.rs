@@ -32,7 +32,7 @@ pub(crate) enum Level {
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What kind of thing: `cluster`, `queue`, `entry`, `admin`, `certificate`.
+    /// What kind of thing: `cluster`, `queue`, `entry`, `admin`, `limit`, `certificate`.
     pub(super) of: &'static str,
     pub(super) name: String,
     /// What was found.
@@ -66,6 +66,7 @@ pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     if let Some(binding) = config.admin.binding {
         findings.push(look_at_address("admin", "admin", binding, gateway_runs, false));
     }
+    findings.push(look_at_open_files(config));
     look_at_certificates(config, &mut findings);
     findings
 }
@@ -308,6 +309,30 @@ fn look_at_address(
             format!("{binding} cannot be listened on: {error}"),
             None,
         ),
+    }
+}
+
+/// Each connection is an open file, and so is one to a node.
+fn look_at_open_files(config: &Config) -> Finding {
+    let allowed = wire::raise_descriptor_limit();
+    let promised: u64 = config
+        .entries
+        .iter()
+        .map(|entry| entry.connections_max as u64)
+        .sum();
+    let (level, then) = match allowed < promised {
+        true => (
+            Level::Warning,
+            Some("allow more (LimitNOFILE of a service, ulimit -n), or lower `max_concurrency`".to_owned()),
+        ),
+        false => (Level::Fine, None),
+    };
+    Finding {
+        level,
+        of: "limit",
+        name: "open files".to_owned(),
+        says: format!("{allowed} are allowed here, and `max_concurrency` promises {promised} connections"),
+        then,
     }
 }
 
