@@ -5,8 +5,8 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::config::Config;
 use anyhow::{Context as _, Result, bail, ensure};
-use gateway::config::Config;
 
 use crate::output::why;
 use crate::{check, exit, typed};

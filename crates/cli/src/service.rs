@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
+use ::config::Config;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Subcommand;
-use gateway::config::Config;
 
 use crate::exit;
 use crate::output::why;
