@@ -35,6 +35,8 @@ pub struct RouteTable {
     names: HashMap<Arc<str>, Entry>,
     /// The names by their numbers.
     numbered: Vec<Arc<str>>,
+    /// By alias and data stream: all indices behind it.
+    members: HashMap<Box<str>, Box<[Box<str>]>>,
     harmless_pipelines: HashSet<Box<str>>,
     /// Pipelines that write who sent a request.
     telling_pipelines: HashSet<Box<str>>,
@@ -101,6 +103,7 @@ impl RouteTable {
                 nodes,
                 names: HashMap::new(),
                 numbered: Vec::new(),
+                members: HashMap::new(),
                 harmless_pipelines: HashSet::new(),
                 telling_pipelines: HashSet::new(),
                 new_index: Entry {
@@ -151,6 +154,22 @@ impl RouteTable {
         let entry = self.names.get(name)?;
         let entry = entry.unproven.as_deref().unwrap_or(entry);
         entry.target.write().is_ok().then_some(&entry.target)
+    }
+
+    /// All names that the cluster has, of indices, aliases and data streams.
+    pub fn known_names(&self) -> impl Iterator<Item = &str> {
+        self.numbered.iter().map(|name| &**name)
+    }
+
+    /// The indices behind a name, those too that are not written through it; `None` where they are not known.
+    pub fn members_of(&self, name: &str) -> Option<Vec<&str>> {
+        if let Some(members) = self.members.get(name) {
+            return Some(members.iter().map(|index| &**index).collect());
+        }
+        match self.laned(name)? {
+            Target::Index(route) => Some(vec![&*route.name]),
+            _ => None,
+        }
     }
 
     /// The name that has this number in [`crate::Plan::names`].
@@ -248,6 +267,12 @@ impl RouteTableBuilder {
     pub fn index(&mut self, route: Arc<IndexRoute>) -> &mut Self {
         let name = route.name.clone();
         self.name(&name, Target::Index(route))
+    }
+
+    /// Says which indices are behind an alias or a data stream.
+    pub fn members(&mut self, name: &str, indices: &[Box<str>]) -> &mut Self {
+        self.table.members.insert(name.into(), indices.into());
+        self
     }
 
     /// A pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any other pass.

@@ -30,7 +30,8 @@ pub(crate) struct Reading {
     pub(crate) topology: Topology,
     pub(crate) settings: BTreeMap<String, IndexSettings>,
     pub(crate) aliases: BTreeMap<String, Vec<AliasMember>>,
-    pub(crate) data_streams: BTreeMap<String, String>,
+    /// With their backing indices, the write index last.
+    pub(crate) data_streams: BTreeMap<String, Vec<String>>,
     pub(crate) harmless_pipelines: BTreeSet<String>,
     /// Those that write who sent a request.
     pub(crate) telling_pipelines: BTreeSet<String>,
@@ -111,9 +112,11 @@ pub(crate) fn make(
     for route in indices.values() {
         builder.index(route.clone());
     }
-    for (name, write) in &reading.data_streams {
+    for (name, backing) in &reading.data_streams {
+        let write = backing.last().map_or("", String::as_str);
         written.insert(write);
         builder.name(name, data_stream(indices.get(write)));
+        builder.members(name, &boxed(backing));
     }
     for (name, members) in &reading.aliases {
         let target = match write_member(members) {
@@ -124,6 +127,11 @@ pub(crate) fn make(
             None => Target::Opaque(Why::AmbiguousAlias),
         };
         builder.name(name, target);
+        let behind = members.iter().flat_map(|member| {
+            let backing = reading.data_streams.get(&member.of);
+            backing.map_or(std::slice::from_ref(&member.of), Vec::as_slice)
+        });
+        builder.members(name, &boxed(behind));
     }
     for name in &reading.harmless_pipelines {
         builder.harmless_pipeline(name);
@@ -228,10 +236,10 @@ fn write_member(members: &[AliasMember]) -> Option<&AliasMember> {
 fn alias(
     member: &AliasMember,
     indices: &BTreeMap<String, Arc<IndexRoute>>,
-    data_streams: &BTreeMap<String, String>,
+    data_streams: &BTreeMap<String, Vec<String>>,
 ) -> Target {
-    if let Some(write) = data_streams.get(&member.of) {
-        return data_stream(indices.get(write));
+    if let Some(backing) = data_streams.get(&member.of) {
+        return data_stream(backing.last().and_then(|write| indices.get(write)));
     }
     match (indices.get(&member.of), &member.index_routing) {
         (Some(_), Some(routing)) if routing.contains(',') => Target::Opaque(Why::AmbiguousAlias),
@@ -241,6 +249,10 @@ fn alias(
         },
         (None, _) => Target::Opaque(Why::IndexUnavailable),
     }
+}
+
+fn boxed<'a>(names: impl IntoIterator<Item = &'a String>) -> Vec<Box<str>> {
+    names.into_iter().map(|name| name.as_str().into()).collect()
 }
 
 fn data_stream(write: Option<&Arc<IndexRoute>>) -> Target {

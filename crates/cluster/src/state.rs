@@ -296,8 +296,8 @@ pub(crate) fn parse_aliases(body: &[u8]) -> Result<BTreeMap<String, Vec<AliasMem
     Ok(aliases)
 }
 
-/// Reads the reply to [`DATA_STREAMS`]: by the stream's name, its write index (the last backing index).
-pub(crate) fn parse_data_streams(body: &[u8]) -> Result<BTreeMap<String, String>, serde_json::Error> {
+/// Reads the reply to [`DATA_STREAMS`]: by the stream's name, its backing indices, the write index last.
+pub(crate) fn parse_data_streams(body: &[u8]) -> Result<BTreeMap<String, Vec<String>>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Reply {
         #[serde(default)]
@@ -322,14 +322,14 @@ pub(crate) fn parse_data_streams(body: &[u8]) -> Result<BTreeMap<String, String>
         }
     }
     let reply: Reply = serde_json::from_slice(body)?;
-    let write_index = |stream: Stream| {
-        let write = match stream.backing_indices {
-            Backing::Many(list) => list.into_iter().next_back()?,
-            Backing::One(name) => name,
+    let backing = |stream: Stream| {
+        let backing = match stream.backing_indices {
+            Backing::Many(list) => list,
+            Backing::One(name) => vec![name],
         };
-        Some((stream.name, write))
+        (!backing.is_empty()).then_some((stream.name, backing))
     };
-    Ok(reply.data_streams.into_iter().filter_map(write_index).collect())
+    Ok(reply.data_streams.into_iter().filter_map(backing).collect())
 }
 
 /// Both engines refuse request lines over 4,096 bytes by default; this leaves room for the query.
@@ -427,10 +427,10 @@ mod tests {
     #[test]
     fn the_last_backing_index_is_the_write_index() {
         let streams = parse_data_streams(fixture("opensearch-3.8.0", "data_streams").as_bytes()).unwrap();
-        assert_eq!(streams["logs-a"], ".ds-logs-a-000002");
+        assert_eq!(streams["logs-a"].last().unwrap(), ".ds-logs-a-000002");
         assert!(parse_data_streams(b"{}").unwrap().is_empty());
         let one = r#"{"data_streams":[{"name":"a","backing_indices":".ds-a-1"}]}"#;
-        assert_eq!(parse_data_streams(one.as_bytes()).unwrap()["a"], ".ds-a-1");
+        assert_eq!(parse_data_streams(one.as_bytes()).unwrap()["a"], [".ds-a-1"]);
     }
 
     #[test]

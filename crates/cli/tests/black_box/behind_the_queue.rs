@@ -8,7 +8,7 @@ use testkit::client::{Answer, Client};
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec};
 
 use crate::gateway::{Gateway, cluster};
-use crate::place::{Place, drained, queue};
+use crate::place::{Place, drained, queue, wait};
 
 const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
 
@@ -441,6 +441,79 @@ fn writes_by_query_wait_for_what_is_queued_and_then_go() {
         let stop = gateway.admin().send("POST", "/pipeline/p0/_stop", &[], &[]);
         stop.unwrap().ok().unwrap();
     }
+}
+
+#[test]
+fn a_write_by_query_waits_for_its_own_indices_and_for_no_others() {
+    let spec = Spec::default().index("logs", 6).index("stuck", 6).storing();
+    let cluster = FakeCluster::start(spec).unwrap();
+    cluster.alias("fine", &["logs"]);
+    cluster.alias("behind", &["stuck"]);
+    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let gateway = place.start();
+    let blocked = r#"{"type":"cluster_block_exception","reason":"index [stuck] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+    cluster.refuse_writes("stuck", Some((403, blocked)));
+    let line = "{\"index\":{\"_index\":\"stuck\",\"_id\":\"1\"}}\n{}\n";
+    gateway.bulk(line).ok().unwrap();
+    wait(&gateway, "c0", |one| one["parked"] == 1 && one["pending"] == 0);
+    queued(&gateway, 1);
+    let by_query = |path: &str, body: serde_json::Value| gateway.client().post(path, &body).unwrap();
+    let all = || json!({"query": {"match_all": {}}});
+    for path in [
+        "/logs/_update_by_query",
+        "/lo*/_delete_by_query",
+        "/fine/_update_by_query",
+        "/fine,l%6Fgs/_update_by_query",
+    ] {
+        let answer = by_query(path, all());
+        // The fake cluster knows no such API, and says so in its own words.
+        assert!(
+            answer.text().contains("no handler found"),
+            "{path}: {}",
+            answer.text()
+        );
+    }
+    let reindex = |from: &str, to: &str| json!({"source": {"index": from}, "dest": {"index": to}});
+    let answer = by_query("/_reindex", reindex("logs", "fine"));
+    assert!(answer.text().contains("no handler found"), "{}", answer.text());
+    for path in [
+        "/stuck/_update_by_query",
+        "/behind/_update_by_query",
+        "/s*/_delete_by_query",
+        "/logs,stuck/_update_by_query",
+        "/_all/_update_by_query",
+        "/nowhere/_update_by_query",
+    ] {
+        let answer = by_query(path, all());
+        assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+    }
+    let answer = by_query("/_reindex", reindex("logs", "stuck"));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    cluster.refuse_writes("stuck", None);
+    drained(&gateway, "c0");
+    assert!(
+        by_query("/stuck/_update_by_query", all())
+            .text()
+            .contains("no handler found")
+    );
+}
+
+#[test]
+fn a_write_by_query_waits_for_the_lanes_of_its_indices_only() {
+    let spec = Spec::default().index("logs", 1);
+    let spec = (0..8).fold(spec, |spec, n| spec.index(&format!("other-{n}"), 1));
+    let cluster = FakeCluster::start(spec.storing()).unwrap();
+    let place = idle(&[&cluster], ", passing_timeout: 300ms");
+    let gateway = place.start();
+    queued(&gateway, 1);
+    let goes = |index: &str| {
+        let path = format!("/{index}/_update_by_query");
+        gateway.client().post(&path, &json!({})).unwrap().status != 503
+    };
+    assert!(!goes("logs"));
+    let going = (0..8).filter(|n| goes(&format!("other-{n}"))).count();
+    // Of four lanes one holds something.
+    assert!(going >= 3, "{going} of 8");
 }
 
 #[test]

@@ -224,6 +224,12 @@ impl Whereabouts {
         left.map(str::to_owned).collect()
     }
 
+    /// Whether documents may wait for a name that the cluster has no more, and that `is_meant` is true of.
+    pub(crate) fn may_have_lost(&self, is_meant: &dyn Fn(&str) -> bool) -> bool {
+        let book = self.book();
+        book.unknown_before > 0 || book.gone.keys().any(|name| is_meant(name))
+    }
+
     /// Says that a request which was planned by `table`, with these names, is about to be put into the log; `newest` tells
     /// what is known of the cluster when it is asked. There must be no waiting between this and the hand-over.
     pub(crate) fn note(

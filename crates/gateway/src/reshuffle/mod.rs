@@ -3,7 +3,7 @@
 //! [`Reshuffle`] (`sync`) reads a bulk and plans it. Then it goes one of three ways: its parts to their nodes
 //! ([`crate::split`]), the whole of it into a queue ([`crate::queue`]), or on as it came. The rest of this folder is what
 //! the decision needs: `belongs` (rules for certain indices), `directed` (documents that may go to any shard), `single` (writes
-//! of one document), and for asynchronous mode `introduce` (indices that are not there yet), `passing` and `document_write`
+//! of one document), and for asynchronous mode `introduce` (indices that are not there yet), `passing`, `touched` and `document_write`
 //! (writes that cannot be queued), `queued_answer` (parameters that only shape an answer). `packed` compresses answers.
 
 mod belongs;
@@ -15,6 +15,7 @@ mod passing;
 mod queued_answer;
 pub(crate) mod single;
 mod sync;
+mod touched;
 
 pub(crate) use belongs::Belongs;
 pub(crate) use directed::Directory;

@@ -3,11 +3,13 @@
 //! they came. Where the queue has a second cluster, which would miss them, they are refused, unless `queue.passing_second_cluster`
 //! accepts that.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
+use bulk::RouteTable;
 use http::request::Parts;
+use http::{Response, Uri};
 use tokio::time::Instant;
 use wire::{Outgoing, Presence};
 
@@ -16,6 +18,7 @@ use crate::nodes::Body;
 use crate::queue::{Accept, Group, Journal, Queue};
 use crate::reshuffle::document_write::writes_documents;
 use crate::reshuffle::sync::Reshuffle;
+use crate::reshuffle::touched::Touched;
 
 /// A request that goes on to the next filter, as far as a queue is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +29,42 @@ pub(crate) struct Passing {
     pub(crate) lanes: Option<Vec<u32>>,
 }
 
+/// What a request waits for.
+struct Awaited {
+    /// None: all.
+    lanes: Option<HashSet<u32>>,
+    /// Indices, and names that lead to them; none: those of what is parked of these lanes.
+    names: Option<HashSet<String>>,
+}
+
 impl Passing {
     /// A request of which nobody knows what it touches.
     pub(crate) fn unknown(why: &'static str) -> Self {
         Self { why, lanes: None }
     }
 
-    fn touches(&self, lane: usize) -> bool {
-        let lanes = self.lanes.as_ref();
-        lanes.is_none_or(|lanes| lanes.iter().any(|one| *one as usize == lane))
+    /// What it waits for, by where names lead now.
+    fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
+        if let Some(lanes) = &self.lanes {
+            return Awaited {
+                lanes: Some(lanes.iter().copied().collect()),
+                names: None,
+            };
+        }
+        let touched = match body {
+            Body::Held(body) => Touched::by(uri, body, table, queue),
+            Body::Streamed(_) => None,
+        };
+        let (lanes, names) = touched.map(|touched| (touched.lanes, touched.names)).unzip();
+        Awaited { lanes, names }
+    }
+}
+
+// === impl Awaited ===
+
+impl Awaited {
+    fn has(&self, lane: u32) -> bool {
+        self.lanes.as_ref().is_none_or(|lanes| lanes.contains(&lane))
     }
 }
 
@@ -71,11 +101,13 @@ impl Reshuffle {
             }
             held => held,
         };
+        let table = Arc::clone(&self.outbound.cluster().snapshot().table);
+        let awaited = passing.awaited(&head.uri, &body, &table, queue);
         tokio::select! {
             biased;
             // Who has gone may have sent something else meanwhile, which this must not follow.
             () = presence.gone() => Err(Fault::gone().response()),
-            in_time = caught_up(queue, groups, passing, within) => match in_time {
+            in_time = caught_up(queue, groups, &awaited, within) => match in_time {
                 true => Ok(body),
                 false => Err(Fault::would_overtake(&queue.name).response()),
             },
@@ -96,7 +128,7 @@ fn second_clusters<'g>(queue: &Queue, groups: &'g [Arc<Group>]) -> Vec<&'g str> 
 }
 
 /// Waits until what is in a queue now is delivered to the cluster that its clients see; whether it is by then.
-async fn caught_up(queue: &Queue, groups: &[Arc<Group>], passing: &Passing, within: Duration) -> bool {
+async fn caught_up(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited, within: Duration) -> bool {
     let until = Instant::now() + within;
     let mut goals = None;
     let mut step = Duration::from_millis(1);
@@ -117,10 +149,10 @@ async fn caught_up(queue: &Queue, groups: &[Arc<Group>], passing: &Passing, with
                     .iter()
                     .zip(done)
                     .enumerate()
-                    .filter(|(lane, _)| passing.touches(*lane))
+                    .filter(|(lane, _)| awaited.has(*lane as u32))
             });
             let delivered = lanes.map(|(_, pair)| pair).all(|(goal, done)| done >= goal);
-            if delivered && !is_parked(queue, groups, passing) {
+            if delivered && !is_parked(queue, groups, awaited) {
                 return true;
             }
         }
@@ -156,9 +188,15 @@ fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
 }
 
 /// Whether operations are parked that the request must not overtake: their lanes have gone on without them.
-fn is_parked(queue: &Queue, groups: &[Arc<Group>], passing: &Passing) -> bool {
+fn is_parked(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited) -> bool {
     let mut parked = ours(queue, groups).filter_map(|group| group.parked.as_ref());
-    parked.any(|parked| parked.any() && parked.state().has_lane(|lane| passing.touches(lane as usize)))
+    parked.any(|parked| {
+        parked.any()
+            && match &awaited.names {
+                Some(names) => parked.state().has_name(|name| names.contains(name)),
+                None => parked.state().has_lane(|lane| awaited.has(lane)),
+            }
+    })
 }
 
 /// The same for what is delivered.

@@ -593,6 +593,12 @@ impl State {
         pieces.any(|piece| wanted(piece.lane))
     }
 
+    /// Whether operations are parked for an index of such a name.
+    pub(crate) fn has_name(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        let mut names = self.keys.values().flat_map(|held| &held.names);
+        names.any(|name| wanted(name))
+    }
+
     /// How many keys there are.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()

@@ -1,0 +1,213 @@
+//! What a write by query may touch: the indices that its expression stands for by the known topology, with aliases, patterns and
+//! data streams. It waits for the lanes that have documents for them, and for nothing else.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use bulk::{RouteTable, lanes_of};
+use http::Uri;
+use serde_json::Value;
+
+use crate::queue::Queue;
+use crate::router::{decode, overlap};
+
+/// Lanes and names of what a request may touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    pub(crate) lanes: HashSet<u32>,
+    /// The indices, and all names that lead to one of them.
+    pub(crate) names: HashSet<String>,
+}
+
+impl Touched {
+    /// What a request may touch; `None` if that cannot be told.
+    pub(crate) fn by(uri: &Uri, body: &[u8], table: &RouteTable, queue: &Queue) -> Option<Self> {
+        let expression = expression(uri.path(), body)?;
+        let whereabouts = queue.whereabouts.as_ref()?;
+        let mut touched = Self::of(&expression, table, queue.log.lanes(), |name| {
+            whereabouts.may_have_lost(name)
+        })?;
+        // What was accepted before a name came to lead here is in other lanes.
+        for fence in &**whereabouts.fences() {
+            touched.lanes.extend(fence.of.iter().chain(fence.past.iter()));
+        }
+        Some(touched)
+    }
+
+    fn of(
+        expression: &str,
+        table: &RouteTable,
+        lanes: u32,
+        may_have_lost: impl Fn(&dyn Fn(&str) -> bool) -> bool,
+    ) -> Option<Self> {
+        let mut indices: HashSet<&str> = HashSet::new();
+        for name in expression.split(',').filter(|name| !name.is_empty()) {
+            // What is taken away from a pattern adds nothing.
+            if name.starts_with('-') && !indices.is_empty() {
+                continue;
+            }
+            if name.starts_with(['<', '-']) || name.contains(':') {
+                return None;
+            }
+            let pattern: Option<&str> = match name {
+                "_all" => Some("*"),
+                name => name.contains('*').then_some(name),
+            };
+            let Some(pattern) = pattern else {
+                indices.extend(table.members_of(name)?);
+                continue;
+            };
+            // Documents of an index that is gone are delivered, and may make it again.
+            if may_have_lost(&|gone| overlap(gone, pattern)) {
+                return None;
+            }
+            for known in table.known_names().filter(|known| overlap(known, pattern)) {
+                indices.extend(table.members_of(known)?);
+            }
+        }
+        let mut touched = Self::default();
+        for index in &indices {
+            let route = table.laned(index).and_then(|target| target.write().ok())?;
+            touched.lanes.extend(lanes_of(&route.name, route.shards(), lanes));
+        }
+        for name in table.known_names() {
+            let leads_here = table.members_of(name);
+            if leads_here.is_none_or(|members| members.iter().any(|index| indices.contains(index))) {
+                touched.names.insert(name.to_owned());
+            }
+        }
+        Some(touched)
+    }
+}
+
+/// The indices that a write by query names.
+fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    match segments.as_slice() {
+        ["_reindex"] => reindexed(body).map(Cow::Owned),
+        // Of servers that know types, also with one.
+        [indices, "_update_by_query" | "_delete_by_query"]
+        | [indices, _, "_update_by_query" | "_delete_by_query"] => decode(indices, false),
+        _ => None,
+    }
+}
+
+/// The indices that a `_reindex` reads and writes.
+fn reindexed(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let mut names = vec![body["dest"]["index"].as_str()?.to_owned()];
+    if body["source"].get("remote").is_none() {
+        match &body["source"]["index"] {
+            Value::String(one) => names.push(one.clone()),
+            Value::Array(several) => {
+                for one in several {
+                    names.push(one.as_str()?.to_owned());
+                }
+            }
+            _ => return None,
+        }
+    }
+    // A pipeline may send documents anywhere.
+    body["dest"].get("pipeline").is_none().then(|| names.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bulk::{Dialect, Flavour, Formula, IndexRoute, Target, Version, Why};
+
+    use super::*;
+
+    fn table() -> RouteTable {
+        let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+        let mut table = RouteTable::builder(dialect, 1);
+        let route = |name: &str| Arc::new(IndexRoute::new(name, Formula::Modulo, vec![None]));
+        for name in ["logs-1", "logs-2", "other", ".ds-s-1", ".ds-s-2"] {
+            table.index(route(name));
+        }
+        let alias = |write: &str| Target::Alias {
+            write: route(write),
+            index_routing: None,
+        };
+        table
+            .name("one", alias("logs-1"))
+            .members("one", &["logs-1".into()]);
+        table
+            .name("both", Target::Opaque(Why::AmbiguousAlias))
+            .members("both", &["logs-1".into(), "logs-2".into()]);
+        let write = route(".ds-s-2");
+        table
+            .name("s", Target::DataStream { write })
+            .members("s", &[".ds-s-1".into(), ".ds-s-2".into()]);
+        table.name("unknown", Target::Opaque(Why::IndexUnavailable));
+        table.build()
+    }
+
+    #[test]
+    fn an_expression_is_the_indices_that_it_stands_for_and_the_names_that_lead_there() {
+        let table = table();
+        let names = |expression: &str| {
+            let touched = Touched::of(expression, &table, 64, |is_gone| is_gone("gone-1"))?;
+            let mut names: Vec<String> = touched.names.into_iter().collect();
+            names.sort_unstable();
+            Some((names.join(" "), touched.lanes.len()))
+        };
+        let some = |names: &str, lanes: usize| Some((names.to_owned(), lanes));
+        assert_eq!(names("logs-1"), some("both logs-1 one unknown", 1));
+        assert_eq!(names("one"), names("logs-1"));
+        assert_eq!(names("other"), some("other unknown", 1));
+        assert_eq!(names("both"), some("both logs-1 logs-2 one unknown", 2));
+        assert_eq!(
+            names("logs-*,-logs-2"),
+            names("both"),
+            "the larger set is as good"
+        );
+        assert_eq!(names("s,other"), some(".ds-s-1 .ds-s-2 other s unknown", 3));
+        assert_eq!(names("oth*"), names("other"));
+        for unknown in [
+            "nowhere",
+            "unknown",
+            "unk*",
+            "*",
+            "_all",
+            "gone*",
+            "<logs-{now/d}>",
+            "far:logs-1",
+        ] {
+            assert_eq!(names(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_indices_are_in_the_path_or_in_the_body() {
+        let named = |path: &'static str, body: Value| {
+            expression(path, body.to_string().as_bytes()).map(Cow::into_owned)
+        };
+        let none = Value::Null;
+        for (path, expected) in [
+            ("/a,b/_update_by_query", Some("a,b")),
+            ("/%61*/_delete_by_query", Some("a*")),
+            ("/a/_doc/_update_by_query", Some("a")),
+            ("/_bulk", None),
+            ("/a/_doc/1", None),
+        ] {
+            assert_eq!(named(path, none.clone()).as_deref(), expected, "{path}");
+        }
+        let reindex = |body| named("/_reindex", body);
+        use serde_json::json;
+        let dest = json!({"index": "b"});
+        assert_eq!(
+            reindex(json!({"source": {"index": ["a", "c*"]}, "dest": dest})).as_deref(),
+            Some("b,a,c*")
+        );
+        let far = json!({"index": "a", "remote": {"host": "http://x:9200"}});
+        assert_eq!(
+            reindex(json!({"source": far, "dest": dest})).as_deref(),
+            Some("b")
+        );
+        let piped = json!({"index": "b", "pipeline": "p"});
+        assert_eq!(reindex(json!({"source": {"index": "a"}, "dest": piped})), None);
+        assert_eq!(reindex(none), None);
+    }
+}
