@@ -309,6 +309,18 @@ impl Fault {
         )
     }
 
+    /// A write that the cluster refuses to its client, or refuses in part, and that other clusters would miss if it went there.
+    pub(crate) fn not_allowed(queue: &str, clusters: &[&str]) -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "security_exception",
+            format!(
+                "nothing was executed: the cluster does not allow this client to do all that the request asks; what it does allow would be missing in {}, which the queue `{queue}` is delivered to as well",
+                clusters.join(", ")
+            ),
+        )
+    }
+
     /// A bulk for a queue before anything is known of the cluster.
     pub(crate) fn nothing_learnt() -> Self {
         Self {
@@ -426,6 +438,28 @@ impl Fault {
             format!(
                 "nothing was executed: a line of this bulk is for [{index}], which belongs to another flow than the request's path; send it as a bulk of its own with the index in the path"
             ),
+        )
+    }
+
+    /// A name in a body that belongs to other flows than the request's path.
+    pub(crate) fn named_elsewhere(index: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "illegal_argument_exception",
+            format!(
+                "nothing was executed: the request's body names [{index}], which belongs to another flow than its path; ask for it \
+                 in a request of its own with the index in the path"
+            ),
+        )
+    }
+
+    /// A body that may name indices which belong elsewhere, and cannot be read.
+    pub(crate) fn names_unreadable() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "illegal_argument_exception",
+            "nothing was executed: the indices that this request's body names cannot be read, and some belong to a flow of their own; \
+             send it as JSON, or with the index in the path",
         )
     }
 

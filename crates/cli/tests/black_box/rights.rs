@@ -70,6 +70,34 @@ fn a_user_who_may_only_read_is_refused_by_the_cluster_and_nothing_is_written_for
 }
 
 #[test]
+fn what_a_user_may_not_do_is_403_with_a_second_cluster_too() {
+    for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {
+        let clusters = [secure(flavour), secure(flavour)];
+        let urls = clusters
+            .each_ref()
+            .map(|cluster| cluster.urls()[0].replace("http://", "http://u:p@"));
+        let place = Place::at(&urls, "");
+        let gateway = place.start();
+        let answer = bulk(&as_user(&gateway, "reader"), &body(20));
+        let told = answer.json().unwrap();
+        assert_eq!(
+            (answer.status, &told["error"]["type"]),
+            (403, &json!("security_exception")),
+            "{told}"
+        );
+        let one = as_user(&gateway, "reader").send(
+            "PUT",
+            "/logs/_doc/1",
+            &[("content-type", "application/json")],
+            b"{}",
+        );
+        assert_eq!(one.unwrap().status, 403);
+        assert!(is_queued(&bulk(&as_user(&gateway, "writer"), &body(20))));
+        assert_eq!(drained(&gateway, "c0")["indexed"], json!(20));
+    }
+}
+
+#[test]
 fn rights_are_those_for_each_index_and_each_kind_of_operation() {
     for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {
         let cluster = secure(flavour);

@@ -180,6 +180,61 @@ fn what_no_rule_can_decide_is_refused_and_nothing_of_it_reaches_a_cluster() {
 }
 
 #[test]
+fn names_in_bodies_belong_to_the_flow_of_the_path_or_are_refused() {
+    let two = two(RULE);
+    let (logs, metrics) = ("{\"index\":\"logs-x\"}\n{}\n", "{\"index\":\"metrics-a\"}\n{}\n");
+    let refused_bodies = [
+        ("/_msearch", metrics.to_owned()),
+        ("/_msearch", format!("{logs}{metrics}")),
+        (
+            "/_msearch/template",
+            "{\"index\":[\"logs-x\",\"metrics-a\"]}\n{}\n".to_owned(),
+        ),
+        ("/logs-x/_msearch", "{\"index\":\"m*\"}\n{}\n".to_owned()),
+        (
+            "/%5Fmsearch",
+            "{\"\\u0069ndex\":\"metr\\u0069cs-a\"}\n{}\n".to_owned(),
+        ),
+        ("/metrics-a/_msearch", logs.to_owned()),
+        ("/_msearch", "no json\n{}\n".to_owned()),
+        (
+            "/_mget",
+            "{\"docs\":[{\"_index\":\"metrics-a\",\"_id\":\"1\"}]}".to_owned(),
+        ),
+        (
+            "/logs-x/_mtermvectors",
+            "{\"docs\":[{\"_index\":\"metrics-a\",\"_id\":\"1\"}]}".to_owned(),
+        ),
+        (
+            "/_reindex",
+            "{\"source\":{\"index\":\"metrics-a\"},\"dest\":{\"index\":\"logs-x\"}}".to_owned(),
+        ),
+        (
+            "/_aliases",
+            "{\"actions\":[{\"add\":{\"index\":\"metrics-a\",\"alias\":\"x\"}}]}".to_owned(),
+        ),
+    ];
+    for (path, body) in &refused_bodies {
+        let answer = two.send("POST", path, body);
+        assert!(
+            refused(&answer),
+            "{path} {body}: {} {}",
+            answer.status,
+            answer.text()
+        );
+    }
+    for (path, body) in [
+        ("/_msearch", logs),
+        ("/metrics-a/_msearch", "\n{}\n"),
+        ("/metrics-a/_msearch", metrics),
+        ("/_mget", "{\"docs\":[{\"_index\":\"logs-x\",\"_id\":\"1\"}]}"),
+        ("/metrics-a/_mget", "{\"ids\":[\"1\"]}"),
+    ] {
+        assert!(!refused(&two.send("POST", path, body)), "{path} {body}");
+    }
+}
+
+#[test]
 fn a_router_without_rules_for_indices_refuses_nothing() {
     let two = two("    rules: [{method: ['*'], pattern: ['/{index}/_bulk', '/_bulk'], flow: [logs]}]");
     for target in [

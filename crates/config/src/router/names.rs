@@ -63,19 +63,37 @@ pub(super) fn decide<'r>(
     let (first, rest) = inner.find('/').map_or((inner, ""), |end| inner.split_at(end));
     let of_path = || router.route(method, path);
     if first.is_empty() || (first.starts_with('_') && first != "_all") {
-        return match query.map(index_parameter) {
-            None | Some(Ok(None)) => Ok(of_path()),
-            Some(Ok(Some(names))) => match all(router, method, &names, path) {
-                Ok(flows) if flows == of_path() => Ok(flows),
-                _ => Err(Undecided::Beside),
-            },
-            Some(Err(error)) => Err(error),
-        };
+        let parameter = query.map_or(Ok(None), index_parameter)?;
+        let behind = behind_api(inner).map(Cow::Borrowed);
+        for names in [parameter, behind].into_iter().flatten() {
+            match all(router, method, &names, path) {
+                Ok(flows) if flows == of_path() => {}
+                _ => return Err(Undecided::Beside),
+            }
+        }
+        return Ok(of_path());
     }
     if first != "_all" && !first.contains([',', '*', '<']) {
         return Ok(of_path());
     }
     all(router, method, first, rest)
+}
+
+/// The names that follow an API in a path, decoded.
+fn behind_api(path: &str) -> Option<&str> {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let mut next = || segments.next().unwrap_or_default();
+    let names = match (next(), next()) {
+        ("_cat", "indices" | "shards" | "segments" | "count" | "recovery") => next(),
+        ("_cluster", "health") | ("_resolve", "index") => next(),
+        ("_cluster", "state") => {
+            next();
+            next()
+        }
+        ("_data_stream", names) if !names.starts_with('_') => names,
+        _ => "",
+    };
+    Some(names).filter(|names| !names.is_empty())
 }
 
 /// The flows that all names of an expression lead to. `rest` is what follows them in the path.
@@ -234,6 +252,15 @@ mod tests {
             ("/_count?index=metrics-a", Err(Undecided::Beside)),
             ("/_count?q=a&%69ndex=metrics%2Da", Err(Undecided::Beside)),
             ("/_count?index=logs-a", Ok("default")),
+            ("/_cat/indices/metrics-a", Err(Undecided::Beside)),
+            ("/_cat/%69ndices/logs-a,m*", Err(Undecided::Beside)),
+            ("/_cat/indices/logs-a", Ok("default")),
+            ("/_cat/indices", Ok("default")),
+            ("/_cat/nodes/metrics-a", Ok("default")),
+            ("/_cluster/state/metadata/metrics-a", Err(Undecided::Beside)),
+            ("/_cluster/health/metrics-a?index=logs-a", Err(Undecided::Beside)),
+            ("/_data_stream/metrics-a", Err(Undecided::Beside)),
+            ("/_data_stream/_stats", Ok("default")),
             ("/_bulk", Ok("default")),
             ("/%zz/_doc/1", Err(Undecided::Unreadable)),
             ("/%ff/_doc/1", Err(Undecided::Unreadable)),

@@ -25,7 +25,7 @@ use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
 use crate::request_id::{RequestId, RequestIds};
-use crate::reshuffle::{Belongs, Directory, Reshuffle, Step, whole};
+use crate::reshuffle::{Belongs, Directory, Reshuffle, Step, named_in_body, whole};
 use crate::split::Combiner;
 use crate::switches::calls::Call;
 use crate::switches::{Panel, Switches};
@@ -142,6 +142,10 @@ impl Front {
             }
             match (&stage.action, body) {
                 (Action::Forward(proxy, panel), whole) => {
+                    let whole = match named_in_body::admit(proxy, &head, whole).await {
+                        Ok(whole) => whole,
+                        Err(fault) => return fault.response(),
+                    };
                     return match Call::of(&head.method, head.uri.path()) {
                         None => proxy.forward(head, whole, cluster::PickReason::Request).await,
                         Some(call) => call.answer(proxy, panel, head, whole).await,

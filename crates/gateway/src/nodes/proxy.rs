@@ -139,9 +139,14 @@ impl Proxy {
 
     /// What a client gets whose body could not be read.
     pub(crate) fn unread(&self, error: &BodyError) -> Response<Outgoing> {
+        self.fault_of(error).response()
+    }
+
+    /// The same, before it is an answer.
+    pub(crate) fn fault_of(&self, error: &BodyError) -> Fault {
         let fault = Fault::body(error);
         self.counters.clients_gone.add(u64::from(fault.is_none()));
-        fault.unwrap_or_else(Fault::gone).response()
+        fault.unwrap_or_else(Fault::gone)
     }
 
     /// Sends a request, and waits for the head of its answer.

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use config::router::Router;
-use http::Method;
 use http::request::Parts;
 use memchr::memmem;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -29,9 +28,10 @@ impl Belongs {
         }
     }
 
-    fn has(&self, method: &Method, index: &str) -> bool {
-        let path = format!("/{}/_bulk", utf8_percent_encode(index, NON_ALPHANUMERIC));
-        let flows = self.router.decide(method, &path, None);
+    /// Whether a request for this API with this index in its path would take the same flows.
+    pub(crate) fn has(&self, head: &Parts, api: &str, index: &str) -> bool {
+        let path = format!("/{}/{api}", utf8_percent_encode(index, NON_ALPHANUMERIC));
+        let flows = self.router.decide(&head.method, &path, None);
         flows.is_ok_and(|flows| *flows == *self.flows)
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
         if last.as_deref() == Some(index) || seen.contains(index) {
             continue;
         }
-        if !belongs.has(&head.method, index) {
+        if !belongs.has(head, "_bulk", index) {
             return Some(Fault::belongs_elsewhere(index));
         }
         seen.insert(index.to_owned());
@@ -91,6 +91,8 @@ impl Action<'_> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
     use config::router::{Pattern, Rule};
 

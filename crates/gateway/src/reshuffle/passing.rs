@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use wire::{Outgoing, Presence};
 
 use crate::error::Fault;
+use crate::metrics::HeadWhy;
 use crate::nodes::Body;
 use crate::queue::{Accept, Group, Journal, Queue};
 use crate::reshuffle::document_write::writes_documents;
@@ -87,6 +88,9 @@ impl Reshuffle {
         let settings = queue.passing();
         let others = second_clusters(queue, groups);
         if settings.refused_with_second_cluster && !others.is_empty() {
+            if passing.why == HeadWhy::Rights.as_str() {
+                return Err(Fault::not_allowed(&queue.name, &others).response());
+            }
             return Err(Fault::would_be_missing(&queue.name, &others, passing.why).response());
         }
         let Some(within) = settings.waits else {

@@ -1,0 +1,225 @@
+//! Requests that name indices in their bodies, at a router with rules for certain indices: each name has to belong to the flows that
+//! the path has chosen. What cannot be read is refused, since servers read more than is read here.
+
+use std::borrow::Cow;
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use serde_json::Value;
+use wire::Collected;
+
+use crate::error::Fault;
+use crate::nodes::{Body, Proxy};
+use crate::reshuffle::belongs::{self, Belongs};
+use crate::router::decode;
+
+/// How a body names indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `_bulk`, of a flow without `bulk_reshuffle`, which has a look of its own.
+    Bulk,
+    /// `_msearch`: each second line.
+    Searches,
+    /// `_mget`, `_mtermvectors`: each of `docs`.
+    Documents,
+    /// `_reindex`: source and destination.
+    Reindex,
+    /// `_aliases`: each of `actions`.
+    Aliases,
+}
+
+/// Reads the body of a request that names indices there; what is to be sent, or what the client is told instead.
+pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Body, Box<Fault>> {
+    let Some(belongs) = head.extensions.get::<Belongs>() else {
+        return Ok(body);
+    };
+    let Some(form) = Form::of(head.uri.path()) else {
+        return Ok(body);
+    };
+    let (original, read) = match body {
+        Body::Held(_) if form == Form::Bulk => return Ok(body),
+        Body::Held(held) => (held.clone(), held),
+        Body::Streamed(incoming) => {
+            let collected = incoming.collect_with_original(BODY_BYTES_MAX).await;
+            let Collected { original, decoded } = match collected {
+                Ok(collected) => collected,
+                Err(error) => return Err(Box::new(proxy.fault_of(&error))),
+            };
+            let original = original.freeze();
+            match decoded {
+                None => (original.clone(), original),
+                Some(Ok(decoded)) => (original, decoded.freeze()),
+                Some(Err(_)) => return Err(Box::new(Fault::names_unreadable())),
+            }
+        }
+    };
+    if form == Form::Bulk {
+        return match belongs::elsewhere(head, &read) {
+            Some(fault) => Err(Box::new(fault)),
+            None => Ok(Body::Held(original)),
+        };
+    }
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let names = match kind {
+        Some(kind) if !kind.contains("json") => None,
+        _ => form.names(&read),
+    };
+    let Some(names) = names else {
+        return Err(Box::new(Fault::names_unreadable()));
+    };
+    match names.iter().find(|name| !belongs.has(head, form.api(), name)) {
+        Some(name) => Err(Box::new(Fault::named_elsewhere(name))),
+        None => Ok(Body::Held(original)),
+    }
+}
+
+// === impl Form ===
+
+impl Form {
+    fn of(path: &str) -> Option<Self> {
+        let segments = path.split('/').filter(|segment| !segment.is_empty());
+        let decoded: Vec<Cow<'_, str>> = segments
+            .map(|segment| decode(segment, false))
+            .collect::<Option<_>>()?;
+        let decoded: Vec<&str> = decoded.iter().map(|segment| &**segment).collect();
+        match decoded.as_slice() {
+            ["_reindex"] => Some(Self::Reindex),
+            ["_aliases"] => Some(Self::Aliases),
+            // With an index, or with an index and a type.
+            [.., "_bulk"] => Some(Self::Bulk),
+            [.., "_msearch"] | [.., "_msearch", "template"] => Some(Self::Searches),
+            [.., "_mget"] | [.., "_mtermvectors"] => Some(Self::Documents),
+            _ => None,
+        }
+    }
+
+    /// What follows an index in a path that asks the same of it alone.
+    fn api(self) -> &'static str {
+        match self {
+            Self::Bulk => "_bulk",
+            Self::Searches => "_msearch",
+            Self::Documents => "_mget",
+            Self::Reindex => "_reindex",
+            Self::Aliases => "_alias",
+        }
+    }
+
+    /// The names in a body; `None` if it cannot be read.
+    fn names(self, body: &[u8]) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        if self == Self::Searches {
+            let mut lines = body.split(|byte| *byte == b'\n');
+            while let Some(line) = lines.next() {
+                if !line.trim_ascii().is_empty() {
+                    let header: Value = serde_json::from_slice(line).ok()?;
+                    for key in ["index", "indices"] {
+                        collect(header.as_object()?.get(key), &mut names)?;
+                    }
+                }
+                lines.next();
+            }
+            return Some(names);
+        }
+        if body.trim_ascii().is_empty() {
+            return Some(names);
+        }
+        let body: Value = serde_json::from_slice(body).ok()?;
+        match self {
+            Self::Reindex => {
+                collect(body["source"].get("index"), &mut names)?;
+                collect(body["dest"].get("index"), &mut names)?;
+            }
+            Self::Aliases => {
+                for action in list(&body["actions"])? {
+                    for of in action.as_object()?.values() {
+                        collect(of.get("index"), &mut names)?;
+                        collect(of.get("indices"), &mut names)?;
+                    }
+                }
+            }
+            _ => {
+                for document in list(&body["docs"])? {
+                    collect(document.get("_index"), &mut names)?;
+                }
+            }
+        }
+        Some(names)
+    }
+}
+
+fn list(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Null => Some(&[]),
+        value => value.as_array().map(Vec::as_slice),
+    }
+}
+
+/// Adds a name, or a list of them; `None` if it is neither.
+fn collect(named: Option<&Value>, names: &mut Vec<String>) -> Option<()> {
+    match named {
+        None | Some(Value::Null) => {}
+        Some(Value::String(name)) => names.push(name.clone()),
+        Some(Value::Array(several)) => {
+            for one in several {
+                names.push(one.as_str()?.to_owned());
+            }
+        }
+        Some(_) => return None,
+    }
+    Some(())
+}
+
+/// Bodies that are read for names are smaller, bytes.
+const BODY_BYTES_MAX: usize = 100 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_for_the_names_that_they_have() {
+        let names = |path: &str, body: &str| {
+            let names = Form::of(path).unwrap().names(body.as_bytes());
+            names.map(|names| names.join(" "))
+        };
+        for (path, body, expected) in [
+            (
+                "/_msearch",
+                "{\"index\":\"a\"}\n{\"query\":{}}\n{}\n{}\n",
+                Some("a"),
+            ),
+            (
+                "/x/_msearch/template",
+                "\n{\"index\":\"no\"}\n{\"index\":[\"a\",\"b*\"]}\n{}",
+                Some("a b*"),
+            ),
+            ("/_msearch", "{\"indices\":\"a,b\"}\n{}\n", Some("a,b")),
+            ("/_msearch", "{\"\\u0069ndex\":\"\\u0061\"}\n{}\n", Some("a")),
+            ("/_msearch", "{\"index\":7}\n{}\n", None),
+            ("/_msearch", "nonsense\n{}\n", None),
+            (
+                "/%5Fmget",
+                "{\"docs\":[{\"_index\":\"a\",\"_id\":\"1\"},{\"_id\":\"2\"}]}",
+                Some("a"),
+            ),
+            ("/x/_mget", "{\"ids\":[\"1\"]}", Some("")),
+            ("/_mtermvectors", "{\"docs\":{}}", None),
+            ("/_mget", "", Some("")),
+            (
+                "/_reindex",
+                "{\"source\":{\"index\":[\"a\",\"b\"]},\"dest\":{\"index\":\"c\"}}",
+                Some("a b c"),
+            ),
+            (
+                "/_aliases",
+                "{\"actions\":[{\"add\":{\"index\":\"a\",\"alias\":\"x\"}},{\"remove_index\":{\"indices\":[\"b\"]}}]}",
+                Some("a b"),
+            ),
+        ] {
+            assert_eq!(names(path, body).as_deref(), expected, "{path} {body}");
+        }
+        for path in ["/_search", "/a/_doc/_search", "/_alias/a", "/a/_search/template"] {
+            assert_eq!(Form::of(path), None, "{path}");
+        }
+    }
+}
