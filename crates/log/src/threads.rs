@@ -92,6 +92,7 @@ fn keep(shared: &Shared) {
         if closing {
             return;
         }
+        shared.pool.trim(std::time::Instant::now());
         // Nothing of a round is needed by the next one.
         if let Err(why) = caught(|| retention::turn(shared)) {
             let why = format!("a round of the keeper failed, which is a bug: {why}");

@@ -2,6 +2,7 @@
 
 use crate::lock::lock;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Empty buffers, up to a number of bytes.
 #[derive(Default)]
@@ -11,8 +12,12 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Kept {
+    /// Those that were given last come last.
     buffers: Vec<Vec<u8>>,
     bytes: usize,
+    /// The fewest bytes that were idle since the last look: nobody needs them.
+    idle: usize,
+    looked: Option<Instant>,
 }
 
 // === impl Pool ===
@@ -30,7 +35,31 @@ impl Pool {
         };
         let buffer = kept.buffers.remove(at);
         kept.bytes -= buffer.capacity();
+        kept.idle = kept.idle.min(kept.bytes);
         buffer
+    }
+
+    /// Gives memory back that nobody has taken since the last look, a while ago.
+    pub(crate) fn trim(&self, now: Instant) {
+        let mut kept = lock(&self.kept);
+        let kept = &mut *kept;
+        let is_due = kept.looked.is_none_or(|looked| now >= looked + IDLE_FOR);
+        if !is_due {
+            return;
+        }
+        let unneeded = std::mem::replace(&mut kept.idle, kept.bytes);
+        if kept.looked.replace(now).is_none() {
+            return;
+        }
+        let mut given_back = 0;
+        let many = kept.buffers.iter().take_while(|buffer| {
+            given_back += buffer.capacity();
+            given_back <= unneeded
+        });
+        let many = many.count();
+        let given_back: Vec<_> = kept.buffers.drain(..many).collect();
+        kept.bytes -= given_back.iter().map(Vec::capacity).sum::<usize>();
+        kept.idle = kept.bytes;
     }
 
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {
@@ -46,12 +75,35 @@ impl Pool {
 
 /// Idle buffers: all are looked at when one is taken.
 const KEPT_MAX: usize = 64;
+/// What nobody takes for so long is given back.
+const IDLE_FOR: Duration = Duration::from_secs(1);
 /// Bytes that idle buffers may hold.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_nobody_takes_for_a_while_is_given_back_and_what_is_used_stays() {
+        let (pool, began) = (Pool::default(), Instant::now());
+        let bytes = || pool.kept.lock().unwrap().bytes;
+        for _ in 0..4 {
+            pool.give(Vec::with_capacity(1000));
+        }
+        pool.trim(began);
+        let used = pool.take(1000);
+        pool.give(used);
+        pool.trim(began + IDLE_FOR / 2);
+        assert_eq!(bytes(), 4000, "too early");
+        pool.trim(began + IDLE_FOR);
+        assert_eq!(bytes(), 1000, "one was taken meanwhile");
+        pool.trim(began + IDLE_FOR * 2);
+        assert_eq!(bytes(), 0);
+        pool.give(Vec::with_capacity(1000));
+        pool.trim(began + IDLE_FOR * 3);
+        assert_eq!(bytes(), 1000, "it has just come");
+    }
 
     #[test]
     fn the_smallest_buffer_with_room_is_used_again_and_a_huge_one_is_let_go() {
