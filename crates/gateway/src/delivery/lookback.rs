@@ -2,8 +2,9 @@
 //! sent again, it is looked for where it can have gone. A document that is there as the operation was to leave it is the
 //! operation's, or says the same; then the operation is done.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bulk::{Ask, Op};
@@ -20,7 +21,8 @@ use crate::bulk_request::Kind;
 use crate::bulk_request::ask_of;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Again, Outcome};
+use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::parcel::{Parcel, Told, Wording};
 use crate::nodes::{Message, Outbound};
 use crate::queue::delivered_headers;
 
@@ -73,6 +75,8 @@ struct Look<'a> {
     index: String,
     /// Where it would go now.
     now: bool,
+    /// What is there does not tell whether it was executed: a script or a pipeline had a say.
+    untold: bool,
 }
 
 /// What is there.
@@ -200,8 +204,9 @@ impl Route {
             let Some(id) = document.id.as_deref() else {
                 continue;
             };
+            let untold = is_untold(work, *operation, document, snapshot);
             match self
-                .indices_of(work, *operation, document, outbound, snapshot)
+                .indices_of(work, (*operation, untold), document, outbound, snapshot)
                 .await
             {
                 Ok(indices) => looks.extend(indices.into_iter().map(|(index, now)| Look {
@@ -210,11 +215,14 @@ impl Route {
                     id,
                     index,
                     now,
+                    untold,
                 })),
                 Err(why) => drop(waiting.insert(*operation, why)),
             }
         }
         let mut done = HashSet::new();
+        let mut stays: HashMap<usize, &Look<'_>> = HashMap::new();
+        let mut there_now = HashSet::new();
         let bytes = |look: &Look<'_>| {
             let at = work.operations[look.operation];
             at.end - at.start
@@ -225,6 +233,12 @@ impl Route {
                     for (look, there) in some.iter().zip(there) {
                         match there {
                             There::Ours => drop(done.insert(look.operation)),
+                            There::Other if look.untold && look.now => {
+                                there_now.insert(look.operation);
+                            }
+                            There::Other if look.untold => {
+                                stays.insert(look.operation, look);
+                            }
                             There::Other if !look.now => {
                                 self.resent.borrow_mut().insert(look.document);
                             }
@@ -244,17 +258,87 @@ impl Route {
                 done.remove(operation);
             }
         }
+        // What the name leads to has it: sent there again it leaves what it leaves.
+        stays.retain(|operation, look| {
+            let goes_on = done.contains(operation) || waiting.contains_key(operation);
+            let is_resent = work.doubt[*operation].restart && resent.has(look.document);
+            !goes_on && !is_resent && !there_now.contains(operation)
+        });
         drop(resent);
         waiting.retain(|operation, _| !done.contains(operation));
-        left.retain(|operation| !done.contains(operation) && !waiting.contains_key(operation));
+        left.retain(|operation| {
+            !done.contains(operation) && !waiting.contains_key(operation) && !stays.contains_key(operation)
+        });
         // Where there is nowhere to look now there may be later, when the name has moved.
         for look in &looks {
             work.doubt[look.operation].looked = !waiting.contains_key(&look.operation);
         }
         let again = waiting.into_iter();
-        again
+        let mut told: Vec<_> = again
             .map(|(operation, why)| (operation, Outcome::Again(Again::in_doubt(why))))
-            .collect()
+            .collect();
+        let mut by_index: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
+        for look in looks.iter().filter(|look| stays.contains_key(&look.operation)) {
+            if std::ptr::eq(stays[&look.operation], look) {
+                by_index.entry(&look.index).or_default().push(look);
+            }
+        }
+        for (index, looks) in by_index {
+            self.group.stayed.add(looks.len() as u64);
+            let (creates, others): (Vec<_>, Vec<_>) = looks
+                .into_iter()
+                .partition(|look| work.operations[look.operation].op == Op::Create);
+            told.extend(
+                creates
+                    .into_iter()
+                    .map(|look| (look.operation, there_already(look))),
+            );
+            for some in pieces(&others, |look| bytes(look)) {
+                told.extend(self.send_there(work, index, some, outbound, snapshot).await);
+            }
+        }
+        told
+    }
+
+    /// Sends operations to the index that has their documents, whatever their names lead to now: through the names they would be
+    /// in two indices. Returns those that are not done.
+    async fn send_there(
+        &self,
+        work: &Work<'_>,
+        index: &str,
+        looks: &[&Look<'_>],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Outcome)> {
+        let index = utf8_percent_encode(index, NON_ALPHANUMERIC);
+        let query = work.wording.target.split_once('?').map_or("", |(_, query)| query);
+        let query = query.split('&').filter(|pair| !pair.starts_with("require_"));
+        let target = format!("/{index}/_bulk?{}", query.collect::<Vec<_>>().join("&"));
+        let wording = Rc::new(Wording::new(target.trim_end_matches('?').to_owned()));
+        let mut body = self.worker.pool().take(0);
+        let (mut sent, mut not_done) = (Vec::new(), Vec::new());
+        for look in looks {
+            let at = work.operations[look.operation];
+            match readdressed(&work.body[at.start..at.end], look.document.routing.as_deref()) {
+                Some(lines) => {
+                    body.extend_from_slice(&lines);
+                    sent.push(look.operation);
+                }
+                None => {
+                    let why = "its action line cannot be read".to_owned();
+                    not_done.push((look.operation, Outcome::Again(Again::in_doubt(why))));
+                }
+            }
+        }
+        let parcel = Parcel::whole(body.freeze(), sent.len() as u32, &wording);
+        let node = outbound.pick(snapshot, PickReason::Documents, &[]);
+        for told in self.transmit(&node, vec![parcel], None).await {
+            if let Told::Outcomes(outcomes) = told {
+                not_done.extend(sent.iter().copied().zip(outcomes));
+            }
+        }
+        not_done.retain(|(_, outcome)| *outcome != Outcome::Done);
+        not_done
     }
 
     /// Whether it is worth looking: as a rule nothing has moved since a restart.
@@ -307,7 +391,7 @@ impl Route {
     async fn indices_of(
         &self,
         work: &mut Work<'_>,
-        operation: usize,
+        (operation, untold): (usize, bool),
         document: &Document,
         outbound: &Outbound,
         snapshot: &Snapshot,
@@ -336,6 +420,9 @@ impl Route {
         if asks && document.index.as_ref() != Some(name) {
             indices.extend(self.members_of(work, name, outbound, snapshot).await?);
         }
+        if untold && !indices.is_empty() {
+            indices.extend(document.index.clone());
+        }
         indices.sort();
         indices.dedup();
         // An index of that name has always been where it went.
@@ -345,7 +432,7 @@ impl Route {
             (index, now)
         });
         // Sent again to where it goes now, it leaves what it leaves.
-        Ok(indices.filter(|(_, now)| uncertain || !now).collect())
+        Ok(indices.filter(|(_, now)| uncertain || untold || !now).collect())
     }
 
     /// The indices behind an alias or a data stream.
@@ -446,6 +533,47 @@ impl Route {
         let (head, body) = answer.await.map_err(|error| error.to_string())?;
         Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
     }
+}
+
+/// Whether the document that an operation leaves is another than its lines say: an update by a script, or through a pipeline.
+fn is_untold(work: &Work<'_>, operation: usize, document: &Document, snapshot: &Snapshot) -> bool {
+    let at = work.operations[operation];
+    let lines = &work.body[at.start..at.end];
+    let has = |text: &str| memchr::memmem::find(lines, text.as_bytes()).is_some();
+    let target = snapshot.table.laned(&document.name);
+    let index = target.and_then(|target| target.write().ok());
+    index.is_some_and(|index| index.ingests)
+        || work.wording.target.contains("pipeline=")
+        || has("pipeline")
+        || at.op == Op::Update && (has("script") || has("\\u"))
+}
+
+/// What becomes of a `create` whose document is in an index that its name led to.
+fn there_already(look: &Look<'_>) -> Outcome {
+    Outcome::Refused(Error {
+        status: 409,
+        kind: "version_conflict_engine_exception".to_owned(),
+        reason: format!(
+            "[{}]: it is in [{}], where this may have been executed before its name led elsewhere, and a pipeline may have              changed it",
+            look.id, look.index
+        ),
+    })
+}
+
+/// An operation for the index in its request's path.
+fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
+    let end = memchr::memchr(b'\n', lines)?;
+    let mut action: Value = serde_json::from_slice(&lines[..end]).ok()?;
+    let meta = action.as_object_mut()?.values_mut().next()?.as_object_mut()?;
+    for key in ["_index", "require_alias", "require_data_stream", "_routing"] {
+        meta.remove(key);
+    }
+    if let Some(routing) = routing {
+        meta.insert("routing".to_owned(), json!(routing));
+    }
+    let mut out = action.to_string().into_bytes();
+    out.extend_from_slice(&lines[end..]);
+    Some(out)
 }
 
 /// What an entry of the answer says of an operation.
@@ -549,6 +677,17 @@ mod tests {
         assert_eq!(cut(&[300; 600]), [250, 250, 100]);
         assert_eq!(cut(&[400 << 10; 5]), [2, 2, 1]);
         assert_eq!(cut(&[1, 9 << 20, 9 << 20, 1]), [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn an_operation_is_readdressed_without_what_speaks_of_its_name() {
+        let lines = b"{\"index\":{\"_index\":\"a\",\"_id\":\"1\",\"require_alias\":true,\"pipeline\":\"p\"}}\n{\"_index\":1}\n";
+        let text = |routing| String::from_utf8(readdressed(lines, routing).unwrap()).unwrap();
+        assert_eq!(
+            text(None),
+            "{\"index\":{\"_id\":\"1\",\"pipeline\":\"p\"}}\n{\"_index\":1}\n"
+        );
+        assert!(text(Some("r")).contains("\"routing\":\"r\""));
     }
 
     #[test]

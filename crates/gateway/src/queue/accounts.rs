@@ -315,6 +315,12 @@ impl Queues {
             running(&|group| group.retried.get() as f64),
         );
         family(
+            "queue_docs_stayed_total",
+            "counter",
+            "Documents in doubt that a script or a pipeline may have changed: sent to the index that has them, and not to where their name leads now.",
+            running(&|group| group.stayed.get() as f64),
+        );
+        family(
             "dead_letters",
             "gauge",
             "Dead letters of a queue.",

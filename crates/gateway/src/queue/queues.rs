@@ -66,6 +66,8 @@ pub(crate) struct Group {
     pub(crate) parts: Count,
     /// Documents sent again after a failure.
     pub(crate) retried: Count,
+    /// Operations in doubt that stayed in the index that had their documents, though their names had come to lead elsewhere.
+    pub(crate) stayed: Count,
 }
 
 /// What a lane is doing.
@@ -424,6 +426,7 @@ impl Group {
             requests: Count::default(),
             parts: Count::default(),
             retried: Count::default(),
+            stayed: Count::default(),
             queue: Arc::clone(queue),
         })
     }
