@@ -294,7 +294,8 @@ impl Route {
                     .map(|look| (look.operation, there_already(look))),
             );
             for some in pieces(&others, |look| bytes(look)) {
-                told.extend(self.send_there(work, index, some, outbound, snapshot).await);
+                let sent = Box::pin(self.send_there(work, index, some, outbound, snapshot));
+                told.extend(sent.await);
             }
         }
         told

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn memory_that_nobody_takes_for_a_while_is_given_back_and_what_is_used_stays() {
         let (pool, began) = (Pool::default(), Instant::now());
-        let bytes = || pool.kept.lock().unwrap().bytes;
+        let bytes = || lock(&pool.kept).bytes;
         for _ in 0..4 {
             pool.give(Vec::with_capacity(1000));
         }
