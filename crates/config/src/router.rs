@@ -7,7 +7,7 @@ mod segment;
 
 pub use decode::decode;
 pub use names::Undecided;
-pub(crate) use names::overlap;
+pub use names::overlap;
 pub use pattern::Pattern;
 pub(crate) use segment::compile_regex;
 

@@ -171,7 +171,7 @@ fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
 }
 
 /// Whether there may be a name that fits both; each has stars for any characters.
-pub(crate) fn overlap(one: &str, other: &str) -> bool {
+pub fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len().saturating_mul(other.len()) > OVERLAP_MAX {
         return true;

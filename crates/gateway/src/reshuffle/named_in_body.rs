@@ -11,7 +11,7 @@ use wire::Collected;
 use crate::error::Fault;
 use crate::nodes::{Body, Proxy};
 use crate::reshuffle::belongs::{self, Belongs};
-use crate::router::decode;
+use config::router::decode;
 
 /// How a body names indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

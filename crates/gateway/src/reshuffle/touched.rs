@@ -9,7 +9,7 @@ use http::Uri;
 use serde_json::Value;
 
 use crate::queue::Queue;
-use crate::router::{decode, overlap};
+use config::router::{decode, overlap};
 
 /// Lanes and names of what a request may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
