@@ -14,12 +14,12 @@ use tokio::time::Instant;
 use wire::{Outgoing, Presence};
 
 use crate::error::Fault;
-use crate::metrics::HeadWhy;
 use crate::nodes::Body;
 use crate::queue::{Accept, Group, Journal, Queue};
 use crate::reshuffle::document_write::writes_documents;
 use crate::reshuffle::sync::Reshuffle;
 use crate::reshuffle::touched::Touched;
+use crate::why::HeadWhy;
 
 /// A request that goes on to the next filter, as far as a queue is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
