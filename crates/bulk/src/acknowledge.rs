@@ -5,7 +5,7 @@ use crate::failed::write_string;
 use crate::ids::ID_MINT;
 use crate::plan::{Aside, plan_aside};
 use crate::walk::Doc;
-use crate::{Ask, ID_LENGTH, IdMint, RouteTable, Scratch, Verdict, scan};
+use crate::{Ask, ID_LENGTH, IdMint, Ops, RouteTable, Scratch, Verdict, scan};
 
 /// The ids that were minted for one body: all that one mint made from `first` to `last`, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,7 @@ pub fn plan_acknowledged(
         out,
         start,
         typed: table.dialect().items_have_type(),
-        opening: Vec::new(),
-        of: None,
+        openings: Vec::new(),
     };
     let verdict = plan_aside(body, ask, table, ids, scratch, &mut items);
     if let Verdict::Pass(_) = verdict {
@@ -57,10 +56,19 @@ struct Items<'o> {
     /// Where the first one begins.
     start: usize,
     typed: bool,
-    /// What the last item began with, up to its id, and of which index and operation it was.
-    opening: Vec<u8>,
+    /// What items begin with, up to their ids: of the indices and operations that came last, at their places.
+    openings: Vec<Opening>,
+}
+
+/// What an item of an index and operation begins with.
+#[derive(Clone, Default)]
+struct Opening {
+    text: Vec<u8>,
     of: Option<(u32, Op)>,
 }
+
+/// So many are kept.
+const OPENINGS: usize = 64;
 
 // === impl Items ===
 
@@ -68,14 +76,15 @@ impl Aside for Items<'_> {
     #[inline]
     fn take(&mut self, doc: &Doc<'_, '_>, id: Option<&[u8]>) {
         let op = doc.action.op;
-        if self.of != Some((doc.ordinal, op)) {
-            self.open(doc);
+        let place = (doc.ordinal as usize * Ops::ALL.len() + op as usize) % OPENINGS;
+        if self.openings.get(place).and_then(|opening| opening.of) != Some((doc.ordinal, op)) {
+            self.open(doc, place);
         }
         let out = &mut *self.out;
         if out.len() > self.start {
             out.push(b',');
         }
-        out.extend_from_slice(&self.opening);
+        out.extend_from_slice(&self.openings[place].text);
         match id {
             Some(id) if scan::is_plain(id) => {
                 out.push(b'"');
@@ -95,8 +104,12 @@ impl Aside for Items<'_> {
 
 impl Items<'_> {
     #[cold]
-    fn open(&mut self, doc: &Doc<'_, '_>) {
-        let opening = &mut self.opening;
+    fn open(&mut self, doc: &Doc<'_, '_>, place: usize) {
+        if self.openings.is_empty() {
+            self.openings.resize(OPENINGS, Opening::default());
+        }
+        self.openings[place].of = Some((doc.ordinal, doc.action.op));
+        let opening = &mut self.openings[place].text;
         opening.clear();
         opening.extend_from_slice(b"{\"");
         opening.extend_from_slice(doc.action.op.as_str().as_bytes());
@@ -106,7 +119,6 @@ impl Items<'_> {
             opening.extend_from_slice(b",\"_type\":\"_doc\"");
         }
         opening.extend_from_slice(b",\"_id\":");
-        self.of = Some((doc.ordinal, doc.action.op));
     }
 }
 

@@ -69,6 +69,7 @@ mod gather;
 mod ids;
 mod items;
 mod merge;
+mod models;
 mod murmur;
 mod operations;
 mod packed;

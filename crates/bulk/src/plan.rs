@@ -144,7 +144,7 @@ struct Draft<'a, 's> {
 
 /// Part numbers by what distinguishes parts at a level. Emptied after each plan by undoing what was written, so the
 /// cost is that of the parts in use and not of the cluster's size.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slots {
     /// At the levels index and shard: where an index's row begins in `parts`, by ordinal.
     rows: Vec<u32>,
@@ -155,19 +155,23 @@ struct Slots {
     any: u16,
     /// At the level lane: the name looked at last.
     name: Option<u32>,
-    /// At the level lane: what was looked at last.
-    last: Option<Last>,
+    /// At the level lane: what was looked at lately, at its place.
+    lately: [Option<Seen>; LATELY],
     /// At the level lane: what is written to, as far as it has been seen.
     writes: WritesSoFar,
 }
 
-/// The name and operation looked at last.
+/// A name and operation that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Last {
+struct Seen {
     of: Written,
     /// The hash of the concrete index's name.
     hash: u32,
 }
+
+/// So many names and operations are remembered, each at one place: a body that goes to several indices by turns looks at
+/// each of them once.
+const LATELY: usize = 64;
 
 const NO_PART: u16 = u16::MAX;
 const NO_ROW: u32 = u32::MAX;
@@ -182,10 +186,7 @@ impl Default for Scratch {
             arena: Vec::new(),
             parts: Vec::new(),
             pieces: Vec::new(),
-            slots: Slots {
-                any: NO_PART,
-                ..Slots::default()
-            },
+            slots: Slots::default(),
             values: RoutingValues::default(),
             names: Vec::new(),
             named: Vec::new(),
@@ -549,6 +550,20 @@ fn lane_of(seed: u32, shard: u32, lanes: u32) -> u32 {
     seed.wrapping_add(shard) % lanes.max(1)
 }
 
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            rows_in_use: Vec::new(),
+            parts: Vec::new(),
+            any: NO_PART,
+            name: None,
+            lately: [None; LATELY],
+            writes: WritesSoFar::default(),
+        }
+    }
+}
+
 impl Slots {
     fn clear(&mut self, level: Level, table: &RouteTable) {
         self.any = NO_PART;
@@ -560,7 +575,7 @@ impl Slots {
             Level::Cluster => {}
             Level::Node => self.parts.resize(usize::from(table.nodes()), NO_PART),
             Level::Lane(lanes) => {
-                self.last = None;
+                self.lately = [None; LATELY];
                 self.name = None;
                 self.writes.clear();
                 self.parts.resize(lanes.max(1) as usize, NO_PART);
@@ -578,12 +593,12 @@ impl Slots {
     #[inline]
     fn lane(&mut self, doc: &Doc<'_, '_>, shard: u32, lanes: u32, default_index: Option<&str>) -> u32 {
         let of = Written::of(doc);
-        let hash = match self.last {
-            Some(last) if last.of == of => last.hash,
-            _ => {
+        let hash = match &mut self.lately[of.place(LATELY)] {
+            Some(seen) if seen.of == of => seen.hash,
+            seen => {
                 self.writes.note(of, doc, default_index);
                 let hash = lane_seed(&doc.route.name);
-                self.last = Some(Last { of, hash });
+                *seen = Some(Seen { of, hash });
                 hash
             }
         };

@@ -3,7 +3,8 @@
 
 use memchr::memchr;
 
-use crate::action::{Action, ID_BYTES_MAX, Op};
+use crate::action::{Action, Op};
+use crate::models::Models;
 use crate::packed::mints_in_order;
 use crate::slow::SlowAction;
 use crate::table::Entry;
@@ -55,20 +56,17 @@ pub(crate) struct Walk<'b, 't> {
     at: usize,
     fast: bool,
     slow: Option<SlowAction<'b>>,
-    model: Option<Model<'b, 't>>,
+    models: Models<'b, 't>,
     resolver: Resolver<'b, 't>,
 }
 
-/// An action line that was read and resolved. Those that follow are mostly the same but for their ids, and are told from
-/// it without being read again.
-struct Model<'b, 't> {
-    /// The line up to its id; the whole line if it has none.
-    before: &'b [u8],
-    /// The line from the end of its id.
-    after: &'b [u8],
-    action: Action<'b>,
+/// What the name in an action line stands for.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'t> {
     entry: &'t Entry,
     route: &'t IndexRoute,
+    /// The aim of its documents that have neither id nor routing, or why a request with one passes.
+    neither: Result<Aim, Why>,
 }
 
 /// Knows what names stand for, and remembers the last one.
@@ -77,9 +75,7 @@ struct Resolver<'b, 't> {
     table: &'t RouteTable,
     /// The index name looked up last, and what it stands for.
     name: Vec<u8>,
-    last: Option<(&'t Entry, &'t IndexRoute)>,
-    /// The aim of that index's documents that have neither id nor routing, or why a request with one passes.
-    neither: Result<Aim, Why>,
+    last: Option<Found<'t>>,
     /// The pipeline found harmless last; empty if none.
     pipeline: Vec<u8>,
     /// Some operation so far may have gone through an ingest pipeline.
@@ -126,7 +122,6 @@ impl<'b, 't> Walk<'b, 't> {
             table,
             name: Vec::new(),
             last: None,
-            neither: Ok(Aim::Free),
             pipeline: Vec::new(),
             ingests: ask.url_pipeline.is_some(),
             typed: false,
@@ -136,7 +131,7 @@ impl<'b, 't> Walk<'b, 't> {
             at: 0,
             fast,
             slow: None,
-            model: None,
+            models: Models::default(),
             resolver,
         })
     }
@@ -145,17 +140,13 @@ impl<'b, 't> Walk<'b, 't> {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
         let (body, start) = (self.body, self.at);
-        if let Some(model) = &self.model
-            && let Some((id, length)) = model.read(&body[start..])
-        {
-            let action = Action { id, ..model.action };
-            let (entry, route) = (model.entry, model.route);
-            return self.doc(start, action, start + length, entry, route).map(Some);
+        if let Some((action, length, found)) = self.models.read(&body[start..]) {
+            return self.doc(start, action, start + length, found).map(Some);
         }
         self.next_unlike()
     }
 
-    /// The next operation, whose line is not like the one before.
+    /// The next operation, whose line is like none of those before.
     #[inline(never)]
     fn next_unlike(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
         let fast = if self.fast {
@@ -166,12 +157,10 @@ impl<'b, 't> Walk<'b, 't> {
         if let Some((action, after)) = fast {
             let (body, start) = (self.body, self.at);
             let resolved = self.resolver.resolve(&action);
-            let (entry, route) = resolved.map_err(|why| pass_at(body, start, why))?;
-            self.model = Some(Model::of(body, start, after, action, entry, route));
-            return self.doc(start, action, after, entry, route).map(Some);
+            let found = resolved.map_err(|why| pass_at(body, start, why))?;
+            self.models.learn(&body[start..after], action, found);
+            return self.doc(start, action, after, found).map(Some);
         }
-        // What the resolver remembers is about to be of another line.
-        self.model = None;
         let Some((start, after)) = self.read_slowly()? else {
             return Ok(None);
         };
@@ -179,8 +168,8 @@ impl<'b, 't> Walk<'b, 't> {
         let action = slow.action();
         let (body, at) = (self.body, &mut self.at);
         let resolved = self.resolver.resolve(&action);
-        let (entry, route) = resolved.map_err(|why| pass_at(body, start, why))?;
-        let doc = doc(&self.resolver, body, start, action, after, entry, route)?;
+        let found = resolved.map_err(|why| pass_at(body, start, why))?;
+        let doc = doc(&self.resolver, body, start, action, after, found)?;
         *at = doc.end;
         Ok(Some(doc))
     }
@@ -191,10 +180,9 @@ impl<'b, 't> Walk<'b, 't> {
         start: usize,
         action: Action<'b>,
         after: usize,
-        entry: &'t Entry,
-        route: &'t IndexRoute,
+        found: Found<'t>,
     ) -> Result<Doc<'_, 't>, Pass> {
-        let doc = doc(&self.resolver, self.body, start, action, after, entry, route)?;
+        let doc = doc(&self.resolver, self.body, start, action, after, found)?;
         self.at = doc.end;
         Ok(doc)
     }
@@ -238,11 +226,11 @@ fn doc<'s, 'b: 's, 't: 's>(
     start: usize,
     action: Action<'s>,
     after: usize,
-    entry: &'t Entry,
-    route: &'t IndexRoute,
+    found: Found<'t>,
 ) -> Result<Doc<'s, 't>, Pass> {
+    let Found { entry, route, .. } = found;
     let routing = resolver.routing(&action, entry);
-    let aim = resolver.aim(&action, route, routing);
+    let aim = resolver.aim(&action, found, routing);
     let aim = aim.map_err(|why| pass_at(body, start, why))?;
     let end = source_end(body, after, &action).map_err(|why| pass_at(body, after, why))?;
     Ok(Doc {
@@ -289,57 +277,11 @@ fn line_of(body: &[u8], at: usize) -> u32 {
     memchr::memchr_iter(b'\n', &body[..at]).count() as u32 + 1
 }
 
-// === impl Model ===
-
-impl<'b, 't> Model<'b, 't> {
-    /// The line from `start` to `end`, which the fast reader understood.
-    fn of(
-        body: &'b [u8],
-        start: usize,
-        end: usize,
-        action: Action<'b>,
-        entry: &'t Entry,
-        route: &'t IndexRoute,
-    ) -> Self {
-        let line = &body[start..end];
-        let (before, after) = match action.id {
-            None => (line, &line[..0]),
-            Some(id) => {
-                let at = id.as_ptr() as usize - line.as_ptr() as usize;
-                (&line[..at], &line[at + id.len()..])
-            }
-        };
-        Self {
-            before,
-            after,
-            action,
-            entry,
-            route,
-        }
-    }
-
-    /// The id and the length of the line that `rest` begins with, if it is like this one.
-    #[inline]
-    fn read(&self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
-        if !rest.starts_with(self.before) {
-            return None;
-        }
-        let at = self.before.len();
-        if self.action.id.is_none() {
-            return Some((None, at));
-        }
-        let id = scan::plain_string(rest, at)?;
-        let end = at + id.len();
-        (id.len() <= ID_BYTES_MAX && rest[end..].starts_with(self.after))
-            .then_some((Some(id), end + self.after.len()))
-    }
-}
-
 // === impl Resolver ===
 
 impl<'b, 't> Resolver<'b, 't> {
     /// What an action's index stands for, if it is one that is not refused.
-    fn resolve(&mut self, action: &Action<'_>) -> Result<(&'t Entry, &'t IndexRoute), Why> {
+    fn resolve(&mut self, action: &Action<'_>) -> Result<Found<'t>, Why> {
         if action.typed {
             self.check_type()?;
         }
@@ -348,11 +290,11 @@ impl<'b, 't> Resolver<'b, 't> {
             self.check_pipeline(action)?;
         }
         self.check_required(action)?;
-        let (entry, route) = self.index(action)?;
-        if action.op != Op::Create && matches!(entry.target, Target::DataStream { .. }) {
+        let found = self.index(action)?;
+        if action.op != Op::Create && matches!(found.entry.target, Target::DataStream { .. }) {
             return Err(Why::StreamNotCreate);
         }
-        Ok((entry, route))
+        Ok(found)
     }
 
     /// What is queued is answered before anybody looks whether its name is an alias or a data stream, as it requires.
@@ -399,7 +341,8 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline]
-    fn aim(&self, action: &Action<'_>, route: &IndexRoute, routing: Option<&[u8]>) -> Result<Aim, Why> {
+    fn aim(&self, action: &Action<'_>, found: Found<'_>, routing: Option<&[u8]>) -> Result<Aim, Why> {
+        let Found { route, neither, .. } = found;
         Ok(match (action.id, routing) {
             (Some(id), None) => Aim::Shard(route.shard_of_hash(murmur::hash_utf8(id))),
             (Some(id), Some(routing)) => Aim::Shard(route.shard_of(id, Some(routing))),
@@ -408,8 +351,8 @@ impl<'b, 't> Resolver<'b, 't> {
                 Aim::Shard(route.shard_of_hash(murmur::hash_utf8(routing)))
             }
             // The line takes no second routing.
-            (None, None) if action.routing_null && self.neither == Ok(Aim::Route) => self.without_id(),
-            (None, None) => return self.neither,
+            (None, None) if action.routing_null && neither == Ok(Aim::Route) => self.without_id(),
+            (None, None) => return neither,
             (None, Some(_)) => self.without_id(),
         })
     }
@@ -454,7 +397,7 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline]
-    fn index(&mut self, action: &Action<'_>) -> Result<(&'t Entry, &'t IndexRoute), Why> {
+    fn index(&mut self, action: &Action<'_>) -> Result<Found<'t>, Why> {
         let name = match (action.index, self.ask.default_index) {
             (Some(name), _) => name,
             (None, Some(name)) => name.as_bytes(),
@@ -467,7 +410,7 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     #[inline(never)]
-    fn look_up(&mut self, name: &[u8]) -> Result<(&'t Entry, &'t IndexRoute), Why> {
+    fn look_up(&mut self, name: &[u8]) -> Result<Found<'t>, Why> {
         if name.first() == Some(&b'<') {
             return Err(Why::DateMath);
         }
@@ -479,12 +422,17 @@ impl<'b, 't> Resolver<'b, 't> {
             (Some(unproven), Level::Lane(_)) => unproven,
             _ => entry,
         };
-        let found = (entry, &**entry.target.write()?);
-        if found.1.tells_caller && matches!(self.ask.level, Level::Lane(_)) {
+        let route = &**entry.target.write()?;
+        if route.tells_caller && matches!(self.ask.level, Level::Lane(_)) {
             return Err(Why::CallersPipeline);
         }
-        self.ingests |= found.1.ingests;
-        self.neither = self.neither(found.0, found.1);
+        self.ingests |= route.ingests;
+        let neither = self.neither(entry, route);
+        let found = Found {
+            entry,
+            route,
+            neither,
+        };
         self.last = Some(found);
         self.name.clear();
         self.name.extend_from_slice(name);

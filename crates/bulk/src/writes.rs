@@ -75,12 +75,18 @@ impl Written {
             op: doc.action.op,
         }
     }
+
+    /// Its place among so many, a power of two.
+    #[inline]
+    pub(crate) fn place(self, places: usize) -> usize {
+        (self.name as usize * Ops::ALL.len() + self.op as usize) % places
+    }
 }
 
 // === impl WritesSoFar ===
 
 impl WritesSoFar {
-    /// Notes an operation that is not like the one before it.
+    /// Notes an operation that is not like one of those before it; noting one twice changes nothing.
     #[inline(never)]
     pub(crate) fn note(&mut self, of: Written, doc: &Doc<'_, '_>, default_index: Option<&str>) {
         if let Some(place) = self.place(of.name) {

@@ -422,6 +422,32 @@ proptest! {
     }
 
     #[test]
+    fn lines_by_turns_are_read_alike_by_both_readers(
+        turns in prop::collection::vec((0..ALIKE.len(), 0_u8..40), 1..30),
+        rounds in 1_usize..9,
+        left_out in 2_usize..9,
+        by_lane in any::<bool>(),
+    ) {
+        let mut body = String::new();
+        for round in 0..rounds {
+            for (n, (line, routing)) in turns.iter().enumerate() {
+                if (round * 5 + n) % left_out != 1 {
+                    let line = ALIKE[*line].replace("\"ID\"", &format!("\"{}\"", round * 1000 + n));
+                    body += &line.replace("\"r\"", &format!("\"r{routing}\""));
+                }
+            }
+        }
+        let level = if by_lane { Level::Lane(5) } else { Level::Shard };
+        let ask = Ask { default_index: Some("logs"), level, null_id: NullId::Always, ..Ask::default() };
+        let fast = planned(body.as_bytes(), &ask, &mut Scratch::default());
+        let slow = planned(body.as_bytes(), &ask, &mut Scratch::without_fast_path());
+        if let (Verdict::Plan(fast), Verdict::Plan(slow)) = (&fast, &slow) {
+            prop_assert_eq!((fast.writes(), fast.names()), (slow.writes(), slow.names()));
+        }
+        same(&fast, &slow, body.as_bytes());
+    }
+
+    #[test]
     fn minted_ids_are_written_and_decide_the_shard(docs in prop::collection::vec(doc(), 1..20)) {
         let body = written(&docs);
         let ask = Ask { default_index: Some("logs"), level: Level::Shard, null_id: NullId::Mint, ..Ask::default() };
