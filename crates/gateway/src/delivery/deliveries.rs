@@ -58,7 +58,7 @@ impl Deliveries {
         if group.phase() != Phase::Stopped {
             return Ok(());
         }
-        group.doubt_all();
+        group.begins();
         let (stop, stopped) = watch::channel(false);
         let (done, ended) = mpsc::sync_channel(1);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(group));
@@ -102,6 +102,9 @@ impl Deliveries {
         let queues = self.shared.queues.load();
         let group = queues.group(queue, group);
         let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
+        if let (Some(group), true) = (group, stopped) {
+            group.leave_in_doubt();
+        }
         stopped.then(act)
     }
 

@@ -99,8 +99,12 @@ impl Lane {
             );
             self.suspect.failed(&panicked);
             if self.go_back(panicked).await.is_none() {
+                self.route.group.leave_in_doubt();
                 return;
             }
+        }
+        if self.suspect.under_way.is_some() {
+            self.route.group.leave_in_doubt();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -58,6 +58,9 @@ pub(crate) struct Group {
     /// What lies before this was there when delivery started: an earlier one may have delivered it, and ended before
     /// that was written down.
     doubtful_before: AtomicU64,
+    /// Something may have been sent that is not committed, or is to be sent again, and [`Group::doubtful_before`] does not say
+    /// so yet.
+    unsettled: AtomicBool,
     lanes: Vec<Mutex<LaneState>>,
     phase: Mutex<Phase>,
     /// Requests sent to the cluster.
@@ -421,6 +424,7 @@ impl Group {
             consumer,
             parked: queue.parked_of(&settings.group),
             doubtful_before: AtomicU64::default(),
+            unsettled: AtomicBool::new(true),
             lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
             phase: Mutex::default(),
             requests: Count::default(),
@@ -500,6 +504,19 @@ impl Group {
             Consumer::Disk(_) => self.doubtful_before.load(Ordering::Relaxed),
             Consumer::Kafka(group) => group.end_when_taken(lane),
         }
+    }
+
+    /// Delivery is about to start. What an earlier run of this process delivered it has committed, unless somebody has said
+    /// otherwise since; an earlier process may have ended anywhere.
+    pub(crate) fn begins(&self) {
+        if self.unsettled.swap(false, Ordering::Relaxed) {
+            self.doubt_all();
+        }
+    }
+
+    /// A lane ends with a batch under way, or somebody moves the group: after the next start all may have been delivered.
+    pub(crate) fn leave_in_doubt(&self) {
+        self.unsettled.store(true, Ordering::Relaxed);
     }
 
     /// All that is in the queue now may have been delivered already.
