@@ -1,5 +1,7 @@
 //! Items for operations that are accepted and not yet executed.
 
+use memchr::memchr_iter;
+
 use crate::action::Op;
 use crate::failed::write_string;
 use crate::ids::ID_MINT;
@@ -44,6 +46,34 @@ pub fn plan_acknowledged(
     }
     verdict
 }
+
+/// About how long the items of a body are, rather more than less: room for them that is made at once is made without copies. It
+/// is told from how the body begins.
+pub fn acknowledged_bytes(body: &[u8]) -> usize {
+    let sample = &body[..body.len().min(SAMPLE_BYTES)];
+    let (mut ends, mut start, mut lines, mut short) = (memchr_iter(b'\n', sample), 0, 0, 0);
+    // Action lines are every second one; a body with deletes is taken for one with shorter documents.
+    while let Some(end) = ends.next() {
+        let source_end = match ends.next() {
+            None if lines > 0 => break,
+            source_end => source_end.unwrap_or(end),
+        };
+        short += end - start;
+        start = source_end + 1;
+        lines += 1;
+    }
+    if lines == 0 {
+        return ITEM_BYTES;
+    }
+    let docs = body.len().div_ceil(start / lines);
+    // However the rest goes on: it should not take more memory than the body does.
+    (docs * (ITEM_BYTES + short / lines) * 17 / 16).min(body.len())
+}
+
+/// How a body begins.
+const SAMPLE_BYTES: usize = 16 << 10;
+/// What an item has beside what its action line says.
+const ITEM_BYTES: usize = CREATED.len() + 8;
 
 /// What follows an item's id.
 const CREATED: &[u8] = b",\"_version\":-1,\"result\":\"created\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0},\"status\":201}}";
@@ -202,6 +232,42 @@ mod tests {
             assert!(logged.contains(&format!("\"_id\":\"{id}\"")), "{id} in {logged}");
         }
         assert!(!minted.has(b"u") && !minted.has(&[b'-'; ID_LENGTH]));
+    }
+
+    #[test]
+    fn room_for_the_items_is_enough_and_not_much_more() {
+        let table = table();
+        let ask = Ask {
+            default_index: Some("logs"),
+            level: Level::Lane(5),
+            null_id: NullId::Always,
+            ..Ask::default()
+        };
+        let source = |bytes: usize| format!("{{\"m\":\"{}\"}}\n", "x".repeat(bytes));
+        let bodies = [100, 614, 9_000].map(|bytes| {
+            let doc = |n: usize| {
+                let bytes = bytes + n * 37 % (bytes / 2 + 1);
+                let action = ["index", "create"][n % 2];
+                let line = format!(
+                    "{{ \"{action}\" : {{ \"_index\" : \"logs\", \"_id\" : \"{:020}\" }} }}\n",
+                    n
+                );
+                line + &source(bytes)
+            };
+            (0..3_000).map(doc).collect::<String>()
+        });
+        for body in bodies {
+            let (mut ids, mut items, mut scratch) = (IdMint::new(7), Vec::new(), Scratch::default());
+            plan_acknowledged(body.as_bytes(), &ask, &table, &mut ids, &mut scratch, &mut items);
+            let room = acknowledged_bytes(body.as_bytes());
+            assert!(
+                (items.len()..items.len() * 3 / 2).contains(&room),
+                "{room} for {}",
+                items.len()
+            );
+        }
+        assert_eq!(acknowledged_bytes(&[b'\n'; 100_000]), 100_000);
+        assert!(acknowledged_bytes(&[b'x'; 100_000]) < 1_000);
     }
 
     #[test]

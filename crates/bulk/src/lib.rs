@@ -93,7 +93,7 @@ mod walk;
 mod why;
 mod writes;
 
-pub use acknowledge::{Minted, plan_acknowledged};
+pub use acknowledge::{Minted, acknowledged_bytes, plan_acknowledged};
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};
 pub use condense::Condense;

@@ -240,7 +240,7 @@ impl Reshuffle {
         let (verdict, items) = match self.accept {
             // What is queued is answered before anybody executes it.
             Some(_) => {
-                let (mut items, table) = (self.pool.take(body.len() / ITEM_SHARE_TYPICAL), &snapshot.table);
+                let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(&body)), &snapshot.table);
                 let out = items.as_mut_vec();
                 fault("request", &body);
                 let verdict = with_scratch(&self.scratch, |scratch| match &turn {
@@ -710,7 +710,5 @@ const LEARNT_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Indices that one bulk may make at most before it is queued.
 const INTRODUCED_MAX: usize = 16;
-/// The items of an answer take such a share of what documents take, by a guess.
-const ITEM_SHARE_TYPICAL: usize = 6;
 /// Samples are taken from a bulk's first documents: reading on costs time.
 const SAMPLED_FROM: usize = 16;
