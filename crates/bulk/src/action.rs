@@ -28,6 +28,8 @@ pub(crate) struct Action<'a> {
     pub(crate) pipeline: Option<&'a [u8]>,
     /// The line says `"_type":"_doc"`, which servers that know types take for no type at all.
     pub(crate) typed: bool,
+    /// Where that stands, if it is to be left out.
+    pub(crate) type_at: Option<TypeAt>,
     /// Whether the index must be an alias, or a data stream, if the line says.
     pub(crate) require_alias: Option<bool>,
     pub(crate) require_data_stream: Option<bool>,
@@ -36,6 +38,15 @@ pub(crate) struct Action<'a> {
     pub(crate) compare_and_set: bool,
     /// A version or a sequence number is given: executed a second time, the operation conflicts with itself.
     pub(crate) versioned: bool,
+}
+
+/// Where a type stands in an action line, with the comma that goes with it. Offsets are from the line's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TypeAt {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// The line has no other key.
+    pub(crate) alone: bool,
 }
 
 /// Where an id can be written into an action line that has none. Offsets are from the line's start.
@@ -90,6 +101,16 @@ impl Op {
 // === impl Action ===
 
 impl Action<'_> {
+    /// Leaves the type out, or in.
+    pub(crate) fn settle_type(&mut self, left_out: bool) {
+        match self.type_at {
+            // No key is left to put a comma before.
+            Some(TypeAt { alone: true, .. }) if left_out => self.place.form = Form::Only,
+            Some(_) if !left_out => self.type_at = None,
+            _ => {}
+        }
+    }
+
     /// The rules that hold for fast and slow lines alike (`IndexRequest.validate`, `UpdateRequest.validate`,
     /// `DeleteRequest.validate`: one offender makes the servers reject the whole request).
     pub(crate) fn admit(&self, allow_explicit_index: bool) -> Result<(), Why> {

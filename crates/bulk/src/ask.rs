@@ -51,6 +51,8 @@ pub struct Ask<'a> {
     /// Names that the cluster does not have are taken for indices of one shard. For those who ask whether the rest of a
     /// body is acceptable before they have such an index made.
     pub suppose_new: bool,
+    /// Types in action lines are left out: for those who keep lines for servers that may know none.
+    pub without_types: bool,
     /// How finely to split.
     pub level: Level,
     /// What to do with documents that have no id.

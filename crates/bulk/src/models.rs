@@ -130,10 +130,18 @@ impl<'b, 't> Model<'b, 't> {
         let id = scan::plain_string(rest, at)?;
         let end = at + id.len();
         let is_like = id.len() <= ID_BYTES_MAX && rest[end..].starts_with(self.after);
-        let action = Action {
+        let mut action = Action {
             id: Some(id),
             ..self.action
         };
+        if let Some(place) = &mut action.type_at
+            && place.start as usize > at
+        {
+            // What stands behind the id moves with its length.
+            let before = self.action.id.map_or(0, <[u8]>::len) as u32;
+            place.start = place.start + id.len() as u32 - before;
+            place.end = place.end + id.len() as u32 - before;
+        }
         is_like.then_some((action, end + self.after.len(), self.found))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::action::Form;
+use crate::action::{Form, TypeAt};
 use crate::direct::RoutingValues;
 use crate::runs::{Runs, Turn};
 use crate::walk::{Aim, Doc, Walk};
@@ -303,12 +303,12 @@ impl<'a, 's> Draft<'a, 's> {
             match doc.aim {
                 Aim::Shard(shard) => {
                     let part = self.part(&doc, Some(shard))?;
-                    self.push(part, doc.start, doc.end);
+                    self.push(part, &doc);
                     aside.take(&doc, doc.action.id);
                 }
                 Aim::Free => {
                     let part = self.part(&doc, None)?;
-                    self.push(part, doc.start, doc.end);
+                    self.push(part, &doc);
                     aside.take(&doc, doc.action.id);
                     free += 1;
                 }
@@ -423,12 +423,18 @@ impl<'a, 's> Draft<'a, 's> {
     }
 
     #[inline]
-    fn push(&mut self, part: u16, start: usize, end: usize) {
+    fn push(&mut self, part: u16, doc: &Doc<'_, '_>) {
+        self.begin(part).add(doc, doc.start, doc.end);
+    }
+
+    /// A part, which gets one document more.
+    #[inline]
+    fn begin(&mut self, part: u16) -> &mut Part {
         self.plan.order.push(part);
         self.plan.docs += 1;
         let part = &mut self.plan.parts[usize::from(part)];
         part.docs += 1;
-        part.push(start as u32, end as u32);
+        part
     }
 
     /// A document that goes to the shard whose turn it is, and the id that it gets, if it gets one. Kept apart: it would slow the other documents down.
@@ -449,7 +455,7 @@ impl<'a, 's> Draft<'a, 's> {
             }
             (None, Aim::Route) => {
                 let part = self.part(doc, None)?;
-                self.push(part, doc.start, doc.end);
+                self.push(part, doc);
                 Ok(None)
             }
             (None, _) => {
@@ -504,10 +510,10 @@ impl<'a, 's> Draft<'a, 's> {
         }
         let part = self.part(doc, Some(shard))?;
         let at = doc.start + at as usize;
-        self.push(part, doc.start, at);
-        let part = &mut self.plan.parts[usize::from(part)];
+        let part = self.begin(part);
+        part.add(doc, doc.start, at);
         part.pieces.push(entry);
-        part.push((at + cut as usize) as u32, doc.end as u32);
+        part.add(doc, at + cut as usize, doc.end);
         Ok(())
     }
 }
@@ -520,6 +526,28 @@ impl Part {
         match self.pieces[..] {
             [piece] if piece.start & ARENA == 0 => Some(piece.start as usize..piece.end as usize),
             _ => None,
+        }
+    }
+
+    /// Appends what lies in a range of the body of a document's lines, but for a type that is to be left out.
+    #[inline]
+    fn add(&mut self, doc: &Doc<'_, '_>, start: usize, end: usize) {
+        match doc.action.type_at {
+            None => self.push(start as u32, end as u32),
+            Some(place) => self.add_around(doc, start, end, place),
+        }
+    }
+
+    #[inline(never)]
+    fn add_around(&mut self, doc: &Doc<'_, '_>, start: usize, end: usize, place: TypeAt) {
+        let (from, to) = (doc.start + place.start as usize, doc.start + place.end as usize);
+        if from < start || to > end {
+            return self.push(start as u32, end as u32);
+        }
+        for (start, end) in [(start, from), (to, end)] {
+            if start < end {
+                self.push(start as u32, end as u32);
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! value `_doc` only), each at most once, whose values are null or non-empty strings of plain ASCII without escapes; spaces may stand between tokens.
 //! That is what shippers and client libraries write. For all else it returns `None` and [`crate::slow`] decides.
 
-use crate::action::{Action, Form, ID_BYTES_MAX, Op, Place};
+use crate::action::{Action, Form, ID_BYTES_MAX, Op, Place, TypeAt};
 
 /// Reads the action line that begins at `at`; returns it with the place after its newline.
 #[inline]
@@ -24,6 +24,7 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         routing_null: false,
         pipeline: None,
         typed: false,
+        type_at: None,
         require_alias: None,
         require_data_stream: None,
         place,
@@ -36,7 +37,9 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         action.place.form = Form::Only;
         p += 1;
     } else {
+        let mut before = p;
         loop {
+            let from = p;
             let (key, after_key) = key(line, p)?;
             if seen & key != 0 {
                 return None;
@@ -68,11 +71,22 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
                 TYPE => return None,
                 _ => action.pipeline = value,
             }
+            let end = p;
             p = spaces(line, p);
-            match *line.get(p)? {
-                b',' => p = spaces(line, p + 1),
-                b'}' => break,
+            let last = match *line.get(p)? {
+                b',' => false,
+                b'}' => true,
                 _ => return None,
+            };
+            if !last {
+                p = spaces(line, p + 1);
+            }
+            if key == TYPE {
+                action.type_at = Some(type_at(from, before, end, p, seen == TYPE, last));
+            }
+            before = end;
+            if last {
+                break;
             }
         }
         action.routing_null = seen & ROUTING != 0 && action.routing.is_none();
@@ -87,6 +101,20 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
         return None;
     }
     Some((action, at + p))
+}
+
+/// The place of a type that stands at `from..end`; the key before it ends at `before`, the next one begins at `next`.
+fn type_at(from: usize, before: usize, end: usize, next: usize, first: bool, last: bool) -> TypeAt {
+    let (start, end) = match (first, last) {
+        (false, _) => (before, end),
+        (true, true) => (from, end),
+        (true, false) => (from, next),
+    };
+    TypeAt {
+        start: start as u32,
+        end: end as u32,
+        alone: first && last,
+    }
 }
 
 const INDEX: u8 = 1;

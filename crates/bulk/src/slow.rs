@@ -5,11 +5,12 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
 use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::action::{Action, Form, Op, Place};
+use crate::action::{Action, Form, Op, Place, TypeAt};
 use crate::strict::Strict;
 use crate::{Dialect, Flavour, Why};
 
@@ -23,6 +24,7 @@ pub(crate) struct SlowAction<'a> {
     routing_null: bool,
     pipeline: Option<Cow<'a, str>>,
     typed: bool,
+    type_at: Option<TypeAt>,
     require_alias: Option<bool>,
     require_data_stream: Option<bool>,
     place: Place,
@@ -126,12 +128,38 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         routing_null,
         pipeline,
         typed,
+        type_at: if typed {
+            type_at(line, offset(inner), &pairs)
+        } else {
+            None
+        },
         require_alias,
         require_data_stream,
         place,
         compare_and_set,
         versioned: compare_and_set || versioning.version.is_some(),
     }))
+}
+
+/// The place of the type among a line's pairs, the object of which begins with a brace at `opens`.
+fn type_at(line: &[u8], opens: u32, pairs: &[(String, &RawValue)]) -> Option<TypeAt> {
+    let nth = pairs.iter().position(|(key, _)| key == "_type")?;
+    let end_of = |value: &RawValue| {
+        let value = value.get();
+        (value.as_ptr() as usize - line.as_ptr() as usize + value.len()) as u32
+    };
+    let end = end_of(pairs[nth].1);
+    let (start, end) = match nth.checked_sub(1) {
+        Some(before) => (end_of(pairs[before].1), end),
+        None if pairs.len() == 1 => (opens + 1, end),
+        // The next key's comma is the first thing that follows, but for spaces.
+        None => (opens + 1, end + memchr(b',', &line[end as usize..])? as u32 + 1),
+    };
+    Some(TypeAt {
+        start,
+        end,
+        alone: pairs.len() == 1,
+    })
 }
 
 // === impl SlowAction ===
@@ -149,6 +177,7 @@ impl SlowAction<'_> {
             routing_null: self.routing_null,
             pipeline: bytes(&self.pipeline),
             typed: self.typed,
+            type_at: self.type_at,
             require_alias: self.require_alias,
             require_data_stream: self.require_data_stream,
             place: self.place,

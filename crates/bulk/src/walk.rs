@@ -154,7 +154,8 @@ impl<'b, 't> Walk<'b, 't> {
         } else {
             None
         };
-        if let Some((action, after)) = fast {
+        if let Some((mut action, after)) = fast {
+            action.settle_type(self.resolver.ask.without_types);
             let (body, start) = (self.body, self.at);
             let resolved = self.resolver.resolve(&action);
             let found = resolved.map_err(|why| pass_at(body, start, why))?;
@@ -165,7 +166,8 @@ impl<'b, 't> Walk<'b, 't> {
             return Ok(None);
         };
         let slow = self.slow.as_ref().expect("read_slowly has just left an action");
-        let action = slow.action();
+        let mut action = slow.action();
+        action.settle_type(self.resolver.ask.without_types);
         let (body, at) = (self.body, &mut self.at);
         let resolved = self.resolver.resolve(&action);
         let found = resolved.map_err(|why| pass_at(body, start, why))?;

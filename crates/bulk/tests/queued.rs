@@ -49,6 +49,7 @@ const LANES: Ask<'static> = Ask {
     require_alias: false,
     require_data_stream: false,
     suppose_new: false,
+    without_types: false,
     direct: None,
 };
 

@@ -38,6 +38,7 @@ const ASK: Ask<'static> = Ask {
     require_alias: false,
     require_data_stream: false,
     suppose_new: false,
+    without_types: false,
     direct: None,
 };
 

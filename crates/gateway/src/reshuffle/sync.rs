@@ -175,12 +175,9 @@ impl Reshuffle {
             return Step::Done(refusal);
         }
         let mut target = Cow::Borrowed(target);
-        if self.accept.is_some() && dialect.types_are_optional() {
+        if self.accept.is_some() && dialect.types_are_optional() && bulk_head.typed {
             // Other clusters that get it may know no types.
-            held = self.without_types(held, &bulk_head, &snapshot);
-            if bulk_head.typed {
-                target = Cow::Owned(target.replacen("/_doc/", "/", 1));
-            }
+            target = Cow::Owned(target.replacen("/_doc/", "/", 1));
         }
         let mut introduced = Vec::new();
         loop {
@@ -189,19 +186,6 @@ impl Reshuffle {
                 Ok(step) => return step,
                 Err(again) => (head, held) = *again,
             }
-        }
-    }
-
-    /// A body without the types of its action lines.
-    fn without_types(&self, held: Held, head: &BulkHead<'_>, snapshot: &Snapshot) -> Held {
-        let Some(plain) = bulk::untyped(&held.body, &self.ask(head, None), &snapshot.table) else {
-            return held;
-        };
-        let mut body = self.pool.take(plain.len());
-        body.extend_from_slice(&plain);
-        Held {
-            original: Some(held.original.unwrap_or(held.body)),
-            body: body.freeze(),
         }
     }
 
@@ -236,7 +220,11 @@ impl Reshuffle {
             }
         };
         // A request that has a key gets the same ids however often it comes, so they follow from the key.
-        let ask = self.ask(bulk_head, Some(&course).filter(|_| turn.is_none()));
+        let ask = Ask {
+            // Other clusters that get what is queued may know no types.
+            without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
+            ..self.ask(bulk_head, Some(&course).filter(|_| turn.is_none()))
+        };
         let (verdict, items) = match self.accept {
             // What is queued is answered before anybody executes it.
             Some(_) => {
@@ -469,6 +457,7 @@ impl Reshuffle {
             require_alias: head.require_alias,
             require_data_stream: head.require_data_stream,
             suppose_new: false,
+            without_types: false,
             level: match self.settings.level {
                 _ if let Some(accept) = &self.accept => bulk::Level::Lane(accept.queue.log.lanes()),
                 Level::Cluster => bulk::Level::Cluster,
