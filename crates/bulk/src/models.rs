@@ -1,7 +1,7 @@
 //! The action lines that were read lately. Most of those that follow are the same but for their ids, and are told from them
 //! without being read again: also where a body goes to several indices by turns, or mixes operations.
 
-use crate::action::{Action, ID_BYTES_MAX};
+use crate::action::{Action, ID_BYTES_MAX, TypeAt};
 use crate::scan;
 use crate::walk::Found;
 
@@ -11,6 +11,8 @@ pub(crate) struct Models<'b, 't> {
     list: Vec<Model<'b, 't>>,
     /// The one that the last line was like.
     last: usize,
+    /// The one that the next line is expected to be like.
+    next: usize,
     /// The one that the next new line takes the place of, once there are [`MODELS_MAX`].
     oldest: usize,
     /// How often a line like none of them may still be compared with all. Lines that are each unlike all others (a routing in
@@ -21,13 +23,13 @@ pub(crate) struct Models<'b, 't> {
 }
 
 /// An action line that was read and resolved.
-struct Model<'b, 't> {
+pub(crate) struct Model<'b, 't> {
     /// The line up to its id; the whole line if it has none.
     before: &'b [u8],
     /// The line from the end of its id.
     after: &'b [u8],
     action: Action<'b>,
-    found: Found<'t>,
+    pub(crate) found: Found<'t>,
     /// The model of the line that came after one like this.
     next: usize,
 }
@@ -40,22 +42,28 @@ const SKIPPED_MAX: u8 = 64;
 // === impl Models ===
 
 impl<'b, 't> Models<'b, 't> {
-    /// The action and the length of the line that `rest` begins with, and what it stands for, if it is like one before.
-    #[inline]
-    pub(crate) fn read(&mut self, rest: &'b [u8]) -> Option<(Action<'b>, usize, Found<'t>)> {
-        let next = self.list.get(self.last)?.next;
-        match self.list[next].read(rest) {
+    /// The id and the length of the line that `rest` begins with, if it is like one before, which is the last one then.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
+        let model = self.list.get(self.next)?;
+        match model.read(rest) {
             Some(read) => {
-                self.last = next;
+                self.last = std::mem::replace(&mut self.next, model.next);
                 Some(read)
             }
-            None => self.read_unexpected(rest, next),
+            None => self.read_unexpected(rest),
         }
+    }
+
+    /// The one that the last line was like.
+    #[inline]
+    pub(crate) fn last(&self) -> &Model<'b, 't> {
+        &self.list[self.last]
     }
 
     /// The same, where the line is not like the one that came after the last one the last time.
     #[inline(never)]
-    fn read_unexpected(&mut self, rest: &'b [u8], unlike: usize) -> Option<(Action<'b>, usize, Found<'t>)> {
+    fn read_unexpected(&mut self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
         if self.misses_left == 0 {
             self.skipped = (self.skipped + 1) % SKIPPED_MAX;
             // Lines may come to be alike later in the body.
@@ -64,10 +72,9 @@ impl<'b, 't> Models<'b, 't> {
             }
             self.misses_left = 1;
         }
-        for at in (0..self.list.len()).filter(|at| *at != unlike) {
+        for at in (0..self.list.len()).filter(|at| *at != self.next) {
             if let Some(read) = self.list[at].read(rest) {
-                self.list[self.last].next = at;
-                self.last = at;
+                self.follows(at);
                 self.misses_left = MISSES_MAX;
                 return Some(read);
             }
@@ -83,17 +90,25 @@ impl<'b, 't> Models<'b, 't> {
             at = self.oldest;
             self.oldest = (at + 1) % MODELS_MAX;
         }
-        // Likely the next one is like this, or like the first of a round.
+        // Likely the next one is like this.
         let model = Model::of(line, action, found, at);
         match self.list.get_mut(at) {
             Some(old) => *old = model,
-            None => self.list.push(model),
+            None => {
+                if self.list.is_empty() {
+                    self.misses_left = MISSES_MAX;
+                }
+                self.list.push(model);
+            }
         }
-        match self.list.len() {
-            1 => self.misses_left = MISSES_MAX,
-            _ => self.list[self.last].next = at,
-        }
+        self.follows(at);
+    }
+
+    /// A line like this one came after the last.
+    fn follows(&mut self, at: usize) {
+        self.list[self.last].next = at;
         self.last = at;
+        self.next = self.list[at].next;
     }
 }
 
@@ -118,30 +133,44 @@ impl<'b, 't> Model<'b, 't> {
         }
     }
 
-    #[inline]
-    fn read(&self, rest: &'b [u8]) -> Option<(Action<'b>, usize, Found<'t>)> {
+    /// The id and the length of the line that `rest` begins with, if it is like this one.
+    #[inline(always)]
+    fn read(&self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
         if !rest.starts_with(self.before) {
             return None;
         }
         let at = self.before.len();
         if self.action.id.is_none() {
-            return Some((self.action, at, self.found));
+            return Some((None, at));
         }
         let id = scan::plain_string(rest, at)?;
         let end = at + id.len();
-        let is_like = id.len() <= ID_BYTES_MAX && rest[end..].starts_with(self.after);
-        let mut action = Action {
-            id: Some(id),
+        (id.len() <= ID_BYTES_MAX && rest[end..].starts_with(self.after))
+            .then_some((Some(id), end + self.after.len()))
+    }
+
+    /// What a line says that is like this one, and has this id.
+    #[inline(always)]
+    pub(crate) fn action(&self, id: Option<&'b [u8]>) -> Action<'b> {
+        let length = id.map_or(0, <[u8]>::len);
+        Action {
+            id,
+            type_at: self.action.type_at.map(|place| self.moved(place, length)),
             ..self.action
-        };
-        if let Some(place) = &mut action.type_at
-            && place.start as usize > at
-        {
-            // What stands behind the id moves with its length.
-            let before = self.action.id.map_or(0, <[u8]>::len) as u32;
-            place.start = place.start + id.len() as u32 - before;
-            place.end = place.end + id.len() as u32 - before;
         }
-        is_like.then_some((action, end + self.after.len(), self.found))
+    }
+
+    /// What stands behind the id moves with its length.
+    #[inline(never)]
+    fn moved(&self, place: TypeAt, length: usize) -> TypeAt {
+        let before = self.action.id.map_or(0, <[u8]>::len) as u32;
+        match place.start as usize > self.before.len() {
+            true => TypeAt {
+                start: place.start + length as u32 - before,
+                end: place.end + length as u32 - before,
+                ..place
+            },
+            false => place,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::action::{Form, TypeAt};
+use crate::action::Form;
 use crate::direct::RoutingValues;
 use crate::runs::{Runs, Turn};
 use crate::walk::{Aim, Doc, Walk};
@@ -299,28 +299,35 @@ impl<'a, 's> Draft<'a, 's> {
     fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint, aside: &mut impl Aside) -> Result<(), Pass> {
         let mut walk = Walk::new(self.body, ask, self.table, self.scratch.fast)?;
         let (mut runs, mut free) = (Runs::default(), 0);
-        while let Some(doc) = walk.next()? {
+        loop {
+            // Looked at where it is: moving it would cost a twelfth of all this.
+            let next = walk.next();
+            let doc = match &next {
+                Ok(Some(doc)) => doc,
+                Ok(None) => break,
+                Err(pass) => return Err(*pass),
+            };
             match doc.aim {
                 Aim::Shard(shard) => {
-                    let part = self.part(&doc, Some(shard))?;
-                    self.push(part, &doc);
-                    aside.take(&doc, doc.action.id);
+                    let part = self.part(doc, Some(shard))?;
+                    self.push(part, doc);
+                    aside.take(doc, doc.action.id);
                 }
                 Aim::Free => {
-                    let part = self.part(&doc, None)?;
-                    self.push(part, &doc);
-                    aside.take(&doc, doc.action.id);
+                    let part = self.part(doc, None)?;
+                    self.push(part, doc);
+                    aside.take(doc, doc.action.id);
                     free += 1;
                 }
                 Aim::Mint => {
                     let id = ids.mint();
                     let shard = doc.route.shard_of(&id, doc.routing);
-                    self.push_minted(&doc, id, shard)?;
-                    aside.take(&doc, Some(&id));
+                    self.push_minted(doc, id, shard)?;
+                    aside.take(doc, Some(&id));
                 }
                 Aim::Pack | Aim::Route => {
-                    let id = self.push_directed(&mut runs, &doc, ask, ids)?;
-                    aside.take(&doc, id.as_ref().map(|id| id.as_slice()));
+                    let id = self.push_directed(&mut runs, doc, ask, ids)?;
+                    aside.take(doc, id.as_ref().map(|id| id.as_slice()));
                 }
             }
         }
@@ -422,13 +429,13 @@ impl<'a, 's> Draft<'a, 's> {
         Ok(number as u16)
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, part: u16, doc: &Doc<'_, '_>) {
         self.begin(part).add(doc, doc.start, doc.end);
     }
 
     /// A part, which gets one document more.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, part: u16) -> &mut Part {
         self.plan.order.push(part);
         self.plan.docs += 1;
@@ -530,23 +537,26 @@ impl Part {
     }
 
     /// Appends what lies in a range of the body of a document's lines, but for a type that is to be left out.
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, doc: &Doc<'_, '_>, start: usize, end: usize) {
         match doc.action.type_at {
             None => self.push(start as u32, end as u32),
-            Some(place) => self.add_around(doc, start, end, place),
+            // Numbers only: a document that somebody has to see in memory has to be put there, in all cases.
+            Some(place) => {
+                let at = doc.start as u32;
+                self.add_around(start as u32..end as u32, at + place.start..at + place.end);
+            }
         }
     }
 
     #[inline(never)]
-    fn add_around(&mut self, doc: &Doc<'_, '_>, start: usize, end: usize, place: TypeAt) {
-        let (from, to) = (doc.start + place.start as usize, doc.start + place.end as usize);
-        if from < start || to > end {
-            return self.push(start as u32, end as u32);
+    fn add_around(&mut self, range: Range<u32>, left_out: Range<u32>) {
+        if left_out.start < range.start || left_out.end > range.end {
+            return self.push(range.start, range.end);
         }
-        for (start, end) in [(start, from), (to, end)] {
+        for (start, end) in [(range.start, left_out.start), (left_out.end, range.end)] {
             if start < end {
-                self.push(start as u32, end as u32);
+                self.push(start, end);
             }
         }
     }

@@ -172,7 +172,7 @@ fn expect(line: &[u8], p: usize, byte: u8) -> Option<usize> {
 }
 
 /// The string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control characters.
-#[inline]
+#[inline(always)]
 pub(crate) fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
     let rest = line.get(p..)?;
     let mut at = 0;

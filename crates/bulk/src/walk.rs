@@ -140,7 +140,9 @@ impl<'b, 't> Walk<'b, 't> {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Doc<'_, 't>>, Pass> {
         let (body, start) = (self.body, self.at);
-        if let Some((action, length, found)) = self.models.read(&body[start..]) {
+        if let Some((id, length)) = self.models.read(&body[start..]) {
+            let model = self.models.last();
+            let (action, found) = (model.action(id), model.found);
             return self.doc(start, action, start + length, found).map(Some);
         }
         self.next_unlike()
@@ -176,7 +178,7 @@ impl<'b, 't> Walk<'b, 't> {
         Ok(Some(doc))
     }
 
-    #[inline]
+    #[inline(always)]
     fn doc(
         &mut self,
         start: usize,
@@ -221,7 +223,7 @@ impl<'b, 't> Walk<'b, 't> {
 }
 
 /// What is known of an operation once its action line, which ends at `after`, is resolved.
-#[inline]
+#[inline(always)]
 fn doc<'s, 'b: 's, 't: 's>(
     resolver: &Resolver<'b, 't>,
     body: &'b [u8],
@@ -324,7 +326,7 @@ impl<'b, 't> Resolver<'b, 't> {
     }
 
     /// The effective routing.
-    #[inline]
+    #[inline(always)]
     fn routing<'s>(&self, action: &Action<'s>, entry: &'t Entry) -> Option<&'s [u8]>
     where
         'b: 's,
@@ -342,7 +344,7 @@ impl<'b, 't> Resolver<'b, 't> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn aim(&self, action: &Action<'_>, found: Found<'_>, routing: Option<&[u8]>) -> Result<Aim, Why> {
         let Found { route, neither, .. } = found;
         Ok(match (action.id, routing) {

@@ -13,6 +13,8 @@ use bulk::{
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) shards: u16,
+    /// Documents go to so many indices by turns.
+    pub(crate) indices: usize,
     pub(crate) source_bytes: usize,
     pub(crate) ids: bool,
     pub(crate) level: Level,
@@ -57,6 +59,7 @@ impl Directing for InTurn {
 const PLAIN: Case = Case {
     name: "",
     shards: 3,
+    indices: 1,
     source_bytes: 600,
     ids: true,
     level: Level::Node,
@@ -64,8 +67,8 @@ const PLAIN: Case = Case {
     direct: Direct::Off,
 };
 
-/// The cases, each with documents of one index.
-pub(crate) const CASES: [Case; 10] = [
+/// The cases.
+pub(crate) const CASES: [Case; 12] = [
     Case {
         name: "ids, 3 shards",
         ..PLAIN
@@ -84,6 +87,17 @@ pub(crate) const CASES: [Case; 10] = [
         name: "ids, 300 shards, by shard",
         shards: 300,
         level: Level::Shard,
+        ..PLAIN
+    },
+    Case {
+        name: "ids, 4 indices by turns",
+        indices: 4,
+        ..PLAIN
+    },
+    Case {
+        name: "ids, 4 indices, to lanes",
+        indices: 4,
+        level: Level::Lane(16),
         ..PLAIN
     },
     Case {
@@ -134,15 +148,23 @@ pub(crate) fn body(case: &Case, docs: usize) -> Vec<u8> {
         } else {
             String::new()
         };
+        let index = index_of(case, number % case.indices);
         let filler = "x".repeat(case.source_bytes - 14);
         body.push_str(&format!(
-            "{{\"index\":{{\"_index\":\"nginx-logs\"{id}}}}}\n{{\"message\":\"{filler}\"}}\n"
+            "{{\"index\":{{\"_index\":\"{index}\"{id}}}}}\n{{\"message\":\"{filler}\"}}\n"
         ));
     }
     body.into_bytes()
 }
 
-/// A cluster of three nodes with the one index.
+fn index_of(case: &Case, number: usize) -> String {
+    match case.indices {
+        1 => "nginx-logs".to_owned(),
+        _ => format!("nginx-{number}"),
+    }
+}
+
+/// A cluster of three nodes with the case's indices.
 pub(crate) fn table(case: &Case) -> RouteTable {
     let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
     let primaries: Vec<_> = (0..case.shards).map(|shard| Some(NodeIx(shard % 3))).collect();
@@ -150,7 +172,10 @@ pub(crate) fn table(case: &Case) -> RouteTable {
         routing_num_shards: u32::from(case.shards) * 16,
     };
     let mut table = RouteTable::builder(dialect, 3);
-    table.index(Arc::new(IndexRoute::new("nginx-logs", formula, primaries)));
+    for number in 0..case.indices {
+        let name = index_of(case, number);
+        table.index(Arc::new(IndexRoute::new(&name, formula, primaries.clone())));
+    }
     table.build()
 }
 
