@@ -155,9 +155,8 @@ impl Front {
                     match reshuffle.take(head, incoming).await {
                         Step::Done(answer) => return answer,
                         Step::Next(next_head, next_body, passing) => {
-                            let queues = self.shared.queues.load_full();
-                            let next = (&next_head, next_body);
-                            let admitted = reshuffle.admit(queues.groups(), next, &passing, &presence).await;
+                            let (next, queues) = ((&next_head, next_body), &self.shared.queues);
+                            let admitted = reshuffle.admit(queues, next, &passing, &presence).await;
                             match admitted {
                                 Ok(next_body) => (head, body) = (next_head, next_body),
                                 Err(answer) => return answer,

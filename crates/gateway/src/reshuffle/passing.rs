@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bulk::RouteTable;
 use http::request::Parts;
 use http::{Response, Uri};
@@ -15,7 +16,7 @@ use wire::{Outgoing, Presence};
 
 use crate::error::Fault;
 use crate::nodes::Body;
-use crate::queue::{Accept, Group, Journal, Queue};
+use crate::queue::{Accept, Group, Journal, Queue, Queues};
 use crate::reshuffle::document_write::writes_documents;
 use crate::reshuffle::sync::Reshuffle;
 use crate::reshuffle::touched::Touched;
@@ -74,7 +75,7 @@ impl Reshuffle {
     /// Otherwise the answer: nothing of it was executed then.
     pub(crate) async fn admit(
         &self,
-        groups: &[Arc<Group>],
+        queues: &ArcSwap<Queues>,
         (head, body): (&Parts, Body),
         passing: &Passing,
         presence: &Presence,
@@ -85,6 +86,9 @@ impl Reshuffle {
         if !writes_documents(&head.method, head.uri.path()) {
             return Ok(body);
         }
+        // Shared by all cores, so it is taken only once it is needed.
+        let queues = queues.load_full();
+        let groups = queues.groups();
         let settings = queue.passing();
         let others = second_clusters(queue, groups);
         if settings.refused_with_second_cluster && !others.is_empty() {
