@@ -289,7 +289,7 @@ fn what_a_script_or_a_pipeline_has_changed_stays_in_the_index_that_has_it() {
             match killed {
                 true => cluster.cue(Cue::bulk(Fault::HangWritten).always()),
                 false => {
-                    (0..3).for_each(|node| cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(4)))
+                    (0..3).for_each(|node| cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(1)))
                 }
             }
             queued(&gateway, &body);
