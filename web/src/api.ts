@@ -1,0 +1,51 @@
+// The one way to the server. Addresses are relative: the page runs under any prefix.
+import { signal } from "@preact/signals";
+import { t } from "./strings.ts";
+
+/** A refusal of the server, or its silence, in people's words. */
+export class Problem extends Error {
+  constructor(
+    /** 0: no answer at all. */
+    readonly status: number,
+    readonly type: string,
+    reason: string,
+    readonly body: Readonly<Record<string, unknown>> = {},
+  ) {
+    super(reason);
+  }
+}
+
+/** Set when an answer was 401: the page asks for the login and keeps its place. */
+export const lostSession = signal(0);
+
+export async function api<T>(path: string, options: { method?: string; body?: unknown; signal?: AbortSignal; keepalive?: boolean } = {}): Promise<T> {
+  const { method = options.body === undefined ? "GET" : "POST", body, ...rest } = options;
+  const init: RequestInit = { method, cache: "no-store", credentials: "same-origin", ...rest };
+  if (method !== "GET") {
+    init.headers = { "Content-Type": "application/json" };
+    init.body = JSON.stringify(body ?? {});
+  }
+  let answer: Response;
+  let text: string;
+  try {
+    answer = await fetch(`api/${path}`, init);
+    text = await answer.text();
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem(0, "unreachable", t.problems.unreachable);
+  }
+  let value: unknown;
+  try {
+    value = text ? JSON.parse(text) : {};
+  } catch {
+    throw new Problem(answer.status, "not_json", t.problems.notJson(answer.status));
+  }
+  if (answer.ok) return value as T;
+  const body_ = (value ?? {}) as { error?: { type?: string; reason?: string } };
+  if (answer.status === 401 && !/^(session|login|setup)$/.test(path)) lostSession.value++;
+  throw new Problem(answer.status, body_.error?.type ?? "", body_.error?.reason || t.problems.status(answer.status), body_);
+}
+
+export const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+export const isAbort = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError";

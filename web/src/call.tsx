@@ -1,0 +1,107 @@
+// Calls to a cluster through the console. A protected cluster's answer asks for a name typed and a reason first.
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import { api, Problem } from "./api.ts";
+import { visible } from "./format.ts";
+import { t } from "./strings.ts";
+import type { CallResult } from "./types.ts";
+import { Button } from "./ui/bits.tsx";
+import { Dialog } from "./ui/dialog.tsx";
+import { Text } from "./ui/field.tsx";
+
+export interface Call {
+  readonly method: string;
+  readonly path: string;
+  readonly body?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+interface Question {
+  readonly text: string;
+  readonly index: string;
+  readonly answer: (confirm: { index: string; reason: string } | null) => void;
+}
+const question = signal<Question | null>(null);
+
+/** Calls; asks the person where the cluster is protected. Aborting stops the call at the cluster too. */
+export async function call(cluster: string, what: Call, abort?: AbortSignal): Promise<CallResult> {
+  const send = (confirm?: { index: string; reason: string }) =>
+    api<CallResult>(`clusters/${encodeURIComponent(cluster)}/call`, {
+      method: "POST",
+      body: { ...what, ...(confirm ? { confirm } : {}) },
+      ...(abort ? { signal: abort } : {}),
+    });
+  let said: { index: string; reason: string } | undefined;
+  for (;;) {
+    try {
+      return await send(said);
+    } catch (error) {
+      const index = confirmOf(error);
+      if (index === null) throw error;
+      const answer = await new Promise<{ index: string; reason: string } | null>((resolve) => {
+        question.value = { text: (error as Problem).message, index, answer: resolve };
+      });
+      question.value = null;
+      if (!answer) throw error;
+      said = answer;
+    }
+  }
+}
+
+function confirmOf(error: unknown): string | null {
+  if (!(error instanceof Problem)) return null;
+  const confirm = error.body["confirm"] as { index?: string } | undefined;
+  return confirm ? (confirm.index ?? "") : null;
+}
+
+/** The answer of a call that has to be JSON and to have succeeded. */
+export async function callJson<T>(cluster: string, what: Call, abort?: AbortSignal): Promise<T> {
+  const answer = await call(cluster, what, abort);
+  let value: unknown;
+  try {
+    value = JSON.parse(answer.body);
+  } catch {
+    throw new Problem(answer.status, "not_json", t.problems.notJson(answer.status));
+  }
+  if (answer.status >= 400) {
+    const error = (value as { error?: { reason?: string; type?: string } | string }).error;
+    const why = typeof error === "string" ? error : (error?.reason ?? error?.type ?? "");
+    throw new Problem(answer.status, "cluster", `${answer.status}: ${why || answer.body.slice(0, 300)}`);
+  }
+  return value as T;
+}
+
+/** Stands once on a page that makes calls. */
+export function Confirm() {
+  const asked = question.value;
+  return asked ? <Form asked={asked} /> : null;
+}
+
+function Form({ asked }: { asked: Question }) {
+  const [index, setIndex] = useState("");
+  const [why, setWhy] = useState("");
+  const good = index === asked.index && why.trim() !== "";
+  return (
+    <Dialog title={t.confirm.title} onClose={() => asked.answer(null)}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (good) asked.answer({ index, reason: why.trim() });
+        }}
+      >
+        <p>
+          <bdi>{visible(asked.text)}</bdi>
+        </p>
+        <p>{t.confirm.text(visible(asked.index))}</p>
+        <Text label={t.confirm.name} value={index} onValue={setIndex} autocomplete="off" autofocus required />
+        <Text label={t.confirm.reason} value={why} onValue={setWhy} autocomplete="off" required />
+        <div class="actions">
+          <Button onClick={() => asked.answer(null)}>{t.confirm.cancel}</Button>
+          <Button type="submit" look="danger" disabled={!good}>
+            {t.confirm.go}
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,69 @@
+// Joins what is typed, the flavour's specification and the cluster's names into CodeMirror's suggestions.
+import type { CompletionContext, CompletionResult } from "@codemirror/autocomplete";
+import { api } from "../api.ts";
+import { METHODS, placeAt } from "./parser.ts";
+import { suggestBody, suggestParam, suggestPath, type NameKind, type Spec, type Suggestions } from "./suggest.ts";
+
+const load = {
+  elasticsearch: () => import("./spec/elasticsearch.json"),
+  opensearch: () => import("./spec/opensearch.json"),
+} as const;
+const specs = new Map<string, Promise<Spec>>();
+
+function specOf(flavour: "elasticsearch" | "opensearch"): Promise<Spec> {
+  const found = specs.get(flavour) ?? load[flavour]().then((module) => module.default as unknown as Spec);
+  specs.set(flavour, found);
+  found.catch(() => specs.delete(flavour));
+  return found;
+}
+
+/** Names from the cluster; the server keeps them a minute, and so does the page. */
+const names = new Map<string, { at: number; list: Promise<readonly string[]> }>();
+const KEEP_MS = 60_000;
+
+function namesOf(cluster: string, kind: NameKind, prefix: string): Promise<readonly string[]> {
+  const key = `${cluster} ${kind} ${prefix.slice(0, 2)}`;
+  const kept = names.get(key);
+  if (kept && Date.now() - kept.at < KEEP_MS) return kept.list;
+  const asked = api<{ names: string[] }>(`clusters/${encodeURIComponent(cluster)}/names?kind=${kind}&prefix=${encodeURIComponent(prefix.slice(0, 2))}`);
+  // No names are no reason to show nothing: the specification's words stay.
+  const list = asked.then((answer) => answer.names, () => []);
+  names.set(key, { at: Date.now(), list });
+  return list;
+}
+
+export interface Where {
+  readonly cluster: string | null;
+  readonly flavour: string | null;
+}
+
+export async function complete(context: CompletionContext, where: Where): Promise<CompletionResult | null> {
+  const place = placeAt(context.state.doc.toString(), context.pos);
+  if (!place) return null;
+  if (place.kind === "method") {
+    if (!place.word && !context.explicit) return null;
+    return { from: context.pos - place.word.length, options: METHODS.map((label) => ({ label, apply: `${label} ` })) };
+  }
+  const flavour = /elastic/i.test(where.flavour ?? "") ? "elasticsearch" : "opensearch";
+  const spec = await specOf(flavour);
+  let found: Suggestions;
+  if (place.kind === "path") found = suggestPath(spec, place.method, place.path);
+  else if (place.kind === "param") found = suggestParam(spec, place.method, place.path, place.name, place.value);
+  else {
+    if (!place.word && !context.explicit && !/"$/.test(context.state.sliceDoc(context.pos - 1, context.pos))) return null;
+    // Elasticsearch's specification has no keys of bodies; OpenSearch's, which the two share largely, stands in.
+    found = suggestBody(flavour === "opensearch" ? [spec] : [spec, await specOf("opensearch")], place);
+  }
+  const live = where.cluster ? await Promise.all(found.names.map(async (kind) => ({ kind, list: await namesOf(where.cluster!, kind, found.prefix) }))) : [];
+  if (context.aborted) return null;
+  const options = [
+    ...live.flatMap(({ kind, list }) => list.slice(0, 500).map((label) => ({ label, detail: kind, boost: 1 }))),
+    ...found.words.map(({ label, detail }) => ({ label, ...(detail ? { detail } : {}) })),
+  ];
+  const quoted = place.kind === "body" && context.state.sliceDoc(context.pos - found.back - 1, context.pos - found.back) !== '"';
+  return {
+    from: context.pos - found.back,
+    options: options.map((o) => (quoted && (place.isKey || !/^(true|false|-?\d+)$/.test(o.label)) ? { ...o, apply: JSON.stringify(o.label) } : o)),
+    validFor: /^[\w.*-]*$/,
+  };
+}

@@ -1,0 +1,108 @@
+// The overview, once a second. One tab of the browser holds the stream and tells the others: with HTTP/1.1 a browser has six
+// connections to a server, and six tabs would take them all.
+import { signal } from "@preact/signals";
+import { api, Problem } from "./api.ts";
+import type { Overview } from "./types.ts";
+
+export const overview = signal<Overview | null>(null);
+/** When the last snapshot came, by this browser's clock. */
+export const heardAt = signal(0);
+/** This browser's time, twice a second: ages grow without news. */
+export const now = signal(Date.now());
+/** No word from the server for this long is said on the page. */
+const SILENCE_MS = 4000;
+const RETRY_MS = 2000;
+
+export const isStale = (): boolean => heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS;
+
+let stopped = true;
+let source: EventSource | null = null;
+let retry = 0;
+let release: (() => void) | null = null;
+const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel("tidegate-live") : null;
+
+function take(text: string): void {
+  try {
+    const snapshot = JSON.parse(text) as Overview;
+    if (!Array.isArray(snapshot.rows)) return;
+    overview.value = snapshot;
+    heardAt.value = now.value = Date.now();
+  } catch {
+    // Half a message is no news: the age on the page tells.
+  }
+}
+
+function open(): void {
+  if (stopped || source || document.hidden) return;
+  source = new EventSource("api/live");
+  source.addEventListener("overview", (event) => {
+    const text = (event as MessageEvent<string>).data;
+    take(text);
+    channel?.postMessage(text);
+  });
+  source.addEventListener("error", () => {
+    source?.close();
+    source = null;
+    clearTimeout(retry);
+    // The browser does not say why: a session that ended answers 401 here.
+    api("session").catch((error: unknown) => {
+      if (error instanceof Problem && error.status === 401) ended();
+    });
+    retry = window.setTimeout(open, RETRY_MS);
+  });
+}
+
+let ended: () => void = () => undefined;
+
+/** Begins to listen; `whenEnded` is called when the session is over. */
+export function startLive(whenEnded: () => void): void {
+  ended = whenEnded;
+  if (!stopped) return;
+  stopped = false;
+  lead();
+}
+
+export function stopLive(): void {
+  stopped = true;
+  clearTimeout(retry);
+  source?.close();
+  source = null;
+  release?.();
+  release = null;
+  overview.value = null;
+  heardAt.value = 0;
+}
+
+/** Waits to become the tab that holds the stream; a hidden tab gives it away. */
+function lead(): void {
+  if (stopped || document.hidden || release) return;
+  const hold = () =>
+    new Promise<void>((done) => {
+      if (stopped || document.hidden) return done();
+      release = done;
+      open();
+    });
+  if (navigator.locks && channel) {
+    void navigator.locks.request("tidegate-live", hold).catch(() => undefined);
+    // Until this tab leads, or another speaks, one plain answer fills the page.
+    void api<Overview>("overview").then(
+      (first) => overview.value ?? take(JSON.stringify(first)),
+      () => undefined,
+    );
+  } else void hold();
+}
+
+channel?.addEventListener("message", (event) => {
+  if (!stopped) take(String((event as MessageEvent).data));
+});
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+    release?.();
+    release = null;
+  } else lead();
+});
+
+setInterval(() => (now.value = Date.now()), 500);

@@ -1,0 +1,76 @@
+// What every page knows: who is here, what is registered, how it looks.
+import { effect, signal } from "@preact/signals";
+import { api, lostSession, Problem } from "./api.ts";
+import { startLive, stopLive } from "./live.ts";
+import type { Cluster, Gateway, Registry, Session } from "./types.ts";
+
+export type Gate = { at: "asking" } | { at: "login" } | { at: "setup" } | { at: "in"; session: Session } | { at: "unreachable"; why: string };
+export const gate = signal<Gate>({ at: "asking" });
+export const registry = signal<Registry | null>(null);
+export const registryProblem = signal<string | null>(null);
+
+export async function askSession(): Promise<void> {
+  try {
+    enter(await api<Session>("session"));
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    stopLive();
+    if (error.status === 401) gate.value = { at: error.body["first_start"] === true ? "setup" : "login" };
+    else gate.value = { at: "unreachable", why: error.message };
+  }
+}
+
+export function enter(session: Session): void {
+  gate.value = { at: "in", session };
+  startLive(leave);
+  void loadRegistry();
+}
+
+export function leave(): void {
+  stopLive();
+  registry.value = null;
+  if (gate.value.at !== "login") gate.value = { at: "login" };
+}
+
+effect(() => {
+  if (lostSession.value > 0) leave();
+});
+
+export async function loadRegistry(): Promise<void> {
+  try {
+    registry.value = await api<Registry>("registry");
+    registryProblem.value = null;
+  } catch (error) {
+    registryProblem.value = error instanceof Error ? error.message : String(error);
+  }
+}
+
+export const clusterOf = (id: string | undefined): Cluster | undefined => registry.value?.clusters.find((c) => c.id === id);
+export const gatewayOf = (id: string | undefined): Gateway | undefined => registry.value?.gateways.find((g) => g.id === id);
+
+export const THEMES = ["system", "light", "dark"] as const;
+export type Theme = (typeof THEMES)[number];
+
+function savedTheme(): Theme {
+  try {
+    const saved = localStorage.getItem("tidegate-theme") as Theme;
+    return THEMES.includes(saved) ? saved : "system";
+  } catch {
+    return "system";
+  }
+}
+
+export const theme = signal<Theme>(savedTheme());
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const dark = signal(systemDark.matches);
+systemDark.addEventListener("change", () => (dark.value = systemDark.matches));
+export const isDark = (): boolean => (theme.value === "system" ? dark.value : theme.value === "dark");
+
+effect(() => {
+  document.documentElement.dataset["theme"] = isDark() ? "dark" : "light";
+  try {
+    localStorage.setItem("tidegate-theme", theme.value);
+  } catch {
+    // Without storage the theme lasts as long as the page.
+  }
+});

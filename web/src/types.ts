@@ -1,0 +1,139 @@
+// What the console's server answers.
+
+export interface Session {
+  readonly user: { readonly name: string; readonly role: string };
+  readonly version: string;
+}
+
+export interface Cluster {
+  readonly id: string;
+  readonly name: string;
+  readonly endpoints: readonly string[];
+  readonly username?: string | null;
+  readonly has_password: boolean;
+  readonly ca_pem?: string | null;
+  readonly verify: boolean;
+  readonly colour: string | null;
+  readonly read_only: boolean;
+  readonly protected: boolean;
+  readonly from_gateway: string | null;
+}
+
+export interface Gateway {
+  readonly id: string;
+  readonly name: string;
+  readonly url: string;
+  readonly has_token: boolean;
+  readonly ca_pem?: string | null;
+  readonly verify: boolean;
+  readonly clusters: readonly { readonly name: string; readonly cluster_id: string | null }[];
+}
+
+export interface Registry {
+  readonly clusters: readonly Cluster[];
+  readonly gateways: readonly Gateway[];
+}
+
+export interface TestStep {
+  readonly step: string;
+  readonly ok: boolean;
+  readonly detail: string;
+  readonly took_ms: number;
+}
+
+export interface TestResult {
+  readonly ok: boolean;
+  readonly steps: readonly TestStep[];
+  readonly found?: { readonly flavour?: string; readonly version?: string; readonly name?: string; readonly uuid?: string; readonly nodes?: number } | null;
+  readonly clusters?: readonly string[];
+}
+
+export interface ImportResult {
+  readonly added: readonly string[];
+  readonly changed: readonly string[];
+  readonly problems: readonly { readonly line: number; readonly column: number; readonly reason: string }[];
+}
+
+export type State = "ok" | "warn" | "bad" | "unknown";
+type Num = number | null;
+
+export interface Row {
+  readonly kind: "cluster" | "gateway";
+  readonly id: string;
+  readonly name: string;
+  readonly colour: string | null;
+  readonly state: State;
+  readonly why: readonly string[];
+  readonly seen_ms_ago: Num;
+  readonly docs_per_s: Num;
+  readonly nodes?: Num;
+  readonly health?: string | null;
+  readonly version?: string | null;
+  readonly flavour?: string | null;
+  readonly docs?: Num;
+  readonly bytes?: Num;
+  readonly requests_per_s?: Num;
+  readonly errors_per_s?: Num;
+  readonly queues?: { readonly pending: number; readonly dead: number; readonly parked: number } | null;
+  readonly spark: readonly Num[];
+}
+
+export interface Overview {
+  readonly at_ms: number;
+  readonly rows: readonly Row[];
+}
+
+export interface Series {
+  readonly step_ms: number;
+  readonly from_ms: number;
+  readonly series: Readonly<Record<string, readonly Num[]>>;
+}
+
+export interface NodeRow {
+  readonly name: string;
+  readonly address: string;
+  readonly roles: readonly string[];
+  readonly cpu_pct: Num;
+  readonly heap_pct: Num;
+  readonly disk_used_bytes: Num;
+  readonly disk_total_bytes: Num;
+  readonly docs_per_s: Num;
+  readonly rejected: Num;
+  readonly queue: Num;
+  readonly state: State;
+}
+
+export interface Nodes {
+  readonly at_ms: number;
+  readonly nodes: readonly NodeRow[];
+}
+
+export interface CallResult {
+  readonly status: number;
+  readonly took_ms: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  readonly truncated: boolean;
+}
+
+export interface Tab {
+  readonly id: string;
+  readonly title: string;
+  readonly cluster_id: string | null;
+  readonly text: string;
+}
+
+export interface Tabs {
+  readonly tabs: readonly Tab[];
+  readonly active: string | null;
+}
+
+export interface AuditEntry {
+  readonly at_ms: number;
+  readonly user: string;
+  readonly what: string;
+  readonly target: string;
+  readonly before?: unknown;
+  readonly after?: unknown;
+  readonly reason?: string | null;
+}
