@@ -1,8 +1,8 @@
 // Numbers as people say them. The exact one is always a hover away: see ui/number.tsx.
 
 const STEPS: readonly [number, string][] = [
-  [1e12, " T"],
-  [1e9, " G"],
+  [1e12, " tn"],
+  [1e9, " bn"],
   [1e6, " M"],
   [1e3, " k"],
 ];

@@ -140,7 +140,10 @@ function Rail() {
   };
   const session = gate.value.at === "in" ? gate.value.session : null;
   return (
-    <div class="rail" data-open={menuOpen.value ? "" : undefined}>
+    <header class="rail" data-open={menuOpen.value ? "" : undefined}>
+      <a class="skip" href={`#/${parts.join("/")}`} onClick={(e) => (e.preventDefault(), document.querySelector("main")?.focus())}>
+        {t.nav.skip}
+      </a>
       <div class="brand">
         <svg width="22" height="22" viewBox="0 0 32 32" aria-hidden="true">
           <rect width="32" height="32" rx="7" />
@@ -200,7 +203,7 @@ function Rail() {
         ) : null}
         <p class="version">{session ? visible(session.version) : ""}</p>
       </div>
-    </div>
+    </header>
   );
 }
 
@@ -256,9 +259,6 @@ export function Shell() {
   if (at.at === "setup" || at.at === "login") return at.at === "setup" ? <Setup /> : <Login />;
   return (
     <div class="shell">
-      <a class="skip" href={`#/${place}`} onClick={(e) => (e.preventDefault(), document.querySelector("main")?.focus())}>
-        {t.nav.skip}
-      </a>
       <Rail />
       <main tabIndex={-1}>
         <StaleBar />

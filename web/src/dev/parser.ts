@@ -54,7 +54,7 @@ function untriple(body: string): string {
 
 /** Bodies of these calls are one JSON object a line, and end in a line's end. */
 export function linewise(path: string): boolean {
-  return /\/(_bulk|_msearch|_msearch\/template)$/.test(path.split("?")[0]!);
+  return /(^|\/)(_bulk|_msearch|_msearch\/template)$/.test(path.split("?")[0]!);
 }
 
 /** The requests a selection touches; without a selection, the one at the cursor (or the last before it). */

@@ -49,8 +49,12 @@ export function Chart(props: ChartProps) {
         <ul class="legend">
           {lines.map((line) => (
             <li key={line.label}>
-              <span class={`key c${line.colour}${line.dash ? " dashed" : ""}`} aria-hidden="true" />
-              {line.label}
+              {lines.length > 1 ? (
+                <>
+                  <span class={`key c${line.colour}${line.dash ? " dashed" : ""}`} aria-hidden="true" />
+                  {line.label}
+                </>
+              ) : null}
               <strong class="num">{lastOf(line.values, say)}</strong>
             </li>
           ))}

@@ -1,0 +1,100 @@
+// What the browser tests share: a server (the mock, or the real one of CONSOLE_URL), a browser, and what must always hold.
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+import { NAME, PASSWORD, start } from "../mock/server.mjs";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+export const SHOTS = process.env.CONSOLE_SHOTS ?? new URL("../../node_modules/.cache/shots", import.meta.url).pathname;
+mkdirSync(SHOTS, { recursive: true });
+
+const executable = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((path) => existsSync(path));
+
+let browser;
+export async function openBrowser() {
+  browser ??= await chromium.launch({ executablePath: executable, args: ["--no-sandbox", "--disable-background-networking", "--disable-gpu"] });
+  return browser;
+}
+export async function closeBrowser() {
+  await browser?.close();
+  browser = undefined;
+}
+
+/** A fresh server of the mock. */
+export const server = (entered = true) => start(0, entered);
+
+/** A page that keeps what it did wrong: errors, refusals by the policy, requests to other origins. */
+export async function page(url, options = {}) {
+  const context = await (await openBrowser()).newContext({ viewport: { width: 1360, height: 860 }, reducedMotion: "reduce", ...options });
+  const made = await context.newPage();
+  const wrongs = [];
+  const origin = new URL(url).origin;
+  made.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
+  made.on("console", (message) => {
+    // A refused answer is told by the page itself; the browser's own line about it is no fault.
+    if (message.type() === "error" && !/Failed to load resource/.test(message.text())) wrongs.push(`console: ${message.text()}`);
+  });
+  made.on("request", (request) => {
+    const to = new URL(request.url());
+    if (!["data:", "blob:"].includes(to.protocol) && to.origin !== origin) wrongs.push(`foreign request: ${request.url()}`);
+  });
+  made.wrongs = wrongs;
+  return made;
+}
+
+export async function finish(made) {
+  assert.deepEqual(made.wrongs, [], "the page did something wrong");
+  await made.context().close();
+}
+
+export async function logIn(made, url) {
+  await made.goto(url);
+  await made.getByLabel("Name").fill(process.env.CONSOLE_USER ?? NAME);
+  await made.getByLabel("Password").fill(process.env.CONSOLE_PASSWORD ?? PASSWORD);
+  await made.getByRole("button", { name: "Log in" }).click();
+  await made.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+}
+
+/** Goes to a deep link within the running page. */
+export async function to(made, hash) {
+  await made.evaluate((h) => (location.hash = h), hash);
+  await made.waitForTimeout(50);
+}
+
+export async function violations(made) {
+  // A policy without eval refuses an injected script element, not an evaluated one.
+  await made.evaluate(AXE);
+  const found = await made.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
+  return found.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary?.split("\n")[1] ?? ""}`).join(" | ")}`);
+}
+
+export const shot = (made, name, options = {}) => made.screenshot({ path: join(SHOTS, `${name}.png`), ...options });
+
+/** No part is wider than the window. */
+export async function assertFits(made, where) {
+  const wide = await made.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.ok(wide <= 0, `${where}: ${wide} px too wide`);
+}
+
+export const PAGES = {
+  overview: "#/",
+  cluster: "#/c/production",
+  templates: "#/c/staging/templates",
+  template: "#/c/staging/templates/index/logs",
+  "template-new": "#/c/staging/templates/new",
+  "who-sets": "#/c/staging/templates/who?index=logs-2026.11.23",
+  dev: "#/dev?cluster=staging",
+  registry: "#/registry",
+  "cluster-form": "#/registry/cluster/production",
+  "gateway-form": "#/registry/gateway/new",
+  import: "#/registry/import",
+  audit: "#/audit",
+};
+
+/** Waits until a page stands: no grey lines any more, and the charts are drawn. */
+export async function settled(made) {
+  await made.waitForFunction(() => !document.querySelector(".skeleton") && document.querySelector("main h1") && [...document.querySelectorAll(".plot")].every((p) => p.querySelector("canvas")), undefined, { timeout: 8000 });
+  await made.waitForTimeout(120);
+}

@@ -1,0 +1,213 @@
+// What must hold on every page: states that are designed, hostile names, small windows, keys, accessibility.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { assertFits, closeBrowser, finish, logIn, page, PAGES, server, settled, shot, to, violations } from "./kit.mjs";
+import { hostile } from "../mock/names.mjs";
+import { NAME, PASSWORD } from "../mock/server.mjs";
+
+after(closeBrowser);
+
+for (const [look, options] of Object.entries({ light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, forced: { colorScheme: "dark", forcedColors: "active" } })) {
+  test(`every page passes axe, ${look}`, async () => {
+    const { url, close } = await server();
+    const p = await page(url, options);
+    await p.goto(url);
+    await p.getByRole("heading", { name: "Log in" }).waitFor();
+    const found = Object.fromEntries([["login", await violations(p)]]);
+    await shot(p, `login-${look}`);
+    await logIn(p, url);
+    for (const [name, hash] of Object.entries(PAGES)) {
+      await to(p, hash);
+      await settled(p);
+      found[name] = await violations(p);
+      await shot(p, `${name}-${look}`);
+    }
+    await p.evaluate(() => document.activeElement?.blur());
+    await p.keyboard.press("?");
+    await p.getByRole("heading", { name: "Keys" }).waitFor();
+    found.keys = await violations(p);
+    assert.deepEqual(Object.entries(found).filter(([, list]) => list.length), []);
+    await finish(p);
+    close();
+  });
+}
+
+test("hostile names are words on every page, and nothing of them runs", async () => {
+  const { url, close, mock } = await server();
+  for (const [i, name] of hostile.entries()) {
+    mock.addCluster({ name, endpoints: [`http://h:9200/${name}`], colour: "#7a4fd0", state: "warn", why: [name] });
+    mock.addGateway({ name, url: `http://h:2900/${i}`, clusters: [name], state: "bad", why: [name] });
+    mock.note(name, name, { reason: name, before: name, after: { name } });
+  }
+  const evil = mock.clusters.at(-1);
+  evil.nodeNames = hostile;
+  const cluster = mock.live.get(`cluster ${evil.id}`).cluster;
+  for (const name of hostile) {
+    cluster.indices.push(name);
+    cluster.legacy.set(name, { order: 1, index_patterns: [name], settings: { [name]: name }, mappings: {} });
+    cluster.indexTemplates.set(name, { index_patterns: [name, "*"], priority: 3, template: { settings: { index: { [name]: name } } } });
+  }
+  mock.tabs = { tabs: hostile.map((name, i) => ({ id: `t${i}`, title: name, cluster_id: evil.id, text: `GET /${name}` })), active: "t0" };
+  for (const viewport of [{ width: 1360, height: 860 }, { width: 320, height: 640 }]) {
+    const p = await page(url, { viewport });
+    await logIn(p, url);
+    const pages = {
+      ...PAGES,
+      "evil-cluster": `#/c/${encodeURIComponent(evil.id)}`,
+      "evil-templates": `#/c/${encodeURIComponent(evil.id)}/templates`,
+      "evil-template": `#/c/${encodeURIComponent(evil.id)}/templates/legacy/${encodeURIComponent(hostile[0])}`,
+      "evil-who": `#/c/${encodeURIComponent(evil.id)}/templates/who?index=${encodeURIComponent(hostile[0])}`,
+      "evil-entry": `#/registry/cluster/${encodeURIComponent(evil.id)}`,
+      "evil-search": `#/?q=${encodeURIComponent(hostile[0])}`,
+    };
+    for (const [name, hash] of Object.entries(pages)) {
+      await to(p, hash);
+      await settled(p);
+      assert.doesNotMatch(await p.title(), /pwned/, name);
+      assert.equal(await p.locator("main img, main script").count(), 0, name);
+      await assertFits(p, `${name} at ${viewport.width}`);
+    }
+    await to(p, "#/");
+    await settled(p);
+    assert.ok((await p.getByText("⟨202E⟩reversed").count()) > 0, "a turned name is shown by number");
+    await shot(p, `hostile-${viewport.width}`, { fullPage: viewport.width > 320 });
+    await finish(p);
+  }
+  close();
+});
+
+test("320 px: every page fits, and the menu opens", async () => {
+  const { url, close } = await server();
+  const p = await page(url, { viewport: { width: 320, height: 640 } });
+  await logIn(p, url);
+  for (const [name, hash] of Object.entries(PAGES)) {
+    await to(p, hash);
+    await settled(p);
+    await assertFits(p, name);
+    await shot(p, `${name}-320`);
+  }
+  await p.getByRole("button", { name: "Menu" }).click();
+  await p.getByRole("link", { name: "Audit" }).click();
+  await p.getByRole("heading", { level: 1, name: "Audit" }).waitFor();
+  await finish(p);
+  close();
+});
+
+test("silence is said with its age, the figures are kept, and news clears it", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await p.locator("td.big data").first().waitFor();
+  for (const mode of ["silent", "garbage", "down"]) {
+    mock.mode = mode;
+    await p.getByRole("alert").filter({ hasText: "No news from the console for" }).waitFor({ timeout: 9000 });
+    assert.ok((await p.locator("td.big data").count()) > 0, `${mode}: figures are kept`);
+    if (mode === "silent") await shot(p, "stale-light");
+    mock.mode = "";
+    await p.getByRole("alert").filter({ hasText: "No news" }).waitFor({ state: "detached", timeout: 9000 });
+  }
+  await finish(p);
+  close();
+});
+
+test("half-broken answers leave each page standing, with words", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  for (const mode of ["garbage", "down"]) {
+    for (const hash of ["#/c/staging", "#/c/staging/templates", "#/audit"]) {
+      await to(p, "#/registry");
+      mock.mode = mode;
+      await to(p, hash);
+      await p.getByRole("alert").filter({ hasText: mode === "down" ? "The store does not answer" : "not JSON" }).first().waitFor();
+      assert.ok(await p.getByRole("link", { name: "Overview" }).isVisible());
+      mock.mode = "";
+    }
+  }
+  await finish(p);
+  close();
+});
+
+test("a session that ends leads to the login and back to the same place", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await to(p, "#/c/archive?minutes=60");
+  await settled(p);
+  mock.mode = "expired";
+  await p.getByRole("heading", { name: "Log in" }).waitFor({ timeout: 9000 });
+  mock.mode = "";
+  await p.getByText("Your session is over.").waitFor();
+  await p.getByLabel("Name").fill(NAME);
+  await p.getByLabel("Password").fill(PASSWORD);
+  await p.keyboard.press("Enter");
+  await p.getByRole("heading", { level: 1, name: "archive" }).waitFor();
+  assert.match(p.url(), /#\/c\/archive\?minutes=60$/);
+  await finish(p);
+  close();
+});
+
+test("the keyboard alone: log in, go anywhere, open a row, run a request, leave the editor", async () => {
+  const { url, close } = await server();
+  const p = await page(url);
+  await p.goto(url);
+  await p.getByLabel("Name").waitFor();
+  await p.keyboard.type(NAME);
+  await p.keyboard.press("Tab");
+  await p.keyboard.type(PASSWORD);
+  await p.keyboard.press("Enter");
+  await p.locator("tbody tr").first().waitFor();
+  for (const [key, heading] of Object.entries({ c: "branch-office|archive|production|staging", t: "Templates", r: "Registry", a: "Audit", o: "Overview" })) {
+    await p.keyboard.press("g");
+    await p.keyboard.press(key);
+    await p.getByRole("heading", { level: 1, name: new RegExp(`^(${heading})$`) }).waitFor();
+  }
+  await p.locator("tbody tr").nth(1).waitFor();
+  await p.keyboard.press("j");
+  await p.keyboard.press("j");
+  await p.keyboard.press("Enter");
+  await p.getByRole("heading", { level: 1, name: "archive" }).waitFor();
+  await settled(p);
+  await p.keyboard.press("t");
+  await p.getByRole("columnheader", { name: "Time" }).first().waitFor();
+  await p.keyboard.press("g");
+  await p.keyboard.press("d");
+  await p.locator(".cm-content").first().waitFor();
+  const inEditor = () => p.evaluate(() => document.activeElement?.classList.contains("editor") ?? false);
+  for (let i = 0; i < 40 && !(await inEditor()); i++) await p.keyboard.press("Tab");
+  assert.ok(await inEditor(), "the editor is reached by Tab");
+  await p.keyboard.press("Control+Enter");
+  await p.locator(".outcome .status", { hasText: "200" }).waitFor();
+  await p.keyboard.press("Tab");
+  assert.ok(!(await p.evaluate(() => document.activeElement === document.querySelector(".editor"))), "Tab leaves the editor");
+  await finish(p);
+  close();
+});
+
+test("behind a prefix the page works as at the root", async () => {
+  const { url, close } = await server();
+  const p = await page(url);
+  await logIn(p, `${url}some/prefix/`);
+  await to(p, "#/c/production");
+  await settled(p);
+  assert.match(p.url(), /\/some\/prefix\/#\/c\/production$/);
+  await finish(p);
+  close();
+});
+
+test("many tabs of one browser share one stream", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  const more = [];
+  for (let i = 0; i < 7; i++) {
+    const tab = await p.context().newPage();
+    await tab.goto(url);
+    await tab.locator("td.big data").first().waitFor();
+    more.push(tab);
+  }
+  await p.waitForTimeout(1200);
+  assert.ok(mock.streams.size <= 1, `${mock.streams.size} streams`);
+  await finish(p);
+  close();
+});

@@ -1,0 +1,342 @@
+// Stands in for the console's server: the whole contract in memory, with figures that move, and misbehaviour on demand.
+//
+//   node test/mock/server.mjs [PORT] [--in]     --in: an account `ann` / `correct horse battery` and entries exist already
+import { createServer } from "node:http";
+import { readFile } from "node:fs/promises";
+import { extname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Cluster } from "./cluster.mjs";
+import { hostile } from "./names.mjs";
+
+const DIST = new URL("../../dist/", import.meta.url).pathname;
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+/** As the real server sends it, word for word. */
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+export const LINK = "one-time-link-of-the-mock";
+export const NAME = "ann";
+export const PASSWORD = "correct horse battery";
+
+const id = (name) => name.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 40) || "x";
+
+class Mock {
+  user = null;
+  sessions = new Set();
+  clusters = [];
+  gateways = [];
+  live = new Map();
+  tabs = { tabs: [], active: null };
+  audit = [];
+  wrong = 0;
+  /** "", "silent" (no news), "down" (503), "garbage" (half a JSON), "expired" (401) */
+  mode = "";
+  started = Date.now();
+  streams = new Set();
+
+  constructor(entered) {
+    if (entered) {
+      this.user = { name: NAME, password: PASSWORD };
+      this.fill();
+    }
+  }
+
+  fill() {
+    this.addCluster({ name: "production", endpoints: ["https://es-1.prod:9200", "https://es-2.prod:9200"], username: "tidegate", colour: "#d43c3c", protected: true, flavour: "elasticsearch", version: "9.2.1", base: 48_000 });
+    this.addCluster({ name: "archive", endpoints: ["http://10.0.1.15:9200"], colour: "#2f6fdb", read_only: true, flavour: "opensearch", version: "3.3.2", base: 5200, state: "warn", why: ["Disk of node-2 is 87 % full, its watermark is 90 %"] });
+    this.addCluster({ name: "staging", endpoints: ["http://127.0.0.1:9201"], colour: "#3f8f3f", flavour: "opensearch", version: "3.3.2", base: 900 });
+    this.addCluster({ name: "branch-office", endpoints: ["http://10.9.0.4:9200"], flavour: "opensearch", version: "2.19.3", base: 0, state: "bad", why: ["No answer for 2 minutes: connection refused by 10.9.0.4:9200"], seen: 134_000 });
+    this.addGateway({ name: "gateway-1", url: "http://10.0.1.10:2900", has_token: true, clusters: ["production", "archive"], base: 51_000 });
+    this.addGateway({ name: "gateway-2", url: "http://10.0.1.11:2900", clusters: ["production"], base: 3000, state: "warn", why: ["Cluster production: 3 documents were refused within the last minute"], queues: { pending: 12_480, dead: 3, parked: 0 } });
+  }
+
+  addCluster({ flavour = "opensearch", version = "3.3.2", base = 1000, state = "ok", why = [], seen = null, ...entry }) {
+    const made = { id: id(entry.name), username: null, has_password: !!entry.username, ca_pem: null, verify: true, colour: null, read_only: false, protected: false, from_gateway: null, ...entry };
+    if (this.clusters.some((c) => c.id === made.id)) made.id += `-${this.clusters.length}`;
+    this.clusters.push(made);
+    this.live.set(`cluster ${made.id}`, { flavour, version, base, state, why, seen, cluster: new Cluster(entry.name, flavour, version), docs: base * 1e5 + 1234 });
+    return made;
+  }
+
+  addGateway({ base = 1000, state = "ok", why = [], queues = null, clusters = [], ...entry }) {
+    const made = { id: id(entry.name), has_token: false, ca_pem: null, verify: true, ...entry, clusters: clusters.map((name) => ({ name, cluster_id: this.clusters.find((c) => c.name === name)?.id ?? null })) };
+    this.gateways.push(made);
+    this.live.set(`gateway ${made.id}`, { base, state, why, queues });
+    return made;
+  }
+
+  /** A figure of a second that is the same whenever it is asked for. */
+  rate(base, second) {
+    return Math.round(base * (1 + 0.18 * Math.sin(second / 9) + 0.06 * Math.sin(second / 1.7)) * 10) / 10;
+  }
+
+  overview() {
+    const at = Date.now();
+    const second = Math.floor(at / 1000);
+    const rows = [...this.clusters.map((entry) => ["cluster", entry]), ...this.gateways.map((entry) => ["gateway", entry])].map(([kind, entry]) => {
+      const live = this.live.get(`${kind} ${entry.id}`);
+      const gone = live.seen !== undefined && live.seen !== null;
+      const spark = Array.from({ length: 60 }, (_, i) => (gone || (kind === "cluster" && entry.name === "staging" && i > 20 && i < 28) ? null : this.rate(live.base, second - 59 + i)));
+      const row = { kind, id: entry.id, name: entry.name, colour: entry.colour ?? null, state: live.state, why: live.why, seen_ms_ago: gone ? live.seen + at - this.started : 300, docs_per_s: gone ? null : spark.at(-1), spark };
+      if (kind === "cluster") return { ...row, nodes: gone ? null : 3, health: gone ? null : live.state === "ok" ? "green" : "yellow", version: live.version, flavour: live.flavour, docs: live.docs, bytes: live.docs * 312 };
+      return { ...row, version: "0.9.0", requests_per_s: Math.round(live.base / 500), errors_per_s: live.state === "ok" ? 0 : 0.05, queues: live.queues };
+    });
+    const rank = { bad: 0, warn: 1, unknown: 2, ok: 3 };
+    return { at_ms: at, rows: rows.sort((a, b) => rank[a.state] - rank[b.state] || (a.name < b.name ? -1 : 1)) };
+  }
+
+  series(entry, minutes) {
+    const step = Math.max(1000, Math.ceil((minutes * 60_000) / 900 / 1000) * 1000);
+    const to = Math.floor(Date.now() / step) * step;
+    const n = Math.floor((minutes * 60_000) / step);
+    const base = this.live.get(`cluster ${entry.id}`).base;
+    const times = Array.from({ length: n }, (_, i) => to - (n - 1 - i) * step);
+    // The console was away for a while: a gap.
+    const gap = (i) => i > n * 0.55 && i < n * 0.6;
+    const map = (make) => times.map((ms, i) => (gap(i) ? null : make(ms / 1000, i)));
+    return {
+      step_ms: step,
+      from_ms: times[0],
+      series: {
+        cluster_docs_per_s: map((s) => this.rate(base, s)),
+        gateway_docs_per_s: map((s) => Math.round(this.rate(base, s) * 0.83)),
+        index_latency_ms: map((s) => 0.2 + 0.1 * Math.abs(Math.sin(s / 40))),
+        rejected_per_s: map((s) => (Math.sin(s / 60) > 0.95 ? 4 : 0)),
+        heap_pct: map((s) => 42 + ((s / 4) % 30)),
+        disk_pct: map((_, i) => 61 + i / 400),
+      },
+    };
+  }
+
+  nodes(entry) {
+    const base = this.live.get(`cluster ${entry.id}`).base;
+    const names = entry.nodeNames ?? ["node-1", "node-2", "node-3"];
+    const at = Math.floor(Date.now() / 1000);
+    return {
+      at_ms: Date.now(),
+      nodes: names.map((name, i) => ({ name, address: `10.0.1.${10 + i}:9300`, roles: ["cluster_manager", "data", "ingest"], cpu_pct: 30 + ((at + 17 * i) % 40), heap_pct: 40 + ((at + 9 * i) % 45), disk_used_bytes: (0.55 + 0.16 * i) * 2e12, disk_total_bytes: 2e12, docs_per_s: this.rate(base / 3, at + i), rejected: i === 1 ? 17 : 0, queue: i, state: i === 1 && entry.name === "archive" ? "warn" : "ok" })),
+    };
+  }
+
+  note(what, target, more = {}) {
+    this.audit.unshift({ at_ms: Date.now(), user: this.user?.name ?? "?", what, target, before: null, after: null, reason: null, ...more });
+  }
+}
+
+class Refusal extends Error {
+  constructor(status, type, reason, more = {}) {
+    super(reason);
+    Object.assign(this, { status, body: { error: { type, reason }, status, ...more } });
+  }
+}
+
+const STEPS = ["address", "dns", "tcp", "tls", "auth", "version"];
+
+/** Fails at the step that the host's name says: `tls.bad:9200` fails at TLS. */
+function testOf(address, secretGiven, gateway) {
+  const failing = STEPS.find((step) => address.includes(`//${step}.bad`)) ?? (/^https?:\/\/[^\s/]+/.test(address) ? null : "address");
+  const said = { address: "an address of http or https", dns: "10.0.1.15", tcp: "connected", tls: "TLS 1.3, certificate of CN=es-1", auth: secretGiven ? "accepted" : "no password wanted", version: "opensearch 3.3.2" };
+  const wrong = { address: "this is no address", dns: "no such host", tcp: "connection refused", tls: "certificate signed by an unknown authority", auth: "401 Unauthorized: the password is wrong", version: "this is no Elasticsearch or OpenSearch" };
+  const steps = [];
+  for (const step of STEPS) {
+    if (step === "tls" && address.startsWith("http:")) continue;
+    steps.push({ step, ok: step !== failing, detail: step === failing ? wrong[step] : said[step], took_ms: 1.5 });
+    if (step === failing) return { ok: false, steps };
+  }
+  return { ok: true, steps, found: { flavour: gateway ? "tidegate" : "opensearch", version: gateway ? "0.9.0" : "3.3.2", name: "demo", uuid: "x", nodes: 3 }, ...(gateway ? { clusters: ["demo", "second"] } : {}) };
+}
+
+async function route(mock, method, path, query, body, request) {
+  const session = /tidegate=(\w+)/.exec(request.headers.cookie ?? "")?.[1];
+  const inside = mock.sessions.has(session) && mock.mode !== "expired";
+  const enter = () => {
+    const key = Math.random().toString(36).slice(2);
+    mock.sessions.add(key);
+    return { cookie: `tidegate=${key}; HttpOnly; SameSite=Strict; Path=/`, value: whoIs(mock) };
+  };
+  if (method !== "GET" && !/^application\/json/.test(request.headers["content-type"] ?? "")) throw new Refusal(415, "not_json", "Only JSON is taken.");
+  if (path === "session") {
+    if (inside) return { value: whoIs(mock) };
+    throw new Refusal(401, "no_session", "Log in first.", { first_start: !mock.user });
+  }
+  if (path === "setup" && method === "POST") {
+    if (mock.user) throw new Refusal(409, "not_first", "There is an account already.");
+    if (body.link !== LINK) throw new Refusal(403, "wrong_link", "This link is not the one that the console printed. It holds once, until the console is started anew.");
+    mock.user = { name: body.name, password: body.password };
+    mock.note("account made", body.name);
+    return enter();
+  }
+  if (path === "login" && method === "POST") {
+    if (mock.wrong >= 5) throw new Refusal(429, "throttled", "Too many attempts.", { retry_after_s: 30 });
+    if (body.name !== mock.user?.name || body.password !== mock.user?.password) {
+      mock.wrong++;
+      throw new Refusal(401, "wrong", "Name or password is wrong.");
+    }
+    mock.wrong = 0;
+    return enter();
+  }
+  if (path === "logout") {
+    mock.sessions.delete(session);
+    return { value: {} };
+  }
+  if (!inside) throw new Refusal(401, "no_session", "Log in first.");
+  if (mock.mode === "down") throw new Refusal(503, "down", "The store does not answer.");
+  return { value: await inner(mock, method, path.split("/").map(decodeURIComponent), query, body, request) };
+}
+
+const whoIs = (mock) => ({ user: { name: mock.user.name, role: "admin" }, version: "0.9.0-mock" });
+
+async function inner(mock, method, parts, query, body, request) {
+  const [first, second, third] = parts;
+  const entryOf = (list) => list.find((e) => e.id === second) ?? refuse(404, "unknown", "There is no such entry.");
+  switch (`${method} ${first}`) {
+    case "GET registry":
+      return { clusters: mock.clusters, gateways: mock.gateways };
+    case "POST registry":
+      return importYaml(mock, body.yaml);
+    case "GET overview":
+      return mock.overview();
+    case "GET tabs":
+      return mock.tabs;
+    case "PUT tabs":
+      mock.tabs = body;
+      return {};
+    case "GET audit":
+      return { entries: mock.audit.slice(0, Number(query.get("limit") ?? 100)) };
+    case "POST gateways":
+    case "POST clusters": {
+      const gateway = first === "gateways";
+      if (second === "_test") {
+        await new Promise((done) => setTimeout(done, 120));
+        return testOf(gateway ? body.url : (body.endpoints?.[0] ?? ""), !!(body.password ?? body.token), gateway);
+      }
+      if (third === "call") return mock.live.get(`cluster ${second}`) ? callOf(mock, entryOf(mock.clusters), body, request) : refuse(404, "unknown", "There is no such cluster.");
+      const { password, token, ...entry } = body;
+      const made = gateway ? mock.addGateway({ ...entry, has_token: !!token, clusters: ["demo"] }) : mock.addCluster({ ...entry, has_password: !!password });
+      if (gateway && !mock.clusters.some((c) => c.name === "demo")) {
+        const demo = mock.addCluster({ name: "demo", endpoints: ["http://127.0.0.1:9200"], from_gateway: made.id });
+        made.clusters = [{ name: "demo", cluster_id: demo.id }];
+      }
+      mock.note(`${first.slice(0, -1)} registered`, made.name, { after: entry });
+      return made;
+    }
+    case "PUT clusters":
+    case "PUT gateways": {
+      const entry = entryOf(mock[first]);
+      const { password, token, ...rest } = body;
+      mock.note(`${first.slice(0, -1)} changed`, entry.name, { before: { ...entry }, after: rest });
+      return Object.assign(entry, rest, password === undefined ? {} : { has_password: password !== null }, token === undefined ? {} : { has_token: token !== null });
+    }
+    case "DELETE clusters":
+    case "DELETE gateways": {
+      const entry = entryOf(mock[first]);
+      mock[first] = mock[first].filter((e) => e !== entry);
+      mock.note(`${first.slice(0, -1)} removed`, entry.name, { before: entry });
+      return {};
+    }
+    case "GET clusters": {
+      const entry = entryOf(mock.clusters);
+      if (third === "series") return mock.series(entry, Number(query.get("minutes") ?? 15));
+      if (third === "nodes") return mock.nodes(entry);
+      if (third === "names") return { names: mock.live.get(`cluster ${entry.id}`).cluster.names(query.get("kind"), query.get("prefix") ?? "") };
+    }
+  }
+  return refuse(404, "unknown", `There is no ${method} ${parts.join("/")}.`);
+}
+
+function refuse(status, type, reason, more) {
+  throw new Refusal(status, type, reason, more);
+}
+
+const WRITES = (method, path) => method === "DELETE" || method === "PUT" || (method === "POST" && !/_search|_count|_simulate|_analyze|_msearch/.test(path));
+
+async function callOf(mock, entry, { method, path, body, confirm }, request) {
+  const writes = WRITES(method, path);
+  if (writes && entry.read_only) refuse(403, "read_only", `Cluster ${entry.name} is read-only in this console.`);
+  if (writes && entry.protected && method === "DELETE") {
+    const index = path.split("/").filter(Boolean).at(-1) ?? entry.name;
+    if (!confirm) refuse(409, "confirm", `DELETE on the protected cluster ${entry.name} wants to be confirmed.`, { confirm: { index } });
+  }
+  if (writes) mock.note(`${method} ${path}`, entry.name, { reason: confirm?.reason ?? null });
+  if (path.startsWith("/_slow")) {
+    const gone = await new Promise((done) => {
+      const timer = setTimeout(() => done(false), 20_000);
+      request.on("close", () => done(true));
+      request.socket.on("close", () => (clearTimeout(timer), (mock.cancelled = true), done(true)));
+    });
+    return { status: 200, took_ms: 20_000, headers: {}, body: `{"gone":${gone}}`, truncated: false };
+  }
+  const answer = mock.live.get(`cluster ${entry.id}`).cluster.answer(method, path, body);
+  return { status: answer.status, took_ms: 3, headers: { "content-type": "application/json" }, body: answer.text, truncated: !!answer.truncated };
+}
+
+/** Only the shape the tests use: names under `clusters:`. */
+function importYaml(mock, yaml) {
+  const lines = yaml.split("\n");
+  const bad = lines.findIndex((line) => /\t/.test(line));
+  if (bad >= 0) return { added: [], changed: [], problems: [{ line: bad + 1, column: lines[bad].indexOf("\t") + 1, reason: "a tab cannot begin a token" }] };
+  const added = [];
+  for (const line of lines) {
+    const name = /^\s+- name: "?([^"]+)"?$/.exec(line)?.[1];
+    if (name && !mock.clusters.some((c) => c.name === name)) {
+      mock.addCluster({ name, endpoints: ["http://127.0.0.1:9209"] });
+      added.push(name);
+    }
+  }
+  return { added, changed: [], problems: [] };
+}
+
+export async function start(port = 0, entered = true) {
+  const mock = new Mock(entered);
+  const server = createServer((request, response) => void serve(mock, request, response));
+  await new Promise((done) => server.listen(port, "127.0.0.1", done));
+  const beat = setInterval(() => {
+    if (mock.mode === "") for (const stream of mock.streams) stream.write(`event: overview\ndata: ${JSON.stringify(mock.overview())}\n\n`);
+    if (mock.mode === "garbage") for (const stream of mock.streams) stream.write(`event: overview\ndata: ${JSON.stringify(mock.overview()).slice(0, 300)}\n\n`);
+  }, 1000);
+  const url = `http://127.0.0.1:${server.address().port}/`;
+  return { mock, url, close: () => (clearInterval(beat), server.closeAllConnections(), server.close()) };
+}
+
+async function serve(mock, request, response) {
+  const url = new URL(request.url, "http://x");
+  // Any prefix will do, as behind a proxy.
+  const path = url.pathname.replace(/^\/some\/prefix/, "");
+  const send = (status, value, headers = {}) => {
+    const text = mock.mode === "garbage" && !/session/.test(path) ? JSON.stringify(value).slice(0, 40) : JSON.stringify(value);
+    response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", ...headers }).end(text);
+  };
+  try {
+    if (path === "/api/live") {
+      if (!mock.sessions.has(/tidegate=(\w+)/.exec(request.headers.cookie ?? "")?.[1]) || mock.mode === "expired") return send(401, {});
+      if (mock.mode === "down") return send(503, {});
+      response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+      response.write(`event: overview\ndata: ${JSON.stringify(mock.overview())}\n\n`);
+      mock.streams.add(response);
+      request.on("close", () => mock.streams.delete(response));
+      return;
+    }
+    if (path.startsWith("/api/")) {
+      const chunks = [];
+      for await (const chunk of request) chunks.push(chunk);
+      const text = Buffer.concat(chunks).toString();
+      const { value, cookie } = await route(mock, request.method, path.slice(5), url.searchParams, text ? JSON.parse(text) : {}, request);
+      return send(200, value, cookie ? { "set-cookie": cookie } : {});
+    }
+    const file = normalize(join(DIST, path === "/" ? "index.html" : path));
+    if (!file.startsWith(DIST)) return send(404, {});
+    const bytes = await readFile(file);
+    const headers = { "content-type": TYPES[extname(file)] ?? "application/octet-stream", "content-security-policy": POLICY, "x-content-type-options": "nosniff" };
+    response.writeHead(200, headers).end(bytes);
+  } catch (error) {
+    if (error instanceof Refusal) return send(error.status, error.body);
+    send(error.code === "ENOENT" ? 404 : 500, { error: { type: "mock", reason: String(error.message) } });
+  }
+}
+
+export { hostile };
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { url } = await start(Number(process.argv[2] ?? 9900), process.argv.includes("--in"));
+  console.log(`${url}  (first start: ${url}#setup=${LINK}; with --in: ${NAME} / ${PASSWORD})`);
+}
