@@ -29,7 +29,7 @@ export function enter(session: Session): void {
 export function leave(): void {
   stopLive();
   registry.value = null;
-  if (gate.value.at !== "login") gate.value = { at: "login" };
+  if (gate.peek().at !== "login") gate.value = { at: "login" };
 }
 
 effect(() => {

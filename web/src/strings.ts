@@ -271,6 +271,7 @@ export const t = {
     simulating: "Simulating",
     simulateTitle: "What an index would get",
     simulateLegacy: "Servers cannot simulate legacy templates. The console merges them itself, by order:",
+    beaten: (names: string) => `An index template matches too, and legacy templates do not count beside it: ${names}`,
     overlaps: "Also match, with lower priority",
     noOverlap: "No other template matches the same names.",
     save: "Save",

@@ -230,13 +230,13 @@ function Result({ simulated, self, all }: { simulated: Simulated; self: { kind: 
   }
   const patterns = toFields("legacy", self.body).patterns.split(", ");
   const now: Template = { kind: "legacy", name: self.name, patterns, rank: Number(self.body["order"] ?? 0), composedOf: [], body: self.body };
-  const others = all.filter((one) => !(one.kind === "legacy" && one.name === self.name));
-  const answer = whoSets(simulated.index, [...others, now], new Map());
-  const beaten = others.some((one) => one.kind === "index" && one.patterns.some((p) => matches(p, simulated.index)));
+  const legacy = all.filter((one) => one.kind === "legacy" && one.name !== self.name);
+  const answer = whoSets(simulated.index, [...legacy, now], new Map());
+  const beating = all.filter((one) => one.kind === "index" && one.patterns.some((p) => matches(p, simulated.index)));
   return (
     <>
       <p class="sub">{`${s.simulateLegacy} ${visible(simulated.index)}`}</p>
-      {beaten && answer.winner ? <Note kind="warn">{`${s.kindHelp.legacy} ${visible(answer.winner.name)}`}</Note> : null}
+      {beating.length ? <Note kind="warn">{s.beaten(beating.map((one) => visible(one.name)).join(", "))}</Note> : null}
       <Origins title={s.settings} list={answer.settings} />
       <Origins title={s.mappings} list={answer.mappings} />
     </>

@@ -17,18 +17,25 @@ export async function openBrowser() {
   browser ??= await chromium.launch({ executablePath: executable, args: ["--no-sandbox", "--disable-background-networking", "--disable-gpu"] });
   return browser;
 }
-export async function closeBrowser() {
+const servers = [];
+export async function closeAll() {
   await browser?.close();
   browser = undefined;
+  servers.splice(0).forEach(({ close }) => close());
 }
 
 /** A fresh server of the mock. */
-export const server = (entered = true) => start(0, entered);
+export async function server(entered = true) {
+  const made = await start(0, entered);
+  servers.push(made);
+  return made;
+}
 
 /** A page that keeps what it did wrong: errors, refusals by the policy, requests to other origins. */
 export async function page(url, options = {}) {
   const context = await (await openBrowser()).newContext({ viewport: { width: 1360, height: 860 }, reducedMotion: "reduce", ...options });
   const made = await context.newPage();
+  made.setDefaultTimeout(15_000);
   const wrongs = [];
   const origin = new URL(url).origin;
   made.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
@@ -61,6 +68,17 @@ export async function logIn(made, url) {
 export async function to(made, hash) {
   await made.evaluate((h) => (location.hash = h), hash);
   await made.waitForTimeout(50);
+}
+
+/**
+ * Writes into the editor in place of all that stands there. Deleted first: Chromium keeps the look of a replaced text by a style
+ * attribute of its own, which the policy refuses, and the page would be blamed.
+ */
+export async function write(made, text) {
+  await made.locator(".editor").first().locator(".cm-content").click();
+  await made.keyboard.press("Control+a");
+  await made.keyboard.press("Delete");
+  await made.keyboard.insertText(text);
 }
 
 export async function violations(made) {

@@ -1,11 +1,11 @@
 // What must hold on every page: states that are designed, hostile names, small windows, keys, accessibility.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { assertFits, closeBrowser, finish, logIn, page, PAGES, server, settled, shot, to, violations } from "./kit.mjs";
+import { assertFits, closeAll, finish, logIn, page, PAGES, server, settled, shot, to, violations } from "./kit.mjs";
 import { hostile } from "../mock/names.mjs";
 import { NAME, PASSWORD } from "../mock/server.mjs";
 
-after(closeBrowser);
+after(closeAll);
 
 for (const [look, options] of Object.entries({ light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, forced: { colorScheme: "dark", forcedColors: "active" } })) {
   test(`every page passes axe, ${look}`, async () => {

@@ -1,10 +1,10 @@
 // From the first start to a template, as a stranger would go. Against the mock; what the real server does is in real.test.mjs.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { closeBrowser, finish, logIn, page, server, settled, shot, to } from "./kit.mjs";
+import { after, test } from "node:test";
+import { closeAll, finish, logIn, page, server, settled, shot, to, write } from "./kit.mjs";
 import { LINK, NAME, PASSWORD } from "../mock/server.mjs";
 
-after(closeBrowser);
+after(closeAll);
 
 test("first start: the one-time link makes the account, a wrong one is refused in words", async () => {
   const { url, close, mock } = await server(false);
@@ -165,10 +165,7 @@ test("a template is made in the dev tools, found in the list, edited in the form
   const p = await page(url);
   await logIn(p, url);
   await to(p, "#/dev?cluster=staging");
-  const editor = p.locator(".editor").first().locator(".cm-content");
-  await editor.click();
-  await p.keyboard.press("Control+a");
-  await p.keyboard.insertText('PUT _template/walk\n{\n  "index_patterns": ["walk*"],\n  "settings": { "number_of_shards": 3, "number_of_replicas": 0 }\n}\n\nGET _cluster/health\n');
+  await write(p, 'PUT _template/walk\n{\n  "index_patterns": ["walk*"],\n  "settings": { "number_of_shards": 3, "number_of_replicas": 0 }\n}\n\nGET _cluster/health\n');
   await p.keyboard.press("Control+Home");
   await p.keyboard.press("Control+Enter");
   await p.locator(".outcome .status", { hasText: "200" }).waitFor();
@@ -201,25 +198,20 @@ test("dev tools: tabs live on the server, suggestions by flavour, curl, cancel, 
   await logIn(p, url);
   await to(p, "#/dev?cluster=staging");
   const editor = p.locator(".editor").first().locator(".cm-content");
-  const write = async (text) => {
-    await editor.click();
-    await p.keyboard.press("Control+a");
-    await p.keyboard.insertText(text);
-  };
-  await write("GET lo");
+  await write(p, "GET lo");
   await p.keyboard.press("Control+Space");
   await p.locator(".cm-tooltip-autocomplete").getByText("logs-2026.11.22").waitFor();
   await p.keyboard.press("Escape");
-  await write("GET _plug");
+  await write(p, "GET _plug");
   await p.keyboard.press("Control+Space");
   await p.locator(".cm-tooltip-autocomplete li").first().waitFor();
   await shot(p, "suggest-light");
   await p.keyboard.press("Escape");
-  await write("PUT /it\n{\"a\": \"it's\"}");
+  await write(p, "PUT /it\n{\"a\": \"it's\"}");
   await p.getByRole("button", { name: "Copy as curl" }).click();
   assert.equal(await p.evaluate(() => navigator.clipboard.readText()), `curl -X PUT http://127.0.0.1:9201/it -H 'Content-Type: application/json' --data-binary '{"a": "it'\\''s"}'`);
   await p.getByRole("button", { name: "Paste curl" }).click();
-  await p.getByLabel("curl command").fill("curl -XPOST h:9200/pasted/_doc -d '{\"n\":1}'");
+  await p.getByRole("textbox", { name: "curl command" }).fill("curl -XPOST h:9200/pasted/_doc -d '{\"n\":1}'");
   await p.getByRole("button", { name: "Insert" }).click();
   await editor.getByText("/pasted/_doc").waitFor();
   await p.locator(".saved.saved", { hasText: "Saved" }).waitFor();
@@ -227,14 +219,14 @@ test("dev tools: tabs live on the server, suggestions by flavour, curl, cancel, 
   assert.match(mock.tabs.tabs[0].text, /pasted/);
 
   await p.getByRole("button", { name: "New tab" }).click();
-  await write("GET _slow");
+  await write(p, "GET _slow");
   await p.keyboard.press("Control+Enter");
   await p.getByRole("button", { name: "Cancel" }).click();
   await p.getByText("Cancelled. The cluster was told to stop").waitFor();
   await p.waitForTimeout(200);
   assert.equal(mock.cancelled, true, "the call was given up at the server too");
 
-  await write("GET _big?rows=120000");
+  await write(p, "GET _big?rows=120000");
   const stalls = await p.evaluate(() => {
     globalThis.stalls = [];
     new PerformanceObserver((list) => list.getEntries().forEach((e) => globalThis.stalls.push(e.duration))).observe({ type: "longtask" });
@@ -259,11 +251,8 @@ test("read-only refuses, protected asks for a name and a reason, and the audit l
   const p = await page(url);
   await logIn(p, url);
   await to(p, "#/dev?cluster=archive");
-  const editor = p.locator(".editor").first().locator(".cm-content");
   const run = async (text) => {
-    await editor.click();
-    await p.keyboard.press("Control+a");
-    await p.keyboard.insertText(text);
+    await write(p, text);
     await p.keyboard.press("Control+Enter");
   };
   await run("DELETE orders");

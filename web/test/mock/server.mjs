@@ -303,7 +303,8 @@ async function serve(mock, request, response) {
   // Any prefix will do, as behind a proxy.
   const path = url.pathname.replace(/^\/some\/prefix/, "");
   const send = (status, value, headers = {}) => {
-    const text = mock.mode === "garbage" && !/session/.test(path) ? JSON.stringify(value).slice(0, 40) : JSON.stringify(value);
+    const whole = JSON.stringify(value);
+    const text = mock.mode === "garbage" && !/session/.test(path) ? whole.slice(0, Math.min(40, whole.length / 2)) : whole;
     response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", ...headers }).end(text);
   };
   try {
