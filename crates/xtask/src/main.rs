@@ -8,6 +8,7 @@ mod drill;
 mod fuzz;
 mod gateway;
 mod interrupt;
+mod page;
 mod prove;
 mod steps;
 mod suite;

@@ -14,6 +14,7 @@ use testkit::real::{Kind, RealCluster};
 
 use crate::drill;
 use crate::gateway::Build;
+use crate::page;
 use crate::steps::{Steps, cargo, run, run_watched};
 use crate::terminal::{Look, paint, say};
 
@@ -34,6 +35,9 @@ pub(crate) struct Options {
 /// When one failed, or none was run.
 pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOnce()) -> Result<()> {
     let mut tally = Tally::default();
+    if options.filter.is_none() {
+        steps.step("console's page", || page::check(!options.quick));
+    }
     let targets = Targets::read()?;
     let clusters = (!options.quick).then(|| thread::spawn(start_clusters));
     let built = steps.step("build the tests", || {

@@ -1,0 +1,29 @@
+// Makes the pictures of docs/console.md, from the mock's figures: `npm run pictures`.
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { closeAll, logIn, page, server, settled, to, write } from "./kit.mjs";
+
+const OUT = new URL("../../../docs/pictures/", import.meta.url).pathname;
+mkdirSync(OUT, { recursive: true });
+const { url } = await server();
+for (const [name, colorScheme, hash] of [
+  ["console-overview", "light", "#/"],
+  ["console-cluster", "dark", "#/c/production"],
+  ["console-dev", "light", "#/dev?cluster=staging"],
+  ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
+]) {
+  const p = await page(url, { colorScheme, viewport: { width: 1120, height: 640 } });
+  await logIn(p, url);
+  await to(p, hash);
+  await settled(p);
+  if (name === "console-dev") {
+    await write(p, 'PUT _template/test\n{\n  "index_patterns": ["test*"],\n  "settings": {\n    "index.translog.durability": "async",\n    "refresh_interval": "-1",\n    "number_of_shards": 3,\n    "number_of_replicas": 0\n  }\n}\n\nGET _cluster/health\n');
+    await p.keyboard.press("Control+Enter");
+    await p.locator(".outcome .status").waitFor();
+  }
+  await p.waitForTimeout(1200);
+  await p.screenshot({ path: join(OUT, `${name}.png`) });
+  await p.context().close();
+}
+await closeAll();
+process.exit(0);
