@@ -131,7 +131,7 @@ export const t = {
     heap: "Heap, fullest node",
     disk: "Disk, fullest node",
     range: "Range",
-    ranges: { 15: "15 min", 60: "1 h", 360: "6 h", 1440: "24 h" } as Readonly<Record<number, string>>,
+    ranges: { 15: "15 min", 60: "1 h", 120: "2 h" } as Readonly<Record<number, string>>,
     nodes: "Nodes",
     nodeFilter: "Filter nodes",
     node: "Node",

@@ -50,7 +50,9 @@ fn install() -> Result<()> {
     if std::fs::read(&stamp).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
-    run(Command::new("npm").args(["ci", "--silent", "--prefix"]).arg(folder()))?;
+    run(Command::new("npm")
+        .args(["ci", "--silent", "--prefix"])
+        .arg(folder()))?;
     std::fs::write(stamp, lock).context("web/node_modules")
 }
 
