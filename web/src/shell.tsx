@@ -230,10 +230,16 @@ function Help() {
 function StaleBar() {
   if (!isStale()) return null;
   return (
-    <div class="note warn stale-bar" role="alert">
-      <Icon name="clock" />
-      <div>{t.problems.stale(span(now.value - heardAt.value), clock(heardAt.value))}</div>
-    </div>
+    <>
+      {/* Read out once; the age beside it changes every second. */}
+      <p class="hidden" role="alert">
+        {t.problems.silent}
+      </p>
+      <div class="note warn stale-bar">
+        <Icon name="clock" />
+        <div>{t.problems.stale(span(now.value - heardAt.value), clock(heardAt.value))}</div>
+      </div>
+    </>
   );
 }
 

@@ -51,6 +51,7 @@ export const t = {
     status: (status: number) => `The console's server answered ${status}.`,
     title: "That did not work",
     retry: "Try again",
+    silent: "No news from the console.",
     stale: (age: string, at: string) => `No news from the console for ${age}. What you see is from ${at}.`,
     crashed: "This page ran into a fault of its own. The others still work.",
     notFound: "There is no such page.",
