@@ -91,8 +91,8 @@ export interface Series {
 
 export interface NodeRow {
   readonly name: string;
-  readonly address: string;
-  readonly roles: readonly string[];
+  readonly address: string | null;
+  readonly roles: readonly string[] | null;
   readonly cpu_pct: Num;
   readonly heap_pct: Num;
   readonly disk_used_bytes: Num;
@@ -104,7 +104,8 @@ export interface NodeRow {
 }
 
 export interface Nodes {
-  readonly at_ms: number;
+  /** Null until the cluster has told them once. */
+  readonly at_ms: number | null;
   readonly nodes: readonly NodeRow[];
 }
 

@@ -8,7 +8,7 @@ import { clusterOf } from "../state.ts";
 import { t } from "../strings.ts";
 import type { NodeRow, Nodes, Row, Series } from "../types.ts";
 import { Empty, Header, Loading, Meter, Name, Num, StateBadge, Tag, Trouble } from "../ui/bits.tsx";
-import { Chart, type Line } from "../ui/chart.tsx";
+import { Chart, newest, type Line } from "../ui/chart.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { Health } from "./overview.tsx";
@@ -81,7 +81,6 @@ function Lead({ row, readOnly, guarded }: { row: Row | undefined; readOnly: bool
   );
 }
 
-const last = (values: readonly (number | null)[] | undefined): number | null => values?.at(-1) ?? null;
 
 function Charts({ series, old }: { series: Series; old: boolean }) {
   const s = series.series;
@@ -96,8 +95,9 @@ function Charts({ series, old }: { series: Series; old: boolean }) {
       disk: line(t.cluster.disk, 6, "disk_pct"),
     };
   }, [series]);
-  const whole = last(s["cluster_docs_per_s"]);
-  const through = last(s["gateway_docs_per_s"]);
+  const last = (key: string) => newest(s[key] ?? [], series.step_ms);
+  const whole = last("cluster_docs_per_s");
+  const through = last("gateway_docs_per_s");
   const tiles = t.cluster.tiles;
   const pct = (v: number) => `${Math.round(v)} %`;
   return (
@@ -107,10 +107,10 @@ function Charts({ series, old }: { series: Series; old: boolean }) {
           [
             [tiles.rate, whole, "rate"],
             [tiles.gateway, through, "rate"],
-            [tiles.latency, last(s["index_latency_ms"]), "ms"],
-            [tiles.rejected, last(s["rejected_per_s"]), "rate"],
-            [tiles.heap, last(s["heap_pct"]), "pct"],
-            [tiles.disk, last(s["disk_pct"]), "pct"],
+            [tiles.latency, last("index_latency_ms"), "ms"],
+            [tiles.rejected, last("rejected_per_s"), "rate"],
+            [tiles.heap, last("heap_pct"), "pct"],
+            [tiles.disk, last("disk_pct"), "pct"],
           ] as const
         ).map(([label, value, as]) => (
           <div key={label}>
@@ -137,13 +137,14 @@ function NodeTable({ nodes, problem, again }: { nodes: Nodes | null; problem: st
   const c = t.cluster;
   if (!nodes) return problem ? <Trouble title={c.nodes} text={problem} onRetry={again} /> : <Loading />;
   const found = nodes.nodes.filter((n) => n.name.toLowerCase().includes(word));
-  const age = Math.max(0, now.value - nodes.at_ms);
+  const age = nodes.at_ms === null ? 0 : Math.max(0, now.value - nodes.at_ms);
   return (
     <section class={`panel${problem ? " stale" : ""}`}>
       <div class="panel-head">
         <h2>{c.nodes}</h2>
         <span class="sub">
-          {exact(nodes.nodes.length)} · {clock(nodes.at_ms)}
+          {exact(nodes.nodes.length)}
+          {nodes.at_ms === null ? "" : ` · ${clock(nodes.at_ms)}`}
           {age > 10_000 ? ` · ${c.oldNodes(span(age))}` : ""}
         </span>
         <input type="search" class="filter" data-filter aria-label={c.nodeFilter} placeholder={`${c.nodeFilter}  /`} value={route.value.query.get("node") ?? ""} onInput={(e) => requery({ node: e.currentTarget.value })} />
@@ -186,7 +187,7 @@ function NodeTable({ nodes, problem, again }: { nodes: Nodes | null; problem: st
 
 function NodeLine({ node: n }: { node: NodeRow }) {
   const c = t.cluster;
-  const disk = n.disk_total_bytes && n.disk_used_bytes !== null ? (100 * n.disk_used_bytes) / n.disk_total_bytes : null;
+  const disk = n.disk_total_bytes && n.disk_used_bytes != null ? (100 * n.disk_used_bytes) / n.disk_total_bytes : null;
   const diskTitle = disk === null ? undefined : `${bytes(n.disk_used_bytes!)} / ${bytes(n.disk_total_bytes!)}`;
   return (
     <tr>
@@ -195,12 +196,12 @@ function NodeLine({ node: n }: { node: NodeRow }) {
           <StateBadge state={n.state} compact />
           <Name value={n.name} />
           <span class="sub">
-            <bdi>{visible(n.address)}</bdi>
+            <bdi>{visible(n.address ?? "")}</bdi>
           </span>
         </span>
       </th>
       <td data-label={c.roles} class="sub">
-        <bdi>{visible(n.roles.join(", "))}</bdi>
+        <bdi>{visible((n.roles ?? []).join(", "))}</bdi>
       </td>
       <td data-label={c.cpu}>
         <Meter value={n.cpu_pct} />

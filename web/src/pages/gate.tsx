@@ -83,7 +83,7 @@ export function Setup() {
   const [problem, setProblem] = useState<string | null>(null);
   const [tried, setTried] = useState(false);
   const [busy, setBusy] = useState(false);
-  const tooShort = [...password].length < 12;
+  const tooShort = [...password].length < 10;
   const submit = async (event: Event) => {
     event.preventDefault();
     setTried(true);

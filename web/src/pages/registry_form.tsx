@@ -145,12 +145,18 @@ function TestPanel({ busy, result, gateway }: { busy: boolean; result: TestResul
             ))}
           </ol>
           {result.ok ? <Note kind="ok">{r.testOk}</Note> : <Trouble text={r.testBad(bad ? (r.steps[bad.step] ?? bad.step) : "?")} />}
-          {found ? <p>{r.found(visible(found.flavour ?? ""), visible(found.version ?? ""), visible(found.name ?? ""), r.nodes(found.nodes ?? 0))}</p> : null}
+          {found ? <p>{wordsOf(found)}</p> : null}
           {gateway && result.ok ? <p>{result.clusters?.length ? r.brings(result.clusters.map(visible).join(", ")) : r.noBrings}</p> : null}
         </>
       ) : null}
     </section>
   );
+}
+
+/** What answered: parts that were not told are left out. */
+function wordsOf(found: NonNullable<TestResult["found"]>): string {
+  const kind = [found.flavour, found.version].filter(Boolean).map((x) => visible(String(x))).join(" ");
+  return [kind, found.name ? r.found(visible(found.name)) : "", found.nodes ? r.nodes(found.nodes) : ""].filter(Boolean).join(", ");
 }
 
 function Tls({ ca, setCa, verify, setVerify }: { ca: string; setCa: (v: string) => void; verify: boolean; setVerify: (v: boolean) => void }) {

@@ -55,7 +55,7 @@ export function Chart(props: ChartProps) {
                   {line.label}
                 </>
               ) : null}
-              <strong class="num">{lastOf(line.values, say)}</strong>
+              <strong class="num">{lastOf(line.values, stepMs, say)}</strong>
             </li>
           ))}
         </ul>
@@ -100,9 +100,15 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function lastOf(values: readonly (number | null)[], say: (v: number) => string): string {
-  const last = values.at(-1);
-  return last === null || last === undefined ? t.none : say(last);
+/** The last step may not be measured yet: the newest value of the last five seconds (or the last but one step) counts as now. */
+export function newest(values: readonly (number | null)[], stepMs: number): number | null {
+  const back = Math.max(2, Math.ceil(5000 / stepMs));
+  return values.slice(-back).findLast((value) => value !== null) ?? null;
+}
+
+function lastOf(values: readonly (number | null)[], stepMs: number, say: (v: number) => string): string {
+  const last = newest(values, stepMs);
+  return last === null ? t.none : say(last);
 }
 
 function Canvas({ title, fromMs, stepMs, lines, height = 150, top, say = short }: ChartProps) {

@@ -48,7 +48,7 @@ test("hostile names are words on every page, and nothing of them runs", async ()
     cluster.indexTemplates.set(name, { index_patterns: [name, "*"], priority: 3, template: { settings: { index: { [name]: name } } } });
   }
   mock.tabs = { tabs: hostile.map((name, i) => ({ id: `t${i}`, title: name, cluster_id: evil.id, text: `GET /${name}` })), active: "t0" };
-  for (const viewport of [{ width: 1360, height: 860 }, { width: 320, height: 640 }]) {
+  for (const viewport of [{ width: 1360, height: 860 }, { width: 1000, height: 700 }, { width: 320, height: 640 }]) {
     const p = await page(url, { viewport });
     await logIn(p, url);
     const pages = {

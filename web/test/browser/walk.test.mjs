@@ -15,7 +15,7 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   await p.getByLabel("Password", { exact: true }).fill("short");
   await p.getByLabel("Password again").fill("other");
   await p.getByRole("button", { name: "Make the account" }).click();
-  await p.getByText("12 characters or more.", { exact: false }).first().waitFor();
+  await p.getByText("10 characters or more.", { exact: false }).first().waitFor();
   await p.getByText("The two passwords differ.").waitFor();
   for (const label of ["Password", "Password again"]) await p.getByLabel(label, { exact: true }).fill(PASSWORD);
   await p.getByRole("button", { name: "Make the account" }).click();
