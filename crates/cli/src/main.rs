@@ -5,6 +5,7 @@ mod admin;
 mod check;
 mod compare;
 mod config;
+mod console;
 mod dead_letters;
 mod diff;
 mod exit;
@@ -63,6 +64,7 @@ enum Command {
     DeadLetters(dead_letters::Arguments),
     Pipelines(pipelines::Arguments),
     Queues(queues::Arguments),
+    Console(console::Arguments),
     Service(service::Arguments),
     Manual(manual::ManualArguments),
     Completions(manual::CompletionsArguments),
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::DeadLetters(arguments) => dead_letters::run(&arguments),
         Command::Pipelines(arguments) => pipelines::run(&arguments),
         Command::Queues(arguments) => queues::run(&arguments),
+        Command::Console(arguments) => console::run(&arguments),
         Command::Service(arguments) => service::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),
         Command::Completions(arguments) => manual::complete(&arguments),

@@ -7,7 +7,7 @@ use super::http::{Head, Reply, decode};
 use super::index::Index;
 use super::route::Formula;
 use super::state::{Shared, State};
-use super::{document, search, settings, users};
+use super::{document, search, settings, statistics, users};
 
 /// Whether the request carries a user that the cluster knows, if it asks for one.
 pub(super) fn authorized(shared: &Shared, head: &Head) -> bool {
@@ -41,7 +41,8 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
     let (status, value) = match (head.method.as_str(), parts.as_slice()) {
         _ if let Some(told) = told => told,
         ("GET" | "HEAD", []) => (200, root(shared, &state, node)),
-        ("GET", ["_nodes", "stats", ..]) => (200, node_stats(&state)),
+        ("GET", ["_nodes", "stats", ..]) => (200, statistics::of_nodes(shared, &state)),
+        ("GET", ["_stats", ..]) => (200, statistics::of_indices(shared, &state)),
         ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, &state, node, which)),
         ("GET", ["_cluster", "state", which @ ..]) => (200, cluster_state(shared, &state, which)),
         ("GET", ["_cluster", "health", ..]) => (200, health(&state)),
@@ -525,31 +526,6 @@ fn searched(shared: &Shared, answer: (u16, Value)) -> (u16, Value) {
 }
 
 /// `_nodes/stats`: the CPU time of this process, divided among its nodes.
-fn node_stats(state: &State) -> Value {
-    let here: Vec<_> = state.nodes.iter().filter(|node| !node.gone).collect();
-    let share_ms = cpu_ms() / here.len().max(1) as u64;
-    let entry = |node: &&super::state::NodeState| {
-        let process = json!({"cpu": {"percent": 0, "total_in_millis": share_ms}});
-        (node.id.clone(), json!({"name": node.name, "process": process}))
-    };
-    let list: Map<String, Value> = here.iter().map(entry).collect();
-    let total = list.len();
-    json!({"_nodes": {"total": total, "successful": total, "failed": 0}, "cluster_name": "fake", "nodes": list})
-}
-
-/// CPU time that this process has used, user and system.
-fn cpu_ms() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name, which may hold anything, user and system time are the 12th and 13th words, in hundredths.
-    let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    words
-        .skip(11)
-        .take(2)
-        .filter_map(|word| word.parse::<u64>().ok())
-        .sum::<u64>()
-        * 10
-}
-
 fn found(state: &State, name: &str, answer: impl FnOnce(&Index) -> Value) -> (u16, Value) {
     match state.index(name) {
         Some(index) => (200, answer(index)),

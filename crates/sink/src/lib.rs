@@ -33,6 +33,7 @@ mod route;
 mod search;
 mod settings;
 mod state;
+mod statistics;
 mod tls;
 mod users;
 

@@ -78,6 +78,11 @@ HERE
 const BLOCKS: &[(&str, &str, Is)] = &[
     ("docs/combine.md", "flow:", Is::Config(AROUND_FLOW)),
     ("docs/combine.md", "- bulk_reshuffle:", Is::Config(AROUND_FILTER)),
+    (
+        "docs/console.md",
+        "clusters:",
+        Is::Else("a registry: console::the_registry_of_the_page_can_be_imported has it"),
+    ),
     ("docs/directed.md", "flow:", Is::Config(AROUND_FLOW)),
     (
         "docs/async.md",

@@ -10,6 +10,7 @@ mod choosing;
 mod combine;
 mod command_line;
 mod compare;
+mod console;
 mod dead_letters;
 mod delivery;
 mod diff;

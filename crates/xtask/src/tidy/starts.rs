@@ -3,7 +3,9 @@
 use std::path::Path;
 
 /// The crates of what runs for weeks.
-const SERVING: [&str; 7] = ["bulk", "cluster", "config", "gateway", "kafka", "log", "wire"];
+const SERVING: [&str; 8] = [
+    "bulk", "cluster", "config", "console", "gateway", "kafka", "log", "wire",
+];
 
 /// The modules that start them: `wire::guard`, and one in each crate that knows nothing of it.
 const STARTERS: [&str; 3] = [

@@ -1,0 +1,119 @@
+//! `tidegate console`: the web page for clusters and gateways.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use config::{LogFormat, LogLevel, Logging};
+use console::{Options, StartError, Started};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit;
+
+/// Run the console, a web page for many clusters and gateways
+///
+///     tidegate console
+///     tidegate console --listen 0.0.0.0:9000 --tls-cert c.pem --tls-key k.pem
+///
+/// A process of its own: it asks clusters by their APIs and gateways by their
+/// admin API, and nothing that is written depends on it. The first start prints
+/// a link that makes the first user. It stores the registry, with passwords
+/// encrypted by a key in a file beside it, users, texts of the dev tools and
+/// the audit log; never a document, and never an answer of a cluster.
+///
+/// Exit status: 0 stopped as told, 2 wrong usage, 3 it could not start.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// Where browsers reach it; beyond this machine only with TLS
+    #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN_DEFAULT)]
+    listen: SocketAddr,
+    /// The folder of its store (path.data)
+    #[arg(long, value_name = "DIR", default_value = "data/console")]
+    data: PathBuf,
+    /// Serve below this path, as behind a proxy
+    #[arg(long, value_name = "PATH", default_value = "")]
+    base_path: String,
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A name by which browsers call it, besides addresses and localhost; may be repeated
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Listen beyond this machine without TLS: passwords travel in clear unless a
+    /// proxy in front of it speaks TLS
+    #[arg(long)]
+    insecure_http: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let logging = Logging {
+        level: LogLevel::Info,
+        format: LogFormat::Auto,
+        slow_request: None,
+        access: None,
+    };
+    let _level = crate::logging::start(None, &logging);
+    wire::guard::tell_of_panics();
+    let fail = |status: u8, reason: &dyn std::fmt::Display| {
+        let _ = writeln!(io::stderr(), "tidegate: {reason}");
+        ExitCode::from(status)
+    };
+    let options = match options(arguments) {
+        Ok(options) => options,
+        Err(reason) => return fail(exit::FAILED, &reason),
+    };
+    match console::run(&options, announce, stopped()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ (StartError::InTheClear(_) | StartError::BasePath(_))) => fail(exit::USAGE, &error),
+        Err(error) => fail(exit::FAILED, &error),
+    }
+}
+
+fn options(arguments: &Arguments) -> Result<Options, String> {
+    let read = |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+        _ => None,
+    };
+    Ok(Options {
+        listen: arguments.listen,
+        data: arguments.data.clone(),
+        base_path: arguments.base_path.clone(),
+        tls,
+        hosts: arguments.host.clone(),
+        insecure_http: arguments.insecure_http,
+    })
+}
+
+fn announce(started: &Started) {
+    let mut out = io::stdout();
+    let _ = writeln!(out, "console: {}", started.url);
+    if let Some(link) = &started.setup_url {
+        let _ = writeln!(
+            out,
+            "There is no user yet. Make the first one with this link, which works once:\n{link}"
+        );
+    }
+    let _ = out.flush();
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn stopped() {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000));

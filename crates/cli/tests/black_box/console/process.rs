@@ -1,0 +1,289 @@
+//! The process, and a browser's part of talking to it.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::client::Client;
+
+/// The first user's.
+pub(crate) const PASSWORD: &str = "correct horse battery";
+
+/// A running console; killed when dropped.
+pub(crate) struct Console {
+    process: Child,
+    folder: Arc<tempfile::TempDir>,
+    origin: String,
+    /// The one-time link's secret, if one was printed.
+    pub(crate) link: Option<String>,
+    pub(crate) link_url: Option<String>,
+    cookie: Mutex<Option<String>>,
+    log: Arc<Mutex<String>>,
+}
+
+/// An answer, read.
+pub(crate) struct Told {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+    /// Null if it is none.
+    pub(crate) json: Value,
+    headers: Vec<(String, String)>,
+}
+
+impl Told {
+    /// A header; empty if it is not there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(given, _)| given == name);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+/// Asks as nobody in particular.
+pub(crate) struct Stranger<'a>(&'a Console);
+
+impl Stranger<'_> {
+    pub(crate) fn get(&self, path: &str) -> Told {
+        self.0.send_as(None, "GET", path, &[], "")
+    }
+}
+
+impl Console {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::at(Arc::new(tempfile::tempdir().unwrap()), arguments, true)
+    }
+
+    /// The same store in a new process.
+    pub(crate) fn restarted(self) -> Self {
+        let folder = Arc::clone(&self.folder);
+        drop(self);
+        Self::at(folder, &[], false)
+    }
+
+    fn at(folder: Arc<tempfile::TempDir>, arguments: &[&str], first: bool) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(["console", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.path())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&log);
+        let errors = BufReader::new(process.stderr.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in errors.map_while(Result::ok) {
+                let mut log = kept.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let mut lines = BufReader::new(process.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let line = lines
+            .next()
+            .unwrap_or_else(|| panic!("it did not start: {}", log.lock().unwrap()));
+        let url = line.strip_prefix("console: ").unwrap().to_owned();
+        let authority = url.split('/').nth(2).unwrap();
+        let origin = format!("http://{authority}");
+        // The line before the link says what it is.
+        let link_url = if first { lines.nth(1) } else { None };
+        let link = link_url
+            .as_ref()
+            .and_then(|url| Some(url.split_once("#setup=")?.1.to_owned()));
+        Self {
+            process,
+            folder,
+            origin,
+            link,
+            link_url,
+            cookie: Mutex::new(None),
+            log,
+        }
+    }
+
+    /// Makes the first user, who is logged in then.
+    pub(crate) fn set_up(self) -> Self {
+        let setup = json!({"link": self.link, "name": "ada", "password": PASSWORD});
+        assert_eq!(self.post("/api/setup", &setup).status, 200);
+        self
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.origin.strip_prefix("http://").unwrap()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn without_cookie(&self) -> Stranger<'_> {
+        Stranger(self)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Told {
+        self.send("GET", path, &[], "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Told {
+        self.send("POST", path, &SAME_ORIGIN, &body.to_string())
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Told {
+        self.send("PUT", path, &SAME_ORIGIN, &body.to_string())
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Told {
+        self.send("DELETE", path, &SAME_ORIGIN, "")
+    }
+
+    /// As a browser with the present cookie.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
+        let cookie = self.cookie.lock().unwrap().clone();
+        let told = self.send_as(cookie.as_deref(), method, path, headers, body);
+        if let Some(cookie) = told
+            .header("set-cookie")
+            .split(';')
+            .next()
+            .filter(|cookie| !cookie.is_empty())
+        {
+            *self.cookie.lock().unwrap() = Some(cookie.to_owned());
+        }
+        told
+    }
+
+    fn send_as(
+        &self,
+        cookie: Option<&str>,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Told {
+        let mut all = headers.to_vec();
+        all.extend(cookie.map(|cookie| ("cookie", cookie)));
+        let client = Client::new(&self.origin).unwrap();
+        let answer = client.send(method, path, &all, body.as_bytes()).unwrap();
+        let names = [
+            "set-cookie",
+            "location",
+            "content-type",
+            "content-encoding",
+            "content-security-policy",
+            "x-content-type-options",
+            "cache-control",
+            "etag",
+        ];
+        let header = |name: &&str| Some(((*name).to_owned(), answer.header(name)?.to_owned()));
+        Told {
+            status: answer.status,
+            headers: names.iter().filter_map(header).collect(),
+            json: answer.json().unwrap_or_default(),
+            text: answer.text(),
+        }
+    }
+
+    /// Registered clusters.
+    pub(crate) fn clusters(&self) -> Vec<Value> {
+        self.get("/api/registry").json["clusters"]
+            .as_array()
+            .unwrap()
+            .clone()
+    }
+
+    /// Registers a cluster: its id.
+    pub(crate) fn register(&self, entry: Value) -> String {
+        let made = self.post("/api/clusters", &entry);
+        made.json["id"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{}", made.text))
+            .to_owned()
+    }
+
+    /// A call by the dev tools.
+    pub(crate) fn call(&self, id: &str, method: &str, path: &str, body: Option<&str>) -> Told {
+        let call = json!({"method": method, "path": path, "body": body});
+        self.post(&format!("/api/clusters/{id}/call"), &call)
+    }
+
+    /// Waits until a row of the overview is as told.
+    pub(crate) fn wait_for_row(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let overview = self.get("/api/overview").json;
+            let rows = overview["rows"].as_array().cloned().unwrap_or_default();
+            let row = rows.into_iter().find(|row| row["name"] == name);
+            if let Some(row) = row.as_ref().filter(|row| holds(row)) {
+                return row.clone();
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "not so after 20 s: {row:#?}\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The first events of a stream.
+    pub(crate) fn events(&self, count: usize) -> Vec<Value> {
+        use std::io::Write as _;
+        let mut stream = std::net::TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let cookie = self.cookie.lock().unwrap().clone().unwrap();
+        write!(
+            stream,
+            "GET /api/live HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n\r\n",
+            self.address()
+        )
+        .unwrap();
+        let (mut text, mut buffer) = (String::new(), [0; 4096]);
+        while text.matches("\n\n").count() < count {
+            let read = stream.read(&mut buffer).unwrap();
+            assert!(read > 0, "the stream ended: {text}");
+            text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.take(count)
+            .map(|data| serde_json::from_str(data).unwrap_or_else(|_| panic!("{data}")))
+            .collect()
+    }
+
+    /// Begins a call and gives it up a moment later.
+    pub(crate) fn give_up_call(&self, id: &str, path: &str) {
+        use std::io::Write as _;
+        let body = json!({"method": "GET", "path": path}).to_string();
+        let cookie = self.cookie.lock().unwrap().clone().unwrap();
+        let mut stream = std::net::TcpStream::connect(self.address()).unwrap();
+        write!(
+            stream,
+            "POST /api/clusters/{id}/call HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\nSec-Fetch-Site: same-origin\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address(),
+            body.len()
+        )
+        .unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const SAME_ORIGIN: [(&str, &str); 2] = [
+    ("content-type", "application/json"),
+    ("sec-fetch-site", "same-origin"),
+];

@@ -1,0 +1,173 @@
+//! The overview, live numbers, series and nodes; and what becomes of them when a cluster misbehaves.
+
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, On, Spec};
+
+use super::process::Console;
+use crate::gateway::{Gateway, body};
+
+#[test]
+fn a_gateway_brings_its_cluster_along_and_both_tell_of_what_is_written() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let gateway = Gateway::before(&cluster);
+    let console = Console::start(&[]).set_up();
+    let draft = json!({"name": "gw", "url": format!("http://{}", gateway.admin)});
+    let tested = console.post("/api/gateways/_test", &draft).json;
+    assert_eq!(
+        (&tested["ok"], tested["clusters"].as_array().unwrap().len()),
+        (&json!(true), 1),
+        "{tested:#}"
+    );
+    let made = console.post("/api/gateways", &draft).json;
+    let brought = made["clusters"][0]["cluster_id"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{made:#}"));
+    let registered = console.clusters();
+    assert_eq!(
+        (registered.len(), &registered[0]["from_gateway"]),
+        (1, &made["id"])
+    );
+    let name = registered[0]["name"].as_str().unwrap();
+    let written = |row: &Value| row["docs_per_s"].as_f64().is_some_and(|rate| rate > 0.0);
+    for kind in ["gw", name] {
+        console.wait_for_row(kind, |row| {
+            gateway.bulk(&body(50)).ok().unwrap();
+            written(row)
+        });
+    }
+    let row = console.wait_for_row(name, |row| {
+        row["health"] == "green" && row["nodes"] == 3 && !row["docs"].is_null()
+    });
+    assert_eq!(
+        (&row["kind"], &row["state"], &row["flavour"]),
+        (&json!("cluster"), &json!("ok"), &json!("opensearch"))
+    );
+    assert!(row["seen_ms_ago"].as_i64().unwrap() < 3_000);
+    both_series_have_it(&console, &gateway, brought);
+    let nodes = console.get(&format!("/api/clusters/{brought}/nodes")).json;
+    assert_eq!(nodes["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        (
+            &nodes["nodes"][0]["heap_pct"],
+            &nodes["nodes"][0]["disk_used_bytes"]
+        ),
+        (&json!(40), &json!(40_000_000_000_u64))
+    );
+    neither_is_the_other(&console, &cluster, &draft);
+}
+
+fn both_series_have_it(console: &Console, gateway: &Gateway, id: &str) {
+    let began = std::time::Instant::now();
+    for name in ["cluster_docs_per_s", "gateway_docs_per_s"] {
+        loop {
+            // A second that has not ended is not told yet.
+            gateway.bulk(&body(50)).ok().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let series = console.get(&format!("/api/clusters/{id}/series?minutes=5")).json;
+            assert_eq!(series["step_ms"], 1000);
+            let values = series["series"][name].as_array().unwrap();
+            assert_eq!(values.len(), 300, "{name}");
+            assert!(values[0].is_null(), "what was not measured is a gap");
+            if values
+                .iter()
+                .any(|value| value.as_f64().is_some_and(|rate| rate > 0.0))
+            {
+                break;
+            }
+            assert!(began.elapsed().as_secs() < 20, "{name}: {values:?}");
+        }
+    }
+}
+
+fn neither_is_the_other(console: &Console, cluster: &FakeCluster, draft: &Value) {
+    // A gateway is not a cluster, and a cluster is not a gateway.
+    let swapped = console
+        .post("/api/gateways/_test", &json!({"url": cluster.urls()[0]}))
+        .json;
+    assert_eq!(
+        (
+            &swapped["ok"],
+            &swapped["steps"].as_array().unwrap().last().unwrap()["step"]
+        ),
+        (&json!(false), &json!("version"))
+    );
+    let swapped = console
+        .post("/api/clusters/_test", &json!({"endpoints": [draft["url"]]}))
+        .json;
+    assert_eq!(
+        (
+            &swapped["ok"],
+            &swapped["steps"].as_array().unwrap().last().unwrap()["step"]
+        ),
+        (&json!(false), &json!("version"))
+    );
+}
+
+#[test]
+fn a_cluster_that_misbehaves_leaves_the_overview_standing_with_its_reason_and_age() {
+    let well = FakeCluster::start(Spec::default().index("logs", 1)).unwrap();
+    let ill = FakeCluster::start(Spec::default().index("logs", 1)).unwrap();
+    let console = Console::start(&[]).set_up();
+    console.register(json!({"name": "well", "endpoints": well.urls()}));
+    console.register(json!({"name": "ill", "endpoints": ill.urls()}));
+    console.wait_for_row("ill", |row| row["state"] == "ok" && row["docs_per_s"] == 0.0);
+    let status = |status: u16| Fault::Status {
+        status,
+        body: r#"{"error": {"reason": "so it says"}}"#.to_owned(),
+    };
+    for (fault, state, words) in [
+        (
+            Fault::Garbage(r#"{"_all": {"primaries": {"indexing": {"index_to"#.to_owned()),
+            "warn",
+            "not JSON",
+        ),
+        (Fault::Garbage(r#"["another", "shape"]"#.to_owned()), "warn", ""),
+        (status(429), "warn", "429"),
+        (status(401), "bad", "401"),
+        (status(503), "bad", "so it says"),
+        (Fault::CloseAtHead, "bad", "closed"),
+    ] {
+        ill.cue(Cue::new(On::Any, fault.clone()).always());
+        let row = console.wait_for_row("ill", |row| {
+            row["state"] == state && row["why"][0].as_str().unwrap_or_default().contains(words)
+        });
+        assert!(row["seen_ms_ago"].as_i64().is_some(), "{fault:?}: {row:#}");
+        ill.behave();
+        console.wait_for_row("ill", |row| row["state"] == "ok");
+    }
+    assert_eq!(console.wait_for_row("well", |_| true)["state"], "ok");
+    let first = |console: &Console| console.get("/api/overview").json["rows"][0]["name"].clone();
+    for node in 0..3 {
+        ill.kill(node);
+    }
+    let dead = console.wait_for_row("ill", |row| {
+        row["state"] == "bad" && row["seen_ms_ago"].as_i64() > Some(2_000)
+    });
+    assert_eq!(
+        (&dead["docs_per_s"], &dead["health"]),
+        (&Value::Null, &json!("green")),
+        "old, and its age is told"
+    );
+    assert_eq!(first(&console), "ill", "the worst is first");
+    assert_eq!(console.wait_for_row("well", |_| true)["state"], "ok");
+}
+
+#[test]
+fn the_overview_ticks_once_a_second() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let console = Console::start(&[]).set_up();
+    console.register(json!({"name": "prod", "endpoints": cluster.urls()}));
+    let began = std::time::Instant::now();
+    let events = console.events(4);
+    let took = began.elapsed().as_secs_f64();
+    assert!((1.0..8.0).contains(&took), "{took}");
+    let times: Vec<i64> = events
+        .iter()
+        .filter_map(|event| event["at_ms"].as_i64())
+        .collect();
+    assert!(
+        times.len() >= 3 && times.windows(2).all(|pair| pair[1] > pair[0]),
+        "{events:?}"
+    );
+    assert_eq!(events.last().unwrap()["rows"][0]["name"], "prod");
+}

@@ -1,0 +1,171 @@
+//! Calls to a registered cluster, as the dev tools and the template page make them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Desk, Refusal};
+use crate::outbound::Ask;
+use crate::rights::CallPath;
+use crate::store::{Change, ClusterEntry, StoreError, User};
+use crate::target::Target;
+
+#[derive(Deserialize)]
+pub(super) struct Call {
+    method: String,
+    path: String,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    confirm: Option<Confirm>,
+}
+
+/// What a user says who means it.
+#[derive(Deserialize)]
+struct Confirm {
+    index: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    kind: String,
+    #[serde(default)]
+    prefix: String,
+}
+
+/// Sends a call and tells the answer. It ends at the cluster when the page gives it up.
+pub(super) async fn call(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+    Json(call): Json<Call>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &desk.polls.store;
+    let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    let method = call.method.to_uppercase();
+    let known = METHODS.iter().any(|known| *known == method);
+    let method = Method::from_bytes(method.as_bytes()).ok().filter(|_| known);
+    let method =
+        method.ok_or_else(|| Refusal::bad(format!("method: one of {} is wanted", METHODS.join(", "))))?;
+    let path = CallPath::parse(&call.path).map_err(|error| Refusal::bad(format!("path: {error}")))?;
+    let body = call.body.unwrap_or_default().into_bytes();
+    if body.len() > BYTES_MAX {
+        return Err(Refusal::bad(format!("body: {BYTES_MAX} bytes at most")));
+    }
+    if !path.only_reads(&method) {
+        admit(&cluster, &path, call.confirm.as_ref())?;
+        let what = format!("{method} {}", call.path);
+        store.note(&Change {
+            user: &user.name,
+            what: &what,
+            target: &cluster.name,
+            reason: call.confirm.as_ref().map(|confirm| confirm.reason.trim()),
+            ..Change::default()
+        })?;
+        desk.names.forget(&id);
+    }
+    let headers = headers_of(&call.headers, !body.is_empty())?;
+    let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
+    let ask = Ask {
+        method,
+        path: call.path,
+        headers,
+        body,
+        within: WITHIN,
+        bytes_max: BYTES_MAX,
+    };
+    let began = Instant::now();
+    let answer = desk.polls.outbound.send(&Arc::new(target), ask).await?;
+    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let kept = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| **name != axum::http::header::SET_COOKIE);
+    let headers: BTreeMap<&str, String> = kept.map(|(name, value)| (name.as_str(), text(value))).collect();
+    Ok(Json(json!({
+        "status": answer.status.as_u16(), "took_ms": took_ms, "headers": headers,
+        "body": String::from_utf8_lossy(&answer.body), "truncated": answer.truncated,
+    })))
+}
+
+/// Whether a call that writes may go out.
+fn admit(cluster: &ClusterEntry, path: &CallPath, confirm: Option<&Confirm>) -> Result<(), Refusal> {
+    if cluster.read_only {
+        let reason = "this cluster is registered as read-only, and the call is not known to only read";
+        return Err(Refusal::forbidden("read_only", reason));
+    }
+    if cluster.protected {
+        let index = path.index().unwrap_or(&cluster.name);
+        let meant =
+            confirm.is_some_and(|confirm| confirm.index == index && !confirm.reason.trim().is_empty());
+        if !meant {
+            return Err(Refusal::confirm(index));
+        }
+    }
+    Ok(())
+}
+
+/// Only headers that say what the body is; never credentials, which are those of the registry.
+fn headers_of(given: &BTreeMap<String, String>, has_body: bool) -> Result<HeaderMap, Refusal> {
+    let mut headers = HeaderMap::new();
+    if has_body {
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+    }
+    for (name, value) in given {
+        let name = name.to_lowercase();
+        if !HEADERS.iter().any(|known| *known == name) {
+            return Err(Refusal::bad(format!(
+                "headers: only {} may be given",
+                HEADERS.join(", ")
+            )));
+        }
+        let broken = || Refusal::bad(format!("headers: {name} has a value that no header can have"));
+        let value = HeaderValue::from_str(value).map_err(|_| broken())?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken())?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Names that begin like this, for the editor's completion.
+pub(super) async fn names(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &desk.polls.store;
+    let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
+    let known = desk
+        .names
+        .of(&desk.polls.outbound, &id, &Arc::new(target), &wanted.kind)
+        .await?;
+    let known =
+        known.ok_or_else(|| Refusal::bad("kind: index, alias, template, pipeline or field is wanted"))?;
+    let from = known.partition_point(|name| **name < *wanted.prefix);
+    let names: Vec<&str> = known[from..]
+        .iter()
+        .take_while(|name| name.starts_with(&wanted.prefix))
+        .take(NAMES_MAX)
+        .map(String::as_str)
+        .collect();
+    Ok(Json(json!({"names": names})))
+}
+
+/// Longest body of a call, and of its answer.
+pub(super) const BYTES_MAX: usize = 50 << 20;
+const WITHIN: Duration = Duration::from_secs(120);
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"];
+const HEADERS: [&str; 3] = ["accept", "content-type", "x-opaque-id"];
+const NAMES_MAX: usize = 200;

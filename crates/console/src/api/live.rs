@@ -1,0 +1,72 @@
+//! What goes on at the moment: the overview, once or each second, a cluster's series and its nodes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Query, State};
+use axum::response::Sse;
+use axum::response::sse::Event;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::guard::Token;
+use super::{Desk, Refusal};
+use crate::store::StoreError;
+
+#[derive(Deserialize)]
+pub(super) struct Span {
+    minutes: Option<u32>,
+}
+
+pub(super) async fn overview(State(desk): State<Arc<Desk>>) -> Result<Json<Value>, Refusal> {
+    let store = &desk.polls.store;
+    Ok(Json(
+        desk.polls.board.overview(&store.clusters()?, &store.gateways()?),
+    ))
+}
+
+/// An event a second, until the session ends.
+pub(super) async fn stream(
+    State(desk): State<Arc<Desk>>,
+    Extension(Token(token)): Extension<Token>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let mut overview = desk.overview.clone();
+    // The one that is there may be of another day: nobody takes it while nobody looks.
+    overview.mark_unchanged();
+    let stream = unfold(
+        (overview, desk, token),
+        |(mut overview, desk, token)| async move {
+            overview.changed().await.ok()?;
+            let live = desk.polls.store.session(&token, false).ok().flatten();
+            live?;
+            let told = overview.borrow_and_update().to_string();
+            let event = Event::default().event("overview").data(told);
+            Some((Ok(event), (overview, desk, token)))
+        },
+    );
+    Sse::new(stream)
+}
+
+pub(super) async fn series(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+    Query(span): Query<Span>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &desk.polls.store;
+    store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    let minutes = span.minutes.unwrap_or(15).clamp(1, MINUTES_MAX);
+    Ok(Json(desk.polls.board.series(&id, &store.gateways()?, minutes)))
+}
+
+pub(super) async fn nodes(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    Ok(Json(desk.polls.board.nodes(&id)))
+}
+
+const MINUTES_MAX: u32 = 30 * 24 * 60;

@@ -1,0 +1,124 @@
+//! The only place where something that went wrong becomes HTTP.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::outbound::AskError;
+use crate::password::NotHashed;
+use crate::store::StoreError;
+
+/// An answer that is no success.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    kind: &'static str,
+    reason: String,
+    more: Option<(&'static str, Value)>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, kind: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            reason: reason.into(),
+            more: None,
+        }
+    }
+
+    pub(crate) fn bad(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
+    }
+
+    pub(crate) fn not_found(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", reason)
+    }
+
+    pub(crate) fn method() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "this endpoint has no such method",
+        )
+    }
+
+    pub(crate) fn forbidden(kind: &'static str, reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, kind, reason)
+    }
+
+    /// Nobody is logged in. The page asks for a login, or for the first user.
+    pub(crate) fn unauthorized(reason: impl Into<String>, first_start: Option<bool>) -> Self {
+        let refusal = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", reason);
+        Self {
+            more: first_start.map(|first| ("first_start", json!(first))),
+            ..refusal
+        }
+    }
+
+    pub(crate) fn too_many(wait: std::time::Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let reason = format!("too many failed logins: try again in {seconds} s");
+        let refusal = Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", reason);
+        Self {
+            more: Some(("retry_after_s", json!(seconds))),
+            ..refusal
+        }
+    }
+
+    /// The call would change something, so the user has to say that this is meant.
+    pub(crate) fn confirm(index: &str) -> Self {
+        let reason = format!("this cluster is protected: type `{index}` and say why");
+        let refusal = Self::new(StatusCode::CONFLICT, "confirm", reason);
+        Self {
+            more: Some(("confirm", json!({"index": index}))),
+            ..refusal
+        }
+    }
+
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", reason)
+    }
+
+    fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut body = json!({
+            "error": {"type": self.kind, "reason": self.reason}, "status": self.status.as_u16(),
+        });
+        if let Some((name, value)) = self.more {
+            body[name] = value;
+        }
+        (self.status, Json(body)).into_response()
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Taken(_) => Self::new(StatusCode::CONFLICT, "taken", error.to_string()),
+            StoreError::Missing => Self::not_found(error.to_string()),
+            _ => {
+                tracing::error!(%error, "the store fails");
+                Self::failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<NotHashed> for Refusal {
+    fn from(error: NotHashed) -> Self {
+        Self::failed(error.to_string()).with_status(StatusCode::SERVICE_UNAVAILABLE)
+    }
+}
+
+impl From<AskError> for Refusal {
+    fn from(error: AskError) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "unreachable", error.to_string())
+    }
+}

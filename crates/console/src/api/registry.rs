@@ -1,0 +1,293 @@
+//! Clusters and gateways: registering, testing, changing, removing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Desk, Refusal};
+use crate::draft::{ClusterDraft, GatewayDraft};
+use crate::import;
+use crate::poll::adopt;
+use crate::probe::{Kind, probe};
+use crate::store::{Change, ClusterEntry, GatewayEntry, StoreError, User};
+use crate::target::Target;
+
+type Answer = Result<Json<Value>, Refusal>;
+
+#[derive(Deserialize)]
+pub(super) struct File {
+    yaml: String,
+}
+
+/// All of it, without secrets.
+pub(super) async fn show(State(desk): State<Arc<Desk>>) -> Answer {
+    let store = &desk.polls.store;
+    Ok(Json(
+        json!({"clusters": store.clusters()?, "gateways": store.gateways()?}),
+    ))
+}
+
+pub(super) async fn add_cluster(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Json(draft): Json<ClusterDraft>,
+) -> Answer {
+    let entry = draft.on(None).map_err(Refusal::bad)?;
+    keep_cluster(&desk, &user, None, &entry, &draft)?;
+    told_cluster(&desk, &entry.id)
+}
+
+pub(super) async fn change_cluster(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+    Json(draft): Json<ClusterDraft>,
+) -> Answer {
+    let stored = desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    let entry = draft.on(Some(stored.clone())).map_err(Refusal::bad)?;
+    keep_cluster(&desk, &user, Some(&stored), &entry, &draft)?;
+    told_cluster(&desk, &id)
+}
+
+pub(super) async fn remove_cluster(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+) -> Answer {
+    let store = &desk.polls.store;
+    let stored = store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    store.forget_cluster(&id)?;
+    let before = json!(stored);
+    let change = Change {
+        before: Some(&before),
+        ..change(&user, "remove cluster", &stored.name)
+    };
+    store.note(&change)?;
+    desk.polls.changed.notify_one();
+    Ok(Json(json!({})))
+}
+
+/// Tries a cluster as it is given, with the stored password where none is given.
+pub(super) async fn test_cluster(State(desk): State<Arc<Desk>>, Json(draft): Json<ClusterDraft>) -> Answer {
+    let store = &desk.polls.store;
+    let stored = draft
+        .id
+        .as_deref()
+        .map(|id| store.cluster(id))
+        .transpose()?
+        .flatten();
+    let named = ClusterDraft {
+        name: draft.name.clone().or(Some("new".to_owned())),
+        ..draft
+    };
+    let entry = named.on(stored).map_err(Refusal::bad)?;
+    let password = match named.secret() {
+        Some(given) => given.cloned(),
+        None => store.cluster_secret(&entry)?,
+    };
+    let target = Target::cluster(&entry, password);
+    Ok(Json(probe(&desk.polls.outbound, Kind::Cluster, target).await))
+}
+
+pub(super) async fn add_gateway(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Json(draft): Json<GatewayDraft>,
+) -> Answer {
+    let entry = draft.on(None).map_err(Refusal::bad)?;
+    keep_gateway(&desk, &user, None, &entry, &draft)?;
+    bring_along(&desk, &entry).await?;
+    told_gateway(&desk, &entry.id)
+}
+
+pub(super) async fn change_gateway(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+    Json(draft): Json<GatewayDraft>,
+) -> Answer {
+    let stored = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let entry = draft.on(Some(stored.clone())).map_err(Refusal::bad)?;
+    keep_gateway(&desk, &user, Some(&stored), &entry, &draft)?;
+    bring_along(&desk, &entry).await?;
+    told_gateway(&desk, &id)
+}
+
+pub(super) async fn remove_gateway(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+) -> Answer {
+    let store = &desk.polls.store;
+    let stored = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    store.forget_gateway(&id)?;
+    let before = json!(stored);
+    let change = Change {
+        before: Some(&before),
+        ..change(&user, "remove gateway", &stored.name)
+    };
+    store.note(&change)?;
+    desk.polls.changed.notify_one();
+    Ok(Json(json!({})))
+}
+
+/// Tries a gateway as it is given, with the stored token where none is given.
+pub(super) async fn test_gateway(State(desk): State<Arc<Desk>>, Json(draft): Json<GatewayDraft>) -> Answer {
+    let store = &desk.polls.store;
+    let stored = draft
+        .id
+        .as_deref()
+        .map(|id| store.gateway(id))
+        .transpose()?
+        .flatten();
+    let named = GatewayDraft {
+        name: draft.name.clone().or(Some("new".to_owned())),
+        ..draft
+    };
+    let entry = named.on(stored).map_err(Refusal::bad)?;
+    let token = match named.secret() {
+        Some(given) => given.cloned(),
+        None => store.gateway_secret(&entry)?,
+    };
+    let target = Target::gateway(&entry, token);
+    Ok(Json(probe(&desk.polls.outbound, Kind::Gateway, target).await))
+}
+
+/// A file's entries: all of them, or the problems.
+pub(super) async fn import(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Json(file): Json<File>,
+) -> Answer {
+    let store = &desk.polls.store;
+    let (clusters, gateways) = (store.clusters()?, store.gateways()?);
+    let import = match import::read(&file.yaml, &clusters, &gateways) {
+        Ok(import) => import,
+        Err(problems) => return Ok(Json(json!({"added": [], "changed": [], "problems": problems}))),
+    };
+    let (mut added, mut changed) = (Vec::new(), Vec::new());
+    for (draft, entry) in &import.clusters {
+        let stored = clusters.iter().find(|known| known.id == entry.id);
+        keep_cluster(&desk, &user, stored, entry, draft)?;
+        if stored.is_some() {
+            &mut changed
+        } else {
+            &mut added
+        }
+        .push(&entry.name);
+    }
+    for (draft, entry) in &import.gateways {
+        let stored = gateways.iter().find(|known| known.id == entry.id);
+        keep_gateway(&desk, &user, stored, entry, draft)?;
+        if stored.is_some() {
+            &mut changed
+        } else {
+            &mut added
+        }
+        .push(&entry.name);
+    }
+    Ok(Json(json!({"added": added, "changed": changed, "problems": []})))
+}
+
+fn keep_cluster(
+    desk: &Desk,
+    user: &User,
+    stored: Option<&ClusterEntry>,
+    entry: &ClusterEntry,
+    draft: &ClusterDraft,
+) -> Result<(), Refusal> {
+    let store = &desk.polls.store;
+    store.keep_cluster(entry, draft.secret())?;
+    let what = if stored.is_some() {
+        "change cluster"
+    } else {
+        "register cluster"
+    };
+    let (before, after) = (
+        stored.map(|stored| json!(stored)),
+        store.cluster(&entry.id)?.map(|kept| json!(kept)),
+    );
+    let change = Change {
+        before: before.as_ref(),
+        after: after.as_ref(),
+        ..change(user, what, &entry.name)
+    };
+    store.note(&change)?;
+    desk.polls.changed.notify_one();
+    Ok(())
+}
+
+fn keep_gateway(
+    desk: &Desk,
+    user: &User,
+    stored: Option<&GatewayEntry>,
+    entry: &GatewayEntry,
+    draft: &GatewayDraft,
+) -> Result<(), Refusal> {
+    let store = &desk.polls.store;
+    store.keep_gateway(entry, draft.secret())?;
+    let what = if stored.is_some() {
+        "change gateway"
+    } else {
+        "register gateway"
+    };
+    let (before, after) = (
+        stored.map(|stored| json!(stored)),
+        store.gateway(&entry.id)?.map(|kept| json!(kept)),
+    );
+    let change = Change {
+        before: before.as_ref(),
+        after: after.as_ref(),
+        ..change(user, what, &entry.name)
+    };
+    store.note(&change)?;
+    desk.polls.changed.notify_one();
+    Ok(())
+}
+
+/// Registers a gateway's clusters at once if it answers; else its poll does it when it does.
+async fn bring_along(desk: &Desk, entry: &GatewayEntry) -> Result<(), Refusal> {
+    let store = &desk.polls.store;
+    let Some(stored) = store.gateway(&entry.id)? else {
+        return Ok(());
+    };
+    let Ok(target) = Target::of_gateway(store, &stored) else {
+        return Ok(());
+    };
+    let told = desk
+        .polls
+        .outbound
+        .get(&Arc::new(target), "/elasticsearch", WITHIN)
+        .await;
+    if let Ok(told) = told
+        && adopt(store, &entry.id, &told)?
+    {
+        desk.polls.changed.notify_one();
+    }
+    Ok(())
+}
+
+fn told_cluster(desk: &Desk, id: &str) -> Answer {
+    let entry = desk.polls.store.cluster(id)?.ok_or(StoreError::Missing)?;
+    Ok(Json(json!(entry)))
+}
+
+fn told_gateway(desk: &Desk, id: &str) -> Answer {
+    let entry = desk.polls.store.gateway(id)?.ok_or(StoreError::Missing)?;
+    Ok(Json(json!(entry)))
+}
+
+fn change<'a>(user: &'a User, what: &'a str, target: &'a str) -> Change<'a> {
+    Change {
+        user: &user.name,
+        what,
+        target,
+        ..Change::default()
+    }
+}
+
+const WITHIN: Duration = Duration::from_secs(5);

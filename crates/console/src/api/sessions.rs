@@ -1,0 +1,154 @@
+//! Logging in and out, and the first user.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use axum::http::header::SET_COOKIE;
+use axum::response::{IntoResponse as _, Response};
+use cluster::Secret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq as _;
+
+use super::guard::{Token, cookie, token_of};
+use super::{Desk, Peer, Refusal};
+use crate::lock::lock;
+use crate::store::{Change, User};
+
+#[derive(Deserialize)]
+pub(super) struct Setup {
+    link: Secret,
+    name: String,
+    password: Secret,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Login {
+    name: String,
+    password: Secret,
+}
+
+/// Who is logged in.
+pub(super) async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Result<Json<Value>, Refusal> {
+    let token = token_of(&headers, desk.tls);
+    let store = &desk.polls.store;
+    if let Some(user) = token
+        .map(|token| store.session(&token, true))
+        .transpose()?
+        .flatten()
+    {
+        return Ok(Json(told(&user)));
+    }
+    Err(Refusal::unauthorized(
+        "nobody is logged in",
+        Some(store.is_first_start()?),
+    ))
+}
+
+/// Makes the first user, for who has the one-time link.
+pub(super) async fn set_up(
+    State(desk): State<Arc<Desk>>,
+    Json(setup): Json<Setup>,
+) -> Result<Response, Refusal> {
+    let fits = {
+        let link = lock(&desk.setup);
+        link.as_ref()
+            .is_some_and(|link| bool::from(link.expose().as_bytes().ct_eq(setup.link.expose().as_bytes())))
+    };
+    if !fits {
+        return Err(Refusal::forbidden(
+            "bad_link",
+            "this link is not the one that this start has printed, or it was used",
+        ));
+    }
+    let name = setup.name.trim();
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return Err(Refusal::bad(format!(
+            "name: 1 to {NAME_CHARS_MAX} characters are wanted"
+        )));
+    }
+    check_password(&setup.password)?;
+    let hash = desk.passwords.hash(setup.password).await?;
+    if !desk.polls.store.make_first_user(name, &hash)? {
+        return Err(Refusal::forbidden("bad_link", "there is a user already"));
+    }
+    *lock(&desk.setup) = None;
+    begin(&desk, name, "set up")
+}
+
+/// Begins a session.
+pub(super) async fn log_in(
+    State(desk): State<Arc<Desk>>,
+    Extension(Peer(address)): Extension<Peer>,
+    Json(login): Json<Login>,
+) -> Result<Response, Refusal> {
+    if login.name.chars().count() > NAME_CHARS_MAX || login.password.expose().len() > PASSWORD_BYTES_MAX {
+        return Err(Refusal::unauthorized("name or password is wrong", None));
+    }
+    let name = login.name.trim();
+    desk.throttle
+        .admit(name, address.ip(), Instant::now())
+        .map_err(Refusal::too_many)?;
+    let stored = desk.polls.store.user(name)?;
+    let hash = stored.as_ref().map(|(_, hash)| hash.as_str());
+    if !desk.passwords.matches(login.password, hash).await? {
+        tracing::warn!(%address, "a login failed");
+        return Err(Refusal::unauthorized("name or password is wrong", None));
+    }
+    desk.throttle.forgive(name, address.ip());
+    begin(&desk, name, "log in")
+}
+
+/// Ends the session.
+pub(super) async fn log_out(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Extension(Token(token)): Extension<Token>,
+) -> Result<Response, Refusal> {
+    desk.polls.store.end_session(&token)?;
+    desk.polls.store.note(&Change {
+        user: &user.name,
+        what: "log out",
+        target: "console",
+        ..Change::default()
+    })?;
+    Ok(([(SET_COOKIE, cookie("", desk.tls, 0))], Json(json!({}))).into_response())
+}
+
+fn begin(desk: &Desk, name: &str, what: &str) -> Result<Response, Refusal> {
+    let store = &desk.polls.store;
+    let Some((user, _)) = store.user(name)? else {
+        return Err(Refusal::failed("the user is gone"));
+    };
+    let token = store.begin_session(user.id)?;
+    store.note(&Change {
+        user: &user.name,
+        what,
+        target: "console",
+        ..Change::default()
+    })?;
+    let cookie = cookie(&token, desk.tls, crate::store::SESSION_MS_MAX / 1000);
+    Ok(([(SET_COOKIE, cookie)], Json(told(&user))).into_response())
+}
+
+fn told(user: &User) -> Value {
+    json!({"user": user, "version": env!("CARGO_PKG_VERSION")})
+}
+
+fn check_password(password: &Secret) -> Result<(), Refusal> {
+    let (chars, bytes) = (password.expose().chars().count(), password.expose().len());
+    if chars < PASSWORD_CHARS_MIN || bytes > PASSWORD_BYTES_MAX {
+        let reason = format!(
+            "password: {PASSWORD_CHARS_MIN} characters or more are wanted, {PASSWORD_BYTES_MAX} bytes at most"
+        );
+        return Err(Refusal::bad(reason));
+    }
+    Ok(())
+}
+
+const NAME_CHARS_MAX: usize = 100;
+const PASSWORD_CHARS_MIN: usize = 10;
+const PASSWORD_BYTES_MAX: usize = 1_000;

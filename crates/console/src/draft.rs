@@ -1,0 +1,179 @@
+//! What a form or a file gives of a cluster or gateway, checked before it is kept.
+
+use cluster::{Address, Secret};
+use serde::{Deserialize, Deserializer};
+
+use crate::secrets::row_id;
+use crate::store::{ClusterEntry, GatewayEntry};
+
+/// A cluster as it is given. What is absent stays as it is; `null` removes.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ClusterDraft {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) endpoints: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) username: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) password: Option<Option<Secret>>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) ca_pem: Option<Option<String>>,
+    pub(crate) verify: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) colour: Option<Option<String>>,
+    pub(crate) read_only: Option<bool>,
+    pub(crate) protected: Option<bool>,
+}
+
+/// The same of a gateway.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct GatewayDraft {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) url: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) token: Option<Option<Secret>>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) ca_pem: Option<Option<String>>,
+    pub(crate) verify: Option<bool>,
+}
+
+/// Tells `null` from what is absent.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+impl ClusterDraft {
+    /// The entry that it makes of the stored one, or of nothing; or what is wrong with it.
+    pub(crate) fn on(&self, stored: Option<ClusterEntry>) -> Result<ClusterEntry, String> {
+        let mut entry = stored.unwrap_or_else(|| ClusterEntry {
+            id: row_id(),
+            verify: true,
+            ..ClusterEntry::default()
+        });
+        if let Some(name) = &self.name {
+            entry.name = name.trim().to_owned();
+        }
+        if let Some(endpoints) = &self.endpoints {
+            entry.endpoints = endpoints.iter().map(|one| one.trim().to_owned()).collect();
+        }
+        if let Some(username) = &self.username {
+            entry.username = username.clone().filter(|name| !name.is_empty());
+        }
+        if let Some(ca_pem) = &self.ca_pem {
+            entry.ca_pem = ca_pem.clone().filter(|pem| !pem.trim().is_empty());
+        }
+        if let Some(colour) = &self.colour {
+            entry.colour = colour.clone();
+        }
+        entry.verify = self.verify.unwrap_or(entry.verify);
+        entry.read_only = self.read_only.unwrap_or(entry.read_only);
+        entry.protected = self.protected.unwrap_or(entry.protected);
+        check_name(&entry.name)?;
+        if entry.endpoints.is_empty() || entry.endpoints.len() > ENDPOINTS_MAX {
+            return Err(format!("endpoints: 1 to {ENDPOINTS_MAX} addresses are wanted"));
+        }
+        for endpoint in &entry.endpoints {
+            Address::from_endpoint(endpoint).map_err(|error| format!("endpoints: {error}"))?;
+        }
+        if entry.colour.as_deref().is_some_and(|colour| !is_colour(colour)) {
+            return Err("colour: `#rrggbb` is wanted".to_owned());
+        }
+        Ok(entry)
+    }
+
+    /// What becomes of the stored password.
+    pub(crate) fn secret(&self) -> Option<Option<&Secret>> {
+        secret_of(&self.password)
+    }
+}
+
+impl GatewayDraft {
+    /// The entry that it makes of the stored one, or of nothing; or what is wrong with it.
+    pub(crate) fn on(&self, stored: Option<GatewayEntry>) -> Result<GatewayEntry, String> {
+        let mut entry = stored.unwrap_or_else(|| GatewayEntry {
+            id: row_id(),
+            verify: true,
+            ..GatewayEntry::default()
+        });
+        if let Some(name) = &self.name {
+            entry.name = name.trim().to_owned();
+        }
+        if let Some(url) = &self.url {
+            entry.url = url.trim().to_owned();
+        }
+        if let Some(ca_pem) = &self.ca_pem {
+            entry.ca_pem = ca_pem.clone().filter(|pem| !pem.trim().is_empty());
+        }
+        entry.verify = self.verify.unwrap_or(entry.verify);
+        check_name(&entry.name)?;
+        Address::from_endpoint(&entry.url).map_err(|error| format!("url: {error}"))?;
+        Ok(entry)
+    }
+
+    /// What becomes of the stored token.
+    pub(crate) fn secret(&self) -> Option<Option<&Secret>> {
+        secret_of(&self.token)
+    }
+}
+
+/// An empty secret is none.
+fn secret_of(given: &Option<Option<Secret>>) -> Option<Option<&Secret>> {
+    let given = given.as_ref()?;
+    Some(given.as_ref().filter(|secret| !secret.expose().is_empty()))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let fits =
+        !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.chars().any(char::is_control);
+    fits.then_some(())
+        .ok_or_else(|| format!("name: 1 to {NAME_CHARS_MAX} characters are wanted"))
+}
+
+fn is_colour(text: &str) -> bool {
+    let digits = text.strip_prefix('#');
+    digits.is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+const NAME_CHARS_MAX: usize = 100;
+const ENDPOINTS_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_stays_and_null_removes() {
+        let draft: ClusterDraft = serde_json::from_str(
+            r##"{"name": "prod", "endpoints": ["https://es:9200"], "username": "ada", "password": "x", "colour": "#ff0000"}"##,
+        )
+        .unwrap();
+        let entry = draft.on(None).unwrap();
+        assert!(entry.verify);
+        assert_eq!(draft.secret().unwrap().unwrap().expose(), "x");
+        let draft: ClusterDraft =
+            serde_json::from_str(r#"{"username": null, "password": null, "read_only": true}"#).unwrap();
+        let changed = draft.on(Some(entry.clone())).unwrap();
+        assert_eq!((&*changed.name, &changed.colour), ("prod", &entry.colour));
+        assert!(changed.read_only && changed.username.is_none());
+        assert_eq!(draft.secret(), Some(None));
+        assert_eq!(ClusterDraft::default().secret(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_field() {
+        let refused = |json: &str| {
+            serde_json::from_str::<ClusterDraft>(json)
+                .unwrap()
+                .on(None)
+                .unwrap_err()
+        };
+        assert!(refused(r#"{"endpoints": ["http://a:1"]}"#).starts_with("name: "));
+        assert!(refused(r#"{"name": "a"}"#).starts_with("endpoints: "));
+        let with_password = refused(r#"{"name": "a", "endpoints": ["http://u:hunter2@a:1"]}"#);
+        assert!(with_password.starts_with("endpoints: ") && !with_password.contains("hunter2"));
+        assert!(
+            refused(r#"{"name": "a", "endpoints": ["http://a:1"], "colour": "red"}"#).starts_with("colour: ")
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! The console: a web page for many clusters and many gateways, in a process of its own.
+//!
+//! # The story
+//!
+//! [`run`] opens the embedded store (users, the registry with its secrets sealed, texts, the audit log), listens, and prints
+//! where; while there is no user, it prints a one-time link that makes the first one. All of it is one thread: browsers'
+//! requests, a task that polls each registered cluster and gateway, and the client that asks them.
+//!
+//! Polls write what they find out on a board, in memory; pages read it from there, so a page that is open in ten browsers
+//! costs a cluster no more than one. A poll has one question under way, is asked less often the longer its answers take,
+//! and backs off while they fail. Of gateways, only the admin API is asked.
+//!
+//! Calls of the dev tools go to registered clusters only, with the account of the registry; what a cluster is registered
+//! for (read-only, protected) is enforced here, whatever the page does. No answer to a call is stored.
+
+mod api;
+mod board;
+mod clock;
+mod draft;
+mod import;
+mod lock;
+mod names;
+mod outbound;
+mod page;
+mod password;
+mod poll;
+mod probe;
+mod rights;
+mod secrets;
+mod series;
+mod serve;
+mod store;
+mod target;
+mod throttle;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cluster::Secret;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio_rustls::TlsAcceptor;
+use wire::Worker;
+use wire::guard::{Work, restarted, spawn};
+
+use crate::api::Desk;
+use crate::board::Board;
+use crate::outbound::Outbound;
+use crate::poll::Polls;
+use crate::store::Store;
+
+/// How a console is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The folder of its store and its key.
+    pub data: PathBuf,
+    /// The path below which it is served: empty, or `/path` without a slash at its end.
+    pub base_path: String,
+    /// Certificate chain and key, as PEM.
+    pub tls: Option<(Vec<u8>, Vec<u8>)>,
+    /// Names by which it may be called, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Listen beyond this machine without TLS.
+    pub insecure_http: bool,
+}
+
+/// Where a console is, once it listens.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// Its address.
+    pub url: String,
+    /// The one-time link that makes the first user, if there is none.
+    pub setup_url: Option<String>,
+}
+
+/// Why a console does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Passwords would travel in clear.
+    #[error(
+        "{0} can be reached from other machines: give --tls-cert and --tls-key, or --insecure-http if something in front \
+         of it speaks TLS"
+    )]
+    InTheClear(SocketAddr),
+    /// The base path is none.
+    #[error(
+        "`{0}` is no base path: it begins with `/`, does not end with one, and has letters, digits and `-._~/`"
+    )]
+    BasePath(String),
+    /// The address is taken, say.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The folder cannot be made or used.
+    #[error("{folder}: {source}")]
+    Folder {
+        /// Which one.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The key file.
+    #[error("{file}: {why}")]
+    Key {
+        /// Which one.
+        file: PathBuf,
+        /// Why it cannot be used.
+        why: String,
+    },
+    /// The store.
+    #[error("the store cannot be opened: {0}")]
+    Store(#[from] rusqlite::Error),
+    /// The store is of a version that comes after this one.
+    #[error("the store was written by a newer version of tidegate")]
+    NewerStore,
+    /// The store cannot be read.
+    #[error("{0}")]
+    Read(String),
+    /// Certificate or key.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The system gives no thread or descriptor.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}
+
+/// Runs a console until `stopped`.
+///
+/// # Errors
+/// When it cannot start. Nothing that happens later ends it.
+pub fn run(
+    options: &Options,
+    announce: impl FnOnce(&Started),
+    stopped: impl Future<Output = ()>,
+) -> Result<(), StartError> {
+    if !options.listen.ip().is_loopback() && options.tls.is_none() && !options.insecure_http {
+        return Err(StartError::InTheClear(options.listen));
+    }
+    if !is_base_path(&options.base_path) {
+        return Err(StartError::BasePath(options.base_path.clone()));
+    }
+    let tls = options.tls.as_ref().map(acceptor).transpose()?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&options.data)
+        .map_err(|source| StartError::Folder {
+            folder: options.data.clone(),
+            source,
+        })?;
+    let store = Store::open(&options.data)?;
+    wire::run_local(BUFFER_BYTES_MAX, async |worker| {
+        let listener = TcpListener::bind(options.listen)
+            .await
+            .map_err(|source| StartError::Listen {
+                address: options.listen,
+                source,
+            })?;
+        let address = listener.local_addr()?;
+        let first = store
+            .is_first_start()
+            .map_err(|error| StartError::Read(error.to_string()))?;
+        let link = first.then(secrets::token);
+        let desk = Arc::new(desk(store, options, link.clone(), worker));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{address}{}/", options.base_path);
+        announce(&Started {
+            setup_url: link.map(|link| format!("{url}#setup={link}")),
+            url,
+        });
+        tokio::select! {
+            () = serve::serve(listener, tls, api::router(&desk), options.base_path.as_str().into()) => {}
+            () = stopped => {}
+        }
+        Ok(())
+    })?
+}
+
+/// What requests share; what goes on besides them is started.
+fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -> Desk {
+    let (outbound, runner) = Outbound::new();
+    let polls = Polls {
+        store,
+        board: Arc::new(Board::default()),
+        outbound,
+        changed: Arc::new(Notify::new()),
+    };
+    let (told, overview) = watch::channel(Arc::new(Value::Null));
+    spawn(Work::Watch, runner.run(worker));
+    let polling = polls.clone();
+    spawn(Work::Watch, async move {
+        restarted(Work::Watch, || polling.clone().run()).await;
+    });
+    let telling = polls.clone();
+    spawn(Work::Housekeeping, async move {
+        restarted(Work::Housekeeping, || tell(telling.clone(), told.clone())).await;
+    });
+    Desk {
+        polls,
+        passwords: password::Passwords::new(),
+        throttle: throttle::Throttle::default(),
+        setup: Mutex::new(link.map(Secret::new)),
+        names: names::Names::default(),
+        overview,
+        hosts: options.hosts.clone(),
+        tls: options.tls.is_some(),
+    }
+}
+
+/// Takes the overview once a second, for all who look at it, while anybody does.
+async fn tell(polls: Polls, told: watch::Sender<Arc<Value>>) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        // One receiver is the desk's own.
+        if told.receiver_count() < 2 {
+            continue;
+        }
+        match (polls.store.clusters(), polls.store.gateways()) {
+            (Ok(clusters), Ok(gateways)) => {
+                let overview = polls.board.overview(&clusters, &gateways);
+                // Fails when nobody is there to be told, which is no loss.
+                let _ = told.send(Arc::new(overview));
+            }
+            (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "the registry cannot be read"),
+        }
+    }
+}
+
+fn is_base_path(path: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    path.is_empty()
+        || (path.starts_with('/') && !path.ends_with('/') && !path.contains("//") && path.bytes().all(fits))
+}
+
+fn acceptor((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<TlsAcceptor, StartError> {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let failed = |why: &dyn std::fmt::Display| StartError::Tls(why.to_string());
+    let chain = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| failed(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| failed(&error))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|error| failed(&error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Memory for answers of clusters that are being read.
+const BUFFER_BYTES_MAX: usize = 512 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::is_base_path;
+
+    #[test]
+    fn base_paths_are_plain() {
+        for path in ["", "/tidegate", "/a/b.c-d_e"] {
+            assert!(is_base_path(path), "{path}");
+        }
+        for path in ["tidegate", "/", "/a/", "//a", "/a b", "/a?b", "/a#b"] {
+            assert!(!is_base_path(path), "{path}");
+        }
+    }
+}

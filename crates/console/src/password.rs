@@ -1,0 +1,126 @@
+//! Passwords: hashed by argon2id, at most two at once, and as slowly for a user who does not exist.
+
+use std::sync::Arc;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use cluster::Secret;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::{Semaphore, oneshot};
+use wire::guard::{Work, thread};
+
+use crate::secrets::random;
+
+/// Hashes passwords on threads of their own.
+#[derive(Clone)]
+pub(crate) struct Passwords {
+    at_once: Arc<Semaphore>,
+    /// What a password is compared with where there is no user.
+    nobody: Arc<str>,
+}
+
+/// No hash could be made: no memory, or no thread.
+#[derive(Debug, thiserror::Error)]
+#[error("no password can be checked at the moment")]
+pub(crate) struct NotHashed;
+
+impl Passwords {
+    pub(crate) fn new() -> Self {
+        let nobody = format!(
+            "{}${}",
+            STANDARD_NO_PAD.encode(random::<SALT_BYTES>()),
+            STANDARD_NO_PAD.encode(random::<HASH_BYTES>())
+        );
+        Self {
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            nobody: nobody.into(),
+        }
+    }
+
+    /// What is stored of a password.
+    pub(crate) async fn hash(&self, password: Secret) -> Result<String, NotHashed> {
+        let salt = random::<SALT_BYTES>();
+        let hash = self.digest(password, salt.to_vec()).await?;
+        Ok(format!(
+            "{}${}",
+            STANDARD_NO_PAD.encode(salt),
+            STANDARD_NO_PAD.encode(hash)
+        ))
+    }
+
+    /// Whether this is the password whose hash is stored; without one it takes as long, and is no.
+    pub(crate) async fn matches(&self, password: Secret, stored: Option<&str>) -> Result<bool, NotHashed> {
+        let (salt, expected) = parts(stored.unwrap_or(&self.nobody)).ok_or(NotHashed)?;
+        let hash = self.digest(password, salt).await?;
+        Ok(bool::from(hash.ct_eq(&expected)) && stored.is_some())
+    }
+
+    async fn digest(&self, password: Secret, salt: Vec<u8>) -> Result<Vec<u8>, NotHashed> {
+        let permit = Arc::clone(&self.at_once)
+            .acquire_owned()
+            .await
+            .map_err(|_| NotHashed)?;
+        let (done, result) = oneshot::channel();
+        thread("password", Work::Admin, move || {
+            let _permit = permit;
+            let mut hash = vec![0; HASH_BYTES];
+            let hashed = Params::new(MEMORY_KIB, PASSES, 1, Some(HASH_BYTES)).and_then(|params| {
+                Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_into(
+                    password.expose().as_bytes(),
+                    &salt,
+                    &mut hash,
+                )
+            });
+            let _ = done.send(hashed.map(|()| hash));
+        })
+        .map_err(|_| NotHashed)?;
+        result.await.map_err(|_| NotHashed)?.map_err(|_| NotHashed)
+    }
+}
+
+fn parts(stored: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (salt, hash) = stored.split_once('$')?;
+    Some((
+        STANDARD_NO_PAD.decode(salt).ok()?,
+        STANDARD_NO_PAD.decode(hash).ok()?,
+    ))
+}
+
+/// 19 MiB and two passes: OWASP's parameters for argon2id.
+const MEMORY_KIB: u32 = 19 << 10;
+const PASSES: u32 = 2;
+/// Hashes under way at once: more would let strangers use the machine's memory.
+const AT_ONCE: usize = 2;
+const SALT_BYTES: usize = 16;
+const HASH_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_matches_its_own_hash_and_nobody_has_none() {
+        let passwords = Passwords::new();
+        let stored = passwords.hash(Secret::new("correct horse")).await.unwrap();
+        assert!(!stored.contains("correct"));
+        assert!(
+            passwords
+                .matches(Secret::new("correct horse"), Some(&stored))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !passwords
+                .matches(Secret::new("correct horsf"), Some(&stored))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !passwords
+                .matches(Secret::new("correct horse"), None)
+                .await
+                .unwrap()
+        );
+    }
+}

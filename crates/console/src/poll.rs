@@ -1,0 +1,139 @@
+//! Polls: one task for each cluster and gateway, so that none waits for another, and each asks one question at a time.
+
+mod clusters;
+mod gateways;
+mod pace;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use wire::guard::{Work, restarted, spawn};
+
+use crate::board::{Board, Key, State};
+use crate::clock::now_ms;
+use crate::outbound::{AskError, Outbound};
+use crate::store::{ClusterEntry, GatewayEntry, Store};
+
+pub(crate) use clusters::flavour_of;
+pub(crate) use gateways::adopt;
+
+/// What the polls share with the pages.
+#[derive(Clone)]
+pub(crate) struct Polls {
+    pub(crate) store: Store,
+    pub(crate) board: Arc<Board>,
+    pub(crate) outbound: Outbound,
+    /// Told when the registry has changed.
+    pub(crate) changed: Arc<Notify>,
+}
+
+#[derive(Clone, PartialEq)]
+enum Entry {
+    Cluster(ClusterEntry),
+    Gateway(GatewayEntry),
+}
+
+impl Polls {
+    /// Keeps a task running for each registered entry, until it is dropped.
+    pub(crate) async fn run(self) {
+        let mut running: HashMap<Key, (Entry, JoinHandle<()>)> = HashMap::new();
+        loop {
+            match self.entries() {
+                Ok(entries) => self.settle(&mut running, entries),
+                Err(error) => tracing::error!(%error, "the registry cannot be read"),
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<(Key, Entry)>, crate::store::StoreError> {
+        let clusters = self.store.clusters()?.into_iter();
+        let clusters = clusters.map(|entry| (Key::Cluster(entry.id.clone()), Entry::Cluster(entry)));
+        // Which clusters a gateway has does not change how it is asked.
+        let gateways = self.store.gateways()?.into_iter().map(|entry| GatewayEntry {
+            clusters: Vec::new(),
+            ..entry
+        });
+        let gateways = gateways.map(|entry| (Key::Gateway(entry.id.clone()), Entry::Gateway(entry)));
+        Ok(clusters.chain(gateways).collect())
+    }
+
+    fn settle(&self, running: &mut HashMap<Key, (Entry, JoinHandle<()>)>, entries: Vec<(Key, Entry)>) {
+        let keys: Vec<Key> = entries.iter().map(|(key, _)| key.clone()).collect();
+        self.board.only(&keys);
+        running.retain(|key, (_, task)| {
+            let stays = keys.contains(key);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (key, entry) in entries {
+            if let Some((known, task)) = running.get(&key) {
+                if *known == entry {
+                    continue;
+                }
+                task.abort();
+                self.board.forget(&key);
+            }
+            let (polls, polled) = (self.clone(), entry.clone());
+            let task = spawn(Work::Watch, async move {
+                restarted(Work::Watch, || polls.clone().poll(polled.clone())).await;
+            });
+            running.insert(key, (entry, task));
+        }
+    }
+
+    async fn poll(self, entry: Entry) {
+        match entry {
+            Entry::Cluster(entry) => clusters::poll(&self, &entry).await,
+            Entry::Gateway(entry) => gateways::poll(&self, &entry).await,
+        }
+    }
+
+    fn cannot(&self, key: &Key, why: &dyn std::fmt::Display) {
+        self.board
+            .change(key, |one| one.failed = Some((State::Bad, why.to_string())));
+    }
+
+    /// Notes how the main question of a poll went; how long to wait is for the caller to say.
+    fn heard(&self, key: &Key, went: Result<(), &AskError>) {
+        self.board.change(key, |one| match went {
+            Ok(()) => {
+                one.seen_ms = Some(now_ms());
+                one.failed = None;
+            }
+            Err(error) => one.failed = Some((severity(error), error.to_string())),
+        });
+    }
+
+    /// Notes how another question went.
+    fn noted(&self, key: &Key, question: &'static str, notes: Vec<(State, String)>) {
+        self.board.change(key, |one| {
+            if notes.is_empty() {
+                one.notes.remove(question);
+            } else {
+                one.notes.insert(question, notes);
+            }
+        });
+    }
+}
+
+fn severity(error: &AskError) -> State {
+    match error {
+        AskError::Status { status, .. }
+            if status.is_server_error() || matches!(status.as_u16(), 401 | 403) =>
+        {
+            State::Bad
+        }
+        AskError::Send(_) | AskError::Stopping => State::Bad,
+        // It is there, and says something.
+        AskError::Status { .. } | AskError::NoJson { .. } | AskError::TooLong { .. } => State::Warn,
+    }
+}
+
+/// How long a question of a poll may take.
+const QUESTION_WITHIN: Duration = Duration::from_secs(10);

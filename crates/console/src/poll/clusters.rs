@@ -1,0 +1,331 @@
+//! What a cluster is asked: what it indexes each second, how it is each five, what it holds each fifteen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::pace::Pace;
+use super::{Polls, QUESTION_WITHIN};
+use crate::board::{Key, State};
+use crate::clock::now_ms;
+use crate::outbound::AskError;
+use crate::store::ClusterEntry;
+use crate::target::Target;
+
+/// A counter at a time.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    at: Instant,
+    at_ms: i64,
+    indexed: u64,
+    millis: u64,
+}
+
+/// A node's counters at a time.
+#[derive(Debug, Clone, Copy)]
+struct NodeMark {
+    at: Instant,
+    indexed: u64,
+    rejected: u64,
+}
+
+struct ClusterPoll<'a> {
+    polls: &'a Polls,
+    key: Key,
+    target: Arc<Target>,
+    mark: Option<Mark>,
+    nodes: HashMap<String, NodeMark>,
+    nodes_at_ms: Option<i64>,
+}
+
+/// Asks until it is dropped.
+pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
+    let key = Key::Cluster(entry.id.clone());
+    let target = match Target::of_cluster(&polls.store, entry) {
+        Ok(target) => Arc::new(target),
+        Err(error) => return polls.cannot(&key, &error),
+    };
+    let mut poll = ClusterPoll {
+        polls,
+        key,
+        target,
+        mark: None,
+        nodes: HashMap::new(),
+        nodes_at_ms: None,
+    };
+    let mut indexing = Pace::new(Duration::from_secs(1));
+    let mut others = [
+        (Question::Version, Pace::new(Duration::from_secs(60))),
+        (Question::Health, Pace::new(Duration::from_secs(5))),
+        (Question::Nodes, Pace::new(Duration::from_secs(5))),
+        (Question::Holds, Pace::new(Duration::from_secs(15))),
+    ];
+    loop {
+        let began = Instant::now();
+        let went = poll.indexing().await;
+        polls.heard(&poll.key, went.as_ref().map(|()| ()));
+        match went {
+            Ok(()) => indexing.answered(began),
+            Err(_) => {
+                poll.mark = None;
+                indexing.failed();
+            }
+        }
+        for (question, pace) in &mut others {
+            let began = Instant::now();
+            // Other questions wait while the main one fails.
+            if !indexing.is_failing() && pace.is_due(began) {
+                match poll.ask(*question).await {
+                    Ok(notes) => {
+                        pace.answered(began);
+                        polls.noted(&poll.key, question.name(), notes);
+                    }
+                    Err(error) => {
+                        pace.failed();
+                        let note = (State::Warn, error.to_string());
+                        polls.noted(&poll.key, question.name(), vec![note]);
+                    }
+                }
+            }
+        }
+        sleep_until(indexing.due()).await;
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    Version,
+    Health,
+    Nodes,
+    Holds,
+}
+
+impl Question {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Health => "health",
+            Self::Nodes => "nodes",
+            Self::Holds => "holds",
+        }
+    }
+}
+
+impl ClusterPoll<'_> {
+    async fn get(&self, path: &str) -> Result<Value, AskError> {
+        self.polls.outbound.get(&self.target, path, QUESTION_WITHIN).await
+    }
+
+    /// Documents a second, from the primaries' counter.
+    async fn indexing(&mut self) -> Result<(), AskError> {
+        let told = self.get(INDEXING).await?;
+        let indexing = &told["_all"]["primaries"]["indexing"];
+        // A cluster without indices tells nothing.
+        let count = |name: &str| indexing[name].as_u64().unwrap_or(0);
+        let mark = Mark {
+            at: Instant::now(),
+            at_ms: now_ms(),
+            indexed: count("index_total"),
+            millis: count("index_time_in_millis"),
+        };
+        let last = self.mark.replace(mark);
+        // An index that was deleted takes its count along: there is no rate then.
+        let Some((last, indexed)) =
+            last.and_then(|last| Some((last, mark.indexed.checked_sub(last.indexed)?)))
+        else {
+            self.polls
+                .board
+                .change(&self.key, |one| one.facts.docs_per_s = None);
+            return Ok(());
+        };
+        let rate = indexed as f64 / mark.at.duration_since(last.at).as_secs_f64();
+        let took = mark.millis.checked_sub(last.millis).filter(|_| indexed > 0);
+        self.polls.board.change(&self.key, |one| {
+            one.facts.docs_per_s = Some(rate);
+            let mut put = |name, value| {
+                one.series
+                    .entry(name)
+                    .or_default()
+                    .put(last.at_ms, mark.at_ms, value)
+            };
+            put("cluster_docs_per_s", rate);
+            if let Some(took) = took {
+                put("index_latency_ms", took as f64 / indexed as f64);
+            }
+        });
+        Ok(())
+    }
+
+    async fn ask(&mut self, question: Question) -> Result<Vec<(State, String)>, AskError> {
+        match question {
+            Question::Version => self.version().await,
+            Question::Health => self.health().await,
+            Question::Nodes => self.nodes().await,
+            Question::Holds => self.holds().await,
+        }
+    }
+
+    async fn version(&self) -> Result<Vec<(State, String)>, AskError> {
+        let told = self.get("/").await?;
+        let version = told["version"]["number"].as_str().map(str::to_owned);
+        let flavour = flavour_of(&told);
+        self.polls.board.change(&self.key, |one| {
+            one.facts.version = version;
+            one.facts.flavour = Some(flavour.to_owned());
+        });
+        Ok(Vec::new())
+    }
+
+    async fn health(&self) -> Result<Vec<(State, String)>, AskError> {
+        let told = self.get(HEALTH).await?;
+        let health = told["status"].as_str().map(str::to_owned);
+        let unassigned = told["unassigned_shards"].as_u64().unwrap_or(0);
+        let nodes = told["number_of_nodes"].as_u64();
+        let words = |colour: &str| format!("health is {colour}: {unassigned} shards are not assigned");
+        let notes = match health.as_deref() {
+            Some("red") => vec![(State::Bad, words("red"))],
+            Some("yellow") => vec![(State::Warn, words("yellow"))],
+            Some("green") => Vec::new(),
+            _ => vec![(State::Warn, "its answer does not tell its health".to_owned())],
+        };
+        self.polls.board.change(&self.key, |one| {
+            one.facts.health = health;
+            one.facts.nodes = nodes;
+        });
+        Ok(notes)
+    }
+
+    async fn holds(&self) -> Result<Vec<(State, String)>, AskError> {
+        let told = self.get(HOLDS).await?;
+        let all = &told["_all"];
+        let docs = all["primaries"]["docs"]["count"].as_u64();
+        let bytes = all["total"]["store"]["size_in_bytes"].as_u64();
+        self.polls.board.change(&self.key, |one| {
+            one.facts.docs = docs;
+            one.facts.bytes = bytes;
+        });
+        Ok(Vec::new())
+    }
+
+    async fn nodes(&mut self) -> Result<Vec<(State, String)>, AskError> {
+        let told = self.get(NODES).await?;
+        let (at, at_ms) = (Instant::now(), now_ms());
+        let Some(list) = told["nodes"].as_object() else {
+            return Ok(vec![(State::Warn, "its answer tells of no nodes".to_owned())]);
+        };
+        let (mut table, mut notes, mut marks) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut rejected_per_s, mut heap_max, mut disk_max) = (None, None, None);
+        for (id, node) in list {
+            let (row, mark) = self.node(node, self.nodes.get(id), at);
+            let name = row["name"].as_str().unwrap_or("a node");
+            let rate = row["rejected_per_s"].as_f64();
+            rejected_per_s = rate.map_or(rejected_per_s, |rate| Some(rejected_per_s.unwrap_or(0.0) + rate));
+            heap_max = most(heap_max, row["heap_pct"].as_f64());
+            disk_max = most(disk_max, row["disk_pct"].as_f64());
+            if row["heap_pct"].as_f64().is_some_and(|heap| heap >= HEAP_PCT_MAX) {
+                notes.push((State::Warn, format!("{name}: heap is {} % full", row["heap_pct"])));
+            }
+            if row["disk_pct"].as_f64().is_some_and(|disk| disk >= DISK_PCT_MAX) {
+                notes.push((
+                    State::Warn,
+                    format!(
+                        "{name}: disk is {:.0} % full",
+                        row["disk_pct"].as_f64().unwrap_or(0.0)
+                    ),
+                ));
+            }
+            if rate.is_some_and(|rate| rate > 0.0) {
+                notes.push((State::Warn, format!("{name} rejects writes")));
+            }
+            table.push(row);
+            marks.insert(id.clone(), mark);
+        }
+        self.nodes = marks;
+        let since_ms = self.nodes_at_ms.replace(at_ms).unwrap_or(at_ms - 1);
+        table.sort_by(|left, right| left["name"].as_str().cmp(&right["name"].as_str()));
+        self.polls.board.change(&self.key, |one| {
+            let measured = [
+                ("rejected_per_s", rejected_per_s),
+                ("heap_pct", heap_max),
+                ("disk_pct", disk_max),
+            ];
+            for (name, value) in measured {
+                if let Some(value) = value {
+                    one.series.entry(name).or_default().put(since_ms, at_ms, value);
+                }
+            }
+            one.nodes = Some((at_ms, table));
+        });
+        Ok(notes)
+    }
+
+    fn node(&self, node: &Value, last: Option<&NodeMark>, at: Instant) -> (Value, NodeMark) {
+        let indexed = node["indices"]["indexing"]["index_total"].as_u64();
+        let write = &node["thread_pool"]["write"];
+        let rejected = write["rejected"].as_u64();
+        let mark = NodeMark {
+            at,
+            indexed: indexed.unwrap_or(0),
+            rejected: rejected.unwrap_or(0),
+        };
+        let rate = |now: Option<u64>, before: Option<u64>| {
+            let seconds = at.duration_since(last?.at).as_secs_f64();
+            Some(now?.checked_sub(before?)? as f64 / seconds)
+        };
+        let total = node["fs"]["total"]["total_in_bytes"].as_u64();
+        let free = node["fs"]["total"]["available_in_bytes"].as_u64();
+        let used = total.zip(free).and_then(|(total, free)| total.checked_sub(free));
+        let rejected_per_s = rate(rejected, last.map(|last| last.rejected));
+        let cpu = node["os"]["cpu"]["percent"]
+            .as_i64()
+            .or_else(|| node["process"]["cpu"]["percent"].as_i64());
+        let row = json!({
+            "name": node["name"],
+            "address": node["ip"].as_str().or_else(|| node["host"].as_str()),
+            "roles": node["roles"],
+            "cpu_pct": cpu.filter(|percent| *percent >= 0),
+            "heap_pct": node["jvm"]["mem"]["heap_used_percent"],
+            "disk_used_bytes": used,
+            "disk_total_bytes": total,
+            "disk_pct": used.zip(total).filter(|(_, total)| *total > 0).map(|(used, total)| used as f64 * 100.0 / total as f64),
+            "docs_per_s": rate(indexed, last.map(|last| last.indexed)),
+            "rejected": rejected,
+            "rejected_per_s": rejected_per_s,
+            "queue": write["queue"],
+            "state": if rejected_per_s.is_some_and(|rate| rate > 0.0) { "warn" } else { "ok" },
+        });
+        (row, mark)
+    }
+}
+
+fn most(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.max(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// OpenSearch says so; what does not is Elasticsearch, if it has a version at all.
+pub(crate) fn flavour_of(root: &Value) -> &'static str {
+    match root["version"]["distribution"].as_str() {
+        Some("opensearch") => "opensearch",
+        _ => "elasticsearch",
+    }
+}
+
+const INDEXING: &str = "/_stats/indexing?level=cluster&filter_path=\
+    _all.primaries.indexing.index_total,_all.primaries.indexing.index_time_in_millis";
+const HOLDS: &str = "/_stats/docs,store?level=cluster&filter_path=\
+    _all.primaries.docs.count,_all.total.store.size_in_bytes";
+const HEALTH: &str = "/_cluster/health?filter_path=status,number_of_nodes,unassigned_shards";
+const NODES: &str = "/_nodes/stats/indices,os,process,jvm,fs,thread_pool/indexing?filter_path=nodes.*.name,nodes.*.host,\
+    nodes.*.ip,nodes.*.roles,nodes.*.indices.indexing.index_total,nodes.*.os.cpu.percent,nodes.*.process.cpu.percent,\
+    nodes.*.jvm.mem.heap_used_percent,nodes.*.fs.total.total_in_bytes,nodes.*.fs.total.available_in_bytes,\
+    nodes.*.thread_pool.write.rejected,nodes.*.thread_pool.write.queue";
+/// Beyond, the garbage collector begins to take the time of writes.
+const HEAP_PCT_MAX: f64 = 90.0;
+/// The servers' default low watermark: beyond, a node gets no more shards.
+const DISK_PCT_MAX: f64 = 85.0;

@@ -1,0 +1,309 @@
+//! What a gateway is asked, of its admin API alone: its counters each second, its clusters each five.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Address;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::pace::Pace;
+use super::{Polls, QUESTION_WITHIN};
+use crate::board::{Key, State};
+use crate::clock::now_ms;
+use crate::secrets::row_id;
+use crate::store::{Change, ClusterEntry, GatewayEntry, Store, StoreError};
+use crate::target::Target;
+
+/// A gateway's counters at a time.
+#[derive(Debug)]
+struct Mark {
+    at: Instant,
+    at_ms: i64,
+    docs: u64,
+    requests: u64,
+    errors: u64,
+    delivered: BTreeMap<String, u64>,
+}
+
+/// Asks until it is dropped.
+pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
+    let key = Key::Gateway(entry.id.clone());
+    let target = match Target::of_gateway(&polls.store, entry) {
+        Ok(target) => Arc::new(target),
+        Err(error) => return polls.cannot(&key, &error),
+    };
+    let mut counters = Pace::new(Duration::from_secs(1));
+    let mut clusters = Pace::new(Duration::from_secs(5));
+    let mut last = None;
+    loop {
+        let began = Instant::now();
+        if !counters.is_failing() && clusters.is_due(began) {
+            let told = polls
+                .outbound
+                .get(&target, "/elasticsearch", QUESTION_WITHIN)
+                .await;
+            match &told {
+                Ok(told) => {
+                    clusters.answered(began);
+                    bring_along(polls, entry, told);
+                    polls.noted(&key, "clusters", notes_of(told));
+                }
+                Err(error) => {
+                    clusters.failed();
+                    polls.noted(&key, "clusters", vec![(State::Warn, error.to_string())]);
+                }
+            }
+        }
+        let began = Instant::now();
+        let told = polls.outbound.get(&target, "/stats", QUESTION_WITHIN).await;
+        polls.heard(&key, told.as_ref().map(|_| ()));
+        match told {
+            Ok(told) => {
+                counters.answered(began);
+                last = Some(take(polls, &key, entry, &told, last.take()));
+            }
+            Err(_) => {
+                counters.failed();
+                last = None;
+            }
+        }
+        sleep_until(counters.due()).await;
+    }
+}
+
+/// Puts a gateway's counters on the board.
+fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Option<Mark>) -> Mark {
+    let counters = &told["gateway"];
+    let count = |name: &str| counters[name].as_u64().unwrap_or(0);
+    let mut delivered = delivered(told);
+    let links = polls
+        .store
+        .gateway(&entry.id)
+        .ok()
+        .flatten()
+        .map(|entry| entry.clusters);
+    if let Some([only]) = links.as_deref() {
+        // What is split at once is counted for the gateway as a whole, and is one cluster's if there is one only.
+        *delivered.entry(only.name.clone()).or_default() += count("docs");
+    }
+    let mark = Mark {
+        at: Instant::now(),
+        at_ms: now_ms(),
+        docs: count("docs") + count("docs_queued"),
+        requests: count("requests"),
+        errors: count("responses_5xx") + count("refused"),
+        delivered,
+    };
+    let seconds = last
+        .as_ref()
+        .map(|last| mark.at.duration_since(last.at).as_secs_f64());
+    let rate = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64 / seconds?);
+    let (queues, notes) = queues(told);
+    polls.noted(key, "queues", notes);
+    polls.board.change(key, |one| {
+        one.facts.version = told["version"].as_str().map(str::to_owned);
+        one.facts.flavour = Some("tidegate".to_owned());
+        one.facts.docs_per_s = rate(mark.docs, last.as_ref().map(|last| last.docs));
+        one.facts.requests_per_s = rate(mark.requests, last.as_ref().map(|last| last.requests));
+        one.facts.errors_per_s = rate(mark.errors, last.as_ref().map(|last| last.errors));
+        one.facts.queues = queues;
+        let Some(last) = &last else { return };
+        if let Some(rate) = one.facts.docs_per_s {
+            let series = one.series.entry("docs_per_s").or_default();
+            series.put(last.at_ms, mark.at_ms, rate);
+        }
+        for (name, now) in &mark.delivered {
+            if let Some(rate) = rate(*now, last.delivered.get(name).copied()) {
+                let series = one.delivered.entry(name.clone()).or_default();
+                series.put(last.at_ms, mark.at_ms, rate);
+            }
+        }
+    });
+    mark
+}
+
+/// Documents that queues have delivered, by cluster.
+fn delivered(told: &Value) -> BTreeMap<String, u64> {
+    let mut delivered = BTreeMap::new();
+    for group in groups(told) {
+        if let Some(name) = group["cluster"].as_str() {
+            *delivered.entry(name.to_owned()).or_default() += group["indexed"].as_u64().unwrap_or(0);
+        }
+    }
+    delivered
+}
+
+fn groups(told: &Value) -> impl Iterator<Item = &Value> {
+    let queues = told["queues"].as_object().into_iter().flatten();
+    queues.flat_map(|(_, queue)| {
+        queue["groups"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(_, group)| group)
+    })
+}
+
+/// The sums of all queues, and what of them is not as it should be.
+fn queues(told: &Value) -> (Option<Value>, Vec<(State, String)>) {
+    let Some(queues) = told["queues"].as_object().filter(|queues| !queues.is_empty()) else {
+        return (None, Vec::new());
+    };
+    let mut notes = Vec::new();
+    let mut dead = 0;
+    for (name, queue) in queues {
+        dead += queue["dead_letters"].as_u64().unwrap_or(0);
+        if let Some(why) = queue["poisoned"].as_str() {
+            notes.push((State::Bad, format!("queue {name} takes nothing more: {why}")));
+        }
+    }
+    if dead > 0 {
+        notes.push((State::Warn, format!("{dead} dead letters")));
+    }
+    let sum = |name: &str| groups(told).filter_map(|group| group[name].as_u64()).sum::<u64>();
+    let told = json!({"pending": sum("pending"), "dead": dead, "parked": sum("parked")});
+    (Some(told), notes)
+}
+
+fn notes_of(told: &Value) -> Vec<(State, String)> {
+    let clusters = told.as_object().into_iter().flatten();
+    let away = clusters.filter(|(_, cluster)| cluster["state"] != "watching");
+    away.map(|(name, cluster)| {
+        let state = cluster["state"].as_str().unwrap_or("unknown");
+        (State::Warn, format!("its cluster {name}: {state}"))
+    })
+    .collect()
+}
+
+fn bring_along(polls: &Polls, entry: &GatewayEntry, told: &Value) {
+    match adopt(&polls.store, &entry.id, told) {
+        Ok(true) => polls.changed.notify_one(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(gateway = entry.name, %error, "its clusters cannot be registered"),
+    }
+}
+
+/// Registers the clusters that a gateway tells of, once: those that are registered already are linked, and one that somebody
+/// removes later does not come back. Says whether anything changed.
+pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, StoreError> {
+    let Some(entry) = store.gateway(gateway)? else {
+        return Ok(false);
+    };
+    let mut changed = false;
+    for (name, cluster) in told.as_object().into_iter().flatten() {
+        if entry.clusters.iter().any(|link| link.name == *name) {
+            continue;
+        }
+        let nodes = cluster["nodes"].as_array().into_iter().flatten();
+        let endpoints: Vec<String> = nodes
+            .filter_map(|node| node["address"].as_str())
+            .filter(|address| Address::from_endpoint(address).is_ok())
+            .take(ENDPOINTS_MAX)
+            .map(str::to_owned)
+            .collect();
+        if endpoints.is_empty() {
+            // It has not been seen by the gateway yet: asked again at the next poll.
+            continue;
+        }
+        let registered = store.clusters()?;
+        let known = registered
+            .iter()
+            .find(|known| known.endpoints.iter().any(|one| endpoints.contains(one)));
+        let id = match known {
+            Some(known) => known.id.clone(),
+            None => register(store, &entry, name, endpoints, &registered)?,
+        };
+        store.link(gateway, name, Some(&id))?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+fn register(
+    store: &Store,
+    gateway: &GatewayEntry,
+    name: &str,
+    endpoints: Vec<String>,
+    registered: &[ClusterEntry],
+) -> Result<String, StoreError> {
+    let free = |name: &String| !registered.iter().any(|known| known.name == *name);
+    let numbered = (2..).map(|number| format!("{name} ({number})"));
+    let candidates = [name.to_owned(), format!("{name} ({})", gateway.name)];
+    let name = candidates
+        .into_iter()
+        .chain(numbered)
+        .find(free)
+        .unwrap_or_default();
+    let entry = ClusterEntry {
+        id: row_id(),
+        name,
+        endpoints,
+        verify: true,
+        from_gateway: Some(gateway.id.clone()),
+        ..ClusterEntry::default()
+    };
+    store.keep_cluster(&entry, None)?;
+    store.note(&Change {
+        user: "console",
+        what: "register cluster",
+        target: &entry.name,
+        after: Some(&json!(entry)),
+        reason: Some("a registered gateway tells of it"),
+        ..Change::default()
+    })?;
+    Ok(entry.id)
+}
+
+/// Addresses of a cluster that are kept.
+const ENDPOINTS_MAX: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateways_clusters_are_registered_once_and_removed_ones_stay_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let gateway = GatewayEntry {
+            id: "g".into(),
+            name: "gw".into(),
+            ..GatewayEntry::default()
+        };
+        store.keep_gateway(&gateway, None).unwrap();
+        let mine = ClusterEntry {
+            id: "x".into(),
+            name: "other".into(),
+            endpoints: vec!["http://10.0.0.1:9200".into()],
+            ..ClusterEntry::default()
+        };
+        store.keep_cluster(&mine, None).unwrap();
+        let told = json!({
+            "prod": {"nodes": [{"address": "http://10.0.0.1:9200"}, {"address": "http://10.0.0.2:9200"}]},
+            "other": {"nodes": [{"address": "https://es:9200"}]},
+            "away": {"nodes": []},
+        });
+        assert!(adopt(&store, "g", &told).unwrap());
+        assert!(!adopt(&store, "g", &told).unwrap());
+        let links = store.gateway("g").unwrap().unwrap().clusters;
+        assert_eq!(links.len(), 2);
+        assert_eq!(
+            links[1].cluster_id.as_deref(),
+            Some("x"),
+            "the same address is the same cluster"
+        );
+        let names: Vec<String> = store
+            .clusters()
+            .unwrap()
+            .into_iter()
+            .map(|cluster| cluster.name)
+            .collect();
+        assert_eq!(names, ["other", "other (gw)"]);
+        let brought = links[0].cluster_id.clone().unwrap();
+        store.forget_cluster(&brought).unwrap();
+        assert!(!adopt(&store, "g", &told).unwrap());
+        assert_eq!(store.clusters().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! Numbers over time, in memory: each second of a quarter of an hour, and each ten seconds of two hours.
+//!
+//! What was not measured is a gap, and never a zero or the value before it.
+
+use std::collections::VecDeque;
+
+/// One series.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    fine: Ring,
+    coarse: Ring,
+}
+
+/// Means of equal steps of time.
+#[derive(Debug, Clone)]
+struct Ring {
+    step_ms: i64,
+    len_max: usize,
+    /// The number of the last step, counted from 1970.
+    newest: i64,
+    /// Sum and count of each step's values.
+    steps: VecDeque<(f64, u32)>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            fine: Ring::new(FINE_MS, FINE_SPAN_MS),
+            coarse: Ring::new(COARSE_MS, COARSE_SPAN_MS),
+        }
+    }
+}
+
+impl Series {
+    /// Puts in what was measured of the time from `since_ms`, left out, to `at_ms`.
+    pub(crate) fn put(&mut self, since_ms: i64, at_ms: i64, value: f64) {
+        if value.is_finite() {
+            self.fine.put(since_ms, at_ms, value);
+            self.coarse.put(since_ms, at_ms, value);
+        }
+    }
+
+    /// The values of the steps from the one of `from_ms` to the one of `to_ms`, left out.
+    pub(crate) fn values(&self, step_ms: i64, from_ms: i64, to_ms: i64) -> Vec<Option<f64>> {
+        let ring = if step_ms == FINE_MS {
+            &self.fine
+        } else {
+            &self.coarse
+        };
+        ring.values(from_ms, to_ms)
+    }
+}
+
+/// How finely so many minutes can be told: the step, and how many milliseconds back there is anything.
+pub(crate) fn step_for(minutes: u32) -> (i64, i64) {
+    let asked_ms = i64::from(minutes) * 60_000;
+    if asked_ms <= FINE_SPAN_MS {
+        (FINE_MS, asked_ms)
+    } else {
+        (COARSE_MS, asked_ms.min(COARSE_SPAN_MS))
+    }
+}
+
+impl Ring {
+    fn new(step_ms: i64, span_ms: i64) -> Self {
+        Self {
+            step_ms,
+            len_max: usize::try_from(span_ms / step_ms).unwrap_or(1) + 1,
+            newest: i64::MIN,
+            steps: VecDeque::new(),
+        }
+    }
+
+    fn put(&mut self, since_ms: i64, at_ms: i64, value: f64) {
+        let last = at_ms.div_euclid(self.step_ms);
+        let first = (since_ms.div_euclid(self.step_ms) + 1).min(last);
+        if self.newest == i64::MIN || last > self.newest + self.len_max as i64 {
+            self.steps.clear();
+            self.newest = first - 1;
+        }
+        while self.newest < last {
+            self.steps.push_back((0.0, 0));
+            self.newest += 1;
+            if self.steps.len() > self.len_max {
+                self.steps.pop_front();
+            }
+        }
+        for step in first..=last {
+            if let Some(at) = self.at(step) {
+                let (sum, count) = &mut self.steps[at];
+                *sum += value;
+                *count += 1;
+            }
+        }
+    }
+
+    fn at(&self, step: i64) -> Option<usize> {
+        let back = usize::try_from(self.newest.checked_sub(step)?).ok()?;
+        self.steps.len().checked_sub(back + 1)
+    }
+
+    fn values(&self, from_ms: i64, to_ms: i64) -> Vec<Option<f64>> {
+        let (from, to) = (from_ms.div_euclid(self.step_ms), to_ms.div_euclid(self.step_ms));
+        (from..to)
+            .map(|step| {
+                let at = (self.newest != i64::MIN).then(|| self.at(step)).flatten()?;
+                let (sum, count) = self.steps[at];
+                (count > 0).then(|| sum / f64::from(count))
+            })
+            .collect()
+    }
+}
+
+pub(crate) const FINE_MS: i64 = 1_000;
+const FINE_SPAN_MS: i64 = 15 * 60_000;
+pub(crate) const COARSE_MS: i64 = 10_000;
+const COARSE_SPAN_MS: i64 = 120 * 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_a_gap() {
+        let mut series = Series::default();
+        series.put(100_000, 101_000, 5.0);
+        series.put(101_000, 103_100, 7.0);
+        series.put(109_000, 110_000, 9.0);
+        let told = series.values(FINE_MS, 100_000, 111_000);
+        let expected = [
+            None,
+            Some(5.0),
+            Some(7.0),
+            Some(7.0),
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            Some(9.0),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(
+            series.values(COARSE_MS, 90_000, 120_000),
+            [None, Some(6.0), Some(9.0)]
+        );
+    }
+
+    #[test]
+    fn a_series_is_bounded_and_a_long_pause_empties_it() {
+        let mut series = Series::default();
+        for second in 0..10_000 {
+            series.put((second - 1) * 1000, second * 1000, second as f64);
+        }
+        assert_eq!(series.fine.steps.len(), 901);
+        assert_eq!(series.coarse.steps.len(), 721);
+        assert_eq!(
+            series.values(FINE_MS, 9_999_000, 10_001_000),
+            [Some(9999.0), None]
+        );
+        series.put(99_999_000, 100_000_000, 1.0);
+        assert_eq!(series.fine.steps.len(), 1);
+        assert_eq!(series.values(FINE_MS, 9_999_000, 10_000_000), [None]);
+    }
+
+    #[test]
+    fn long_times_are_told_coarsely_and_not_beyond_what_there_is() {
+        assert_eq!(step_for(15), (1_000, 900_000));
+        assert_eq!(step_for(60), (10_000, 3_600_000));
+        assert_eq!(step_for(1440), (10_000, 7_200_000));
+    }
+}

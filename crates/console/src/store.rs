@@ -1,0 +1,155 @@
+//! The embedded store: users, sessions, the registry, texts, and who changed what. No document and no answer of a
+//! cluster is ever in it.
+
+mod audit;
+mod registry;
+mod users;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+pub(crate) use audit::Change;
+pub(crate) use registry::{ClusterEntry, GatewayEntry};
+pub(crate) use users::{SESSION_MS_MAX, User};
+
+use crate::StartError;
+use crate::lock::lock;
+use crate::secrets::{NotOpened, Vault};
+
+/// The store. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Store {
+    connection: Arc<Mutex<Connection>>,
+    vault: Arc<Vault>,
+}
+
+/// Why something could not be stored or read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// SQLite says no.
+    #[error("the store: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// A secret does not open.
+    #[error(transparent)]
+    Secret(#[from] NotOpened),
+    /// What is stored as JSON is none.
+    #[error("the store holds something unexpected: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another row has this name.
+    #[error("there is another one by the name `{0}`")]
+    Taken(String),
+    /// There is no such row.
+    #[error("there is none with this id")]
+    Missing,
+}
+
+impl Store {
+    /// Opens the store in a folder, and brings its tables up to this version.
+    pub(crate) fn open(folder: &Path) -> Result<Self, StartError> {
+        let vault = Vault::open(&folder.join("console.key"))?;
+        let file = folder.join("console.sqlite");
+        let mut connection = Connection::open(&file)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        // What is deleted is overwritten: a removed password should be gone, sealed as it was.
+        connection.pragma_update(None, "secure_delete", true)?;
+        migrate(&mut connection)?;
+        Ok(Self {
+            connection: Arc::new(Mutex::new(connection)),
+            vault: Arc::new(vault),
+        })
+    }
+
+    /// Each use is a statement or a transaction, so a panic in between leaves the store sound.
+    fn sql(&self) -> MutexGuard<'_, Connection> {
+        lock(&self.connection)
+    }
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), StartError> {
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = MIGRATIONS.len() as u32;
+    if version > known {
+        return Err(StartError::NewerStore);
+    }
+    for (at, migration) in (1..=known).zip(MIGRATIONS).skip(version as usize) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "user_version", at)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Each is applied once, in order; those that were released are never changed.
+const MIGRATIONS: [&str; 1] = ["
+CREATE TABLE users (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, role TEXT NOT NULL, password TEXT NOT NULL,
+    made_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE sessions (
+    digest BLOB PRIMARY KEY, user INTEGER NOT NULL REFERENCES users(id) ON DELETE CASCADE,
+    made_ms INTEGER NOT NULL, seen_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE gateways (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, url TEXT NOT NULL, secret BLOB, ca_pem TEXT, verify INTEGER NOT NULL
+) STRICT;
+CREATE TABLE clusters (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, endpoints TEXT NOT NULL, username TEXT, secret BLOB, ca_pem TEXT,
+    verify INTEGER NOT NULL, colour TEXT, read_only INTEGER NOT NULL, protected INTEGER NOT NULL,
+    from_gateway TEXT REFERENCES gateways(id) ON DELETE SET NULL
+) STRICT;
+CREATE TABLE gateway_clusters (
+    gateway TEXT NOT NULL REFERENCES gateways(id) ON DELETE CASCADE, name TEXT NOT NULL,
+    cluster TEXT REFERENCES clusters(id) ON DELETE SET NULL, PRIMARY KEY (gateway, name)
+) STRICT;
+CREATE TABLE tabs (
+    user INTEGER PRIMARY KEY REFERENCES users(id) ON DELETE CASCADE, tabs TEXT NOT NULL
+) STRICT;
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, user TEXT NOT NULL, what TEXT NOT NULL, target TEXT NOT NULL,
+    before TEXT, after TEXT, reason TEXT
+) STRICT;
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+"];
+
+/// How long a statement waits for another process, `sqlite3` say.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_opened_again_and_one_of_a_newer_version_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Store::open(folder.path()).unwrap());
+        let store = Store::open(folder.path()).unwrap();
+        store.sql().pragma_update(None, "user_version", 99).unwrap();
+        drop(store);
+        assert!(matches!(Store::open(folder.path()), Err(StartError::NewerStore)));
+    }
+
+    #[test]
+    fn audit_entries_are_neither_changed_nor_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store
+            .note(&Change {
+                user: "ada",
+                what: "login",
+                target: "console",
+                ..Change::default()
+            })
+            .unwrap();
+        assert!(store.sql().execute("UPDATE audit SET user = 'eve'", []).is_err());
+        assert!(store.sql().execute("DELETE FROM audit", []).is_err());
+        assert_eq!(store.audit(10).unwrap()[0].user, "ada");
+    }
+}

@@ -1,0 +1,318 @@
+//! The registry: clusters and gateways, with their secrets sealed.
+
+use cluster::Secret;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::Serialize;
+
+use super::{Store, StoreError};
+
+/// A registered cluster, as it is told: without its password.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct ClusterEntry {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) has_password: bool,
+    pub(crate) ca_pem: Option<String>,
+    pub(crate) verify: bool,
+    pub(crate) colour: Option<String>,
+    pub(crate) read_only: bool,
+    pub(crate) protected: bool,
+    pub(crate) from_gateway: Option<String>,
+    #[serde(skip)]
+    pub(crate) sealed: Option<Vec<u8>>,
+}
+
+/// A registered gateway, as it is told: without its token.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct GatewayEntry {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) has_token: bool,
+    pub(crate) ca_pem: Option<String>,
+    pub(crate) verify: bool,
+    pub(crate) clusters: Vec<GatewayCluster>,
+    #[serde(skip)]
+    pub(crate) sealed: Option<Vec<u8>>,
+}
+
+/// A cluster as a gateway's configuration names it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct GatewayCluster {
+    pub(crate) name: String,
+    /// Which registered one it is.
+    pub(crate) cluster_id: Option<String>,
+}
+
+impl Store {
+    /// All clusters, by name.
+    pub(crate) fn clusters(&self) -> Result<Vec<ClusterEntry>, StoreError> {
+        let sql = self.sql();
+        let mut statement = sql.prepare(&format!("{SELECT_CLUSTER} ORDER BY name"))?;
+        let rows = statement.query_map([], cluster_of)?;
+        rows.map(|row| row?).collect()
+    }
+
+    /// One of them.
+    pub(crate) fn cluster(&self, id: &str) -> Result<Option<ClusterEntry>, StoreError> {
+        let sql = self.sql();
+        let found = sql.query_row(&format!("{SELECT_CLUSTER} WHERE id = ?"), [id], cluster_of);
+        found.optional()?.transpose()
+    }
+
+    /// All gateways, by name.
+    pub(crate) fn gateways(&self) -> Result<Vec<GatewayEntry>, StoreError> {
+        let sql = self.sql();
+        let mut statement = sql.prepare(&format!("{SELECT_GATEWAY} ORDER BY name"))?;
+        let rows: Vec<GatewayEntry> = statement.query_map([], gateway_of)?.collect::<Result<_, _>>()?;
+        rows.into_iter()
+            .map(|gateway| with_clusters(&sql, gateway))
+            .collect()
+    }
+
+    /// One of them.
+    pub(crate) fn gateway(&self, id: &str) -> Result<Option<GatewayEntry>, StoreError> {
+        let sql = self.sql();
+        let found = sql.query_row(&format!("{SELECT_GATEWAY} WHERE id = ?"), [id], gateway_of);
+        found
+            .optional()?
+            .map(|gateway| with_clusters(&sql, gateway))
+            .transpose()
+    }
+
+    /// Keeps a cluster, a new one or another version of it. `secret`: `None` leaves the stored one.
+    pub(crate) fn keep_cluster(
+        &self,
+        entry: &ClusterEntry,
+        secret: Option<Option<&Secret>>,
+    ) -> Result<(), StoreError> {
+        let sealed = match secret {
+            None => entry.sealed.clone(),
+            Some(None) => None,
+            Some(Some(secret)) => Some(self.vault.seal(&owner("cluster", &entry.id), secret)?),
+        };
+        let kept = self.sql().execute(
+            "INSERT INTO clusters (id, name, endpoints, username, secret, ca_pem, verify, colour, read_only, protected,
+                from_gateway) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+             ON CONFLICT (id) DO UPDATE SET name = excluded.name, endpoints = excluded.endpoints,
+                username = excluded.username, secret = excluded.secret, ca_pem = excluded.ca_pem,
+                verify = excluded.verify, colour = excluded.colour, read_only = excluded.read_only,
+                protected = excluded.protected",
+            params![
+                entry.id,
+                entry.name,
+                serde_json::to_string(&entry.endpoints)?,
+                entry.username,
+                sealed,
+                entry.ca_pem,
+                entry.verify,
+                entry.colour,
+                entry.read_only,
+                entry.protected,
+                entry.from_gateway
+            ],
+        );
+        taken(kept, &entry.name)
+    }
+
+    /// The same of a gateway.
+    pub(crate) fn keep_gateway(
+        &self,
+        entry: &GatewayEntry,
+        secret: Option<Option<&Secret>>,
+    ) -> Result<(), StoreError> {
+        let sealed = match secret {
+            None => entry.sealed.clone(),
+            Some(None) => None,
+            Some(Some(secret)) => Some(self.vault.seal(&owner("gateway", &entry.id), secret)?),
+        };
+        let kept = self.sql().execute(
+            "INSERT INTO gateways (id, name, url, secret, ca_pem, verify) VALUES (?, ?, ?, ?, ?, ?)
+             ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url, secret = excluded.secret,
+                ca_pem = excluded.ca_pem, verify = excluded.verify",
+            params![entry.id, entry.name, entry.url, sealed, entry.ca_pem, entry.verify],
+        );
+        taken(kept, &entry.name)
+    }
+
+    /// Forgets a cluster, its password with it.
+    pub(crate) fn forget_cluster(&self, id: &str) -> Result<(), StoreError> {
+        let forgotten = self.sql().execute("DELETE FROM clusters WHERE id = ?", [id])?;
+        (forgotten > 0).then_some(()).ok_or(StoreError::Missing)
+    }
+
+    /// Forgets a gateway, its token with it. The clusters that it brought along stay.
+    pub(crate) fn forget_gateway(&self, id: &str) -> Result<(), StoreError> {
+        let forgotten = self.sql().execute("DELETE FROM gateways WHERE id = ?", [id])?;
+        (forgotten > 0).then_some(()).ok_or(StoreError::Missing)
+    }
+
+    /// Says which registered cluster it is that a gateway knows by this name.
+    pub(crate) fn link(&self, gateway: &str, name: &str, cluster: Option<&str>) -> Result<(), StoreError> {
+        self.sql().execute(
+            "INSERT INTO gateway_clusters (gateway, name, cluster) VALUES (?, ?, ?)
+             ON CONFLICT (gateway, name) DO UPDATE SET cluster = excluded.cluster",
+            params![gateway, name, cluster],
+        )?;
+        Ok(())
+    }
+
+    /// A cluster's password.
+    pub(crate) fn cluster_secret(&self, entry: &ClusterEntry) -> Result<Option<Secret>, StoreError> {
+        let sealed = entry.sealed.as_deref();
+        let opened = sealed.map(|sealed| self.vault.unseal(&owner("cluster", &entry.id), sealed));
+        Ok(opened.transpose()?)
+    }
+
+    /// A gateway's token.
+    pub(crate) fn gateway_secret(&self, entry: &GatewayEntry) -> Result<Option<Secret>, StoreError> {
+        let sealed = entry.sealed.as_deref();
+        let opened = sealed.map(|sealed| self.vault.unseal(&owner("gateway", &entry.id), sealed));
+        Ok(opened.transpose()?)
+    }
+}
+
+fn owner(kind: &str, id: &str) -> String {
+    format!("{kind}/{id}")
+}
+
+fn taken(kept: Result<usize, rusqlite::Error>, name: &str) -> Result<(), StoreError> {
+    match kept {
+        Ok(_) => Ok(()),
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == rusqlite::ErrorCode::ConstraintViolation =>
+        {
+            Err(StoreError::Taken(name.to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+const SELECT_CLUSTER: &str =
+    "SELECT id, name, endpoints, username, secret, ca_pem, verify, colour, read_only, protected,
+    from_gateway FROM clusters";
+const SELECT_GATEWAY: &str = "SELECT id, name, url, secret, ca_pem, verify FROM gateways";
+
+fn cluster_of(row: &Row<'_>) -> rusqlite::Result<Result<ClusterEntry, StoreError>> {
+    let endpoints: String = row.get(2)?;
+    let sealed: Option<Vec<u8>> = row.get(4)?;
+    let entry = ClusterEntry {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        endpoints: Vec::new(),
+        username: row.get(3)?,
+        has_password: sealed.is_some(),
+        ca_pem: row.get(5)?,
+        verify: row.get(6)?,
+        colour: row.get(7)?,
+        read_only: row.get(8)?,
+        protected: row.get(9)?,
+        from_gateway: row.get(10)?,
+        sealed,
+    };
+    let read = serde_json::from_str(&endpoints).map_err(StoreError::from);
+    Ok(read.map(|endpoints| ClusterEntry { endpoints, ..entry }))
+}
+
+fn gateway_of(row: &Row<'_>) -> rusqlite::Result<GatewayEntry> {
+    let sealed: Option<Vec<u8>> = row.get(3)?;
+    Ok(GatewayEntry {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        url: row.get(2)?,
+        has_token: sealed.is_some(),
+        ca_pem: row.get(4)?,
+        verify: row.get(5)?,
+        clusters: Vec::new(),
+        sealed,
+    })
+}
+
+fn with_clusters(sql: &Connection, gateway: GatewayEntry) -> Result<GatewayEntry, StoreError> {
+    let mut statement =
+        sql.prepare("SELECT name, cluster FROM gateway_clusters WHERE gateway = ? ORDER BY name")?;
+    let rows = statement.query_map([&gateway.id], |row| {
+        Ok(GatewayCluster {
+            name: row.get(0)?,
+            cluster_id: row.get(1)?,
+        })
+    })?;
+    let clusters = rows.collect::<Result<_, _>>()?;
+    Ok(GatewayEntry { clusters, ..gateway })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_kept_replaced_and_removed_and_is_not_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let entry = ClusterEntry {
+            id: "a".into(),
+            name: "prod".into(),
+            ..ClusterEntry::default()
+        };
+        store
+            .keep_cluster(&entry, Some(Some(&Secret::new("hunter2-hunter2"))))
+            .unwrap();
+        let stored = store.cluster("a").unwrap().unwrap();
+        assert!(stored.has_password);
+        let renamed = ClusterEntry {
+            name: "production".into(),
+            ..stored
+        };
+        store.keep_cluster(&renamed, None).unwrap();
+        let stored = store.cluster("a").unwrap().unwrap();
+        assert_eq!(
+            store.cluster_secret(&stored).unwrap().unwrap().expose(),
+            "hunter2-hunter2"
+        );
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(7).any(|window| window == b"hunter2"));
+        }
+        store.keep_cluster(&stored, Some(None)).unwrap();
+        assert!(!store.cluster("a").unwrap().unwrap().has_password);
+    }
+
+    #[test]
+    fn names_are_taken_once_and_a_gateway_leaves_its_clusters_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let gateway = GatewayEntry {
+            id: "g".into(),
+            name: "gw".into(),
+            ..GatewayEntry::default()
+        };
+        store.keep_gateway(&gateway, None).unwrap();
+        let cluster = ClusterEntry {
+            id: "a".into(),
+            name: "prod".into(),
+            from_gateway: Some("g".into()),
+            ..ClusterEntry::default()
+        };
+        store.keep_cluster(&cluster, None).unwrap();
+        store.link("g", "prod", Some("a")).unwrap();
+        let other = ClusterEntry {
+            id: "b".into(),
+            ..cluster
+        };
+        assert!(matches!(
+            store.keep_cluster(&other, None),
+            Err(StoreError::Taken(_))
+        ));
+        assert_eq!(
+            store.gateway("g").unwrap().unwrap().clusters[0]
+                .cluster_id
+                .as_deref(),
+            Some("a")
+        );
+        store.forget_gateway("g").unwrap();
+        assert_eq!(store.cluster("a").unwrap().unwrap().from_gateway, None);
+        assert!(matches!(store.forget_gateway("g"), Err(StoreError::Missing)));
+    }
+}

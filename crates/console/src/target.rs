@@ -1,0 +1,143 @@
+//! A registered cluster or gateway, ready to be asked: addresses, TLS and credentials.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cluster::{Address, BadAddress, BadConfig, Credentials, Secret};
+use http::HeaderValue;
+use wire::{ClientTls, ClientTlsConfig, Origin, Roots, TlsError};
+
+use crate::store::{ClusterEntry, GatewayEntry, Store, StoreError};
+
+/// Where requests go, and as whom.
+pub(crate) struct Target {
+    pub(crate) addresses: Vec<Address>,
+    origins: Vec<Origin>,
+    pub(crate) authorization: Option<HeaderValue>,
+    /// The address that answered last.
+    current: AtomicUsize,
+}
+
+/// Why a registered entry cannot be asked. Its own fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadTarget {
+    /// An address is none.
+    #[error(transparent)]
+    Address(#[from] BadAddress),
+    /// There is none.
+    #[error("it has no address")]
+    NoAddress,
+    /// The certificate authority cannot be read.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Name and password make no header.
+    #[error(transparent)]
+    Credentials(#[from] BadConfig),
+    /// The secret does not open.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Target {
+    /// A registered cluster, with its stored password.
+    pub(crate) fn of_cluster(store: &Store, entry: &ClusterEntry) -> Result<Self, BadTarget> {
+        let password = store.cluster_secret(entry)?;
+        Self::cluster(entry, password)
+    }
+
+    /// A cluster with this password.
+    pub(crate) fn cluster(entry: &ClusterEntry, password: Option<Secret>) -> Result<Self, BadTarget> {
+        let credentials = match (&entry.username, password) {
+            (Some(username), password) => Credentials::Basic {
+                username: username.clone(),
+                password: password.unwrap_or_default(),
+            },
+            // A password without a name is an API key.
+            (None, Some(key)) => Credentials::ApiKey(key),
+            (None, None) => Credentials::None,
+        };
+        let authorization = credentials.authorization()?;
+        Self::new(
+            &entry.endpoints,
+            authorization,
+            entry.ca_pem.as_deref(),
+            entry.verify,
+        )
+    }
+
+    /// A registered gateway, with its stored token.
+    pub(crate) fn of_gateway(store: &Store, entry: &GatewayEntry) -> Result<Self, BadTarget> {
+        let token = store.gateway_secret(entry)?;
+        Self::gateway(entry, token)
+    }
+
+    /// A gateway with this token.
+    pub(crate) fn gateway(entry: &GatewayEntry, token: Option<Secret>) -> Result<Self, BadTarget> {
+        let authorization = token
+            .map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())))
+            .transpose()
+            .map_err(|_| BadConfig::Header("authorization".to_owned()))?;
+        Self::new(
+            std::slice::from_ref(&entry.url),
+            authorization,
+            entry.ca_pem.as_deref(),
+            entry.verify,
+        )
+    }
+
+    fn new(
+        endpoints: &[String],
+        authorization: Option<HeaderValue>,
+        ca_pem: Option<&str>,
+        verify: bool,
+    ) -> Result<Self, BadTarget> {
+        let addresses: Vec<Address> = endpoints
+            .iter()
+            .map(|endpoint| Address::from_endpoint(endpoint))
+            .collect::<Result<_, _>>()?;
+        if addresses.is_empty() {
+            return Err(BadTarget::NoAddress);
+        }
+        let tls = if addresses.iter().any(|address| address.tls) {
+            let roots = match ca_pem {
+                Some(pem) => Roots::Pem(pem.as_bytes().to_vec()),
+                None => Roots::Native,
+            };
+            let config = ClientTlsConfig {
+                roots,
+                insecure: !verify,
+                identity_pem: None,
+            };
+            Some(ClientTls::new(&config)?)
+        } else {
+            None
+        };
+        let origin = |address: &Address| match &tls {
+            Some(tls) if address.tls => Origin::https(&address.host, address.port, tls.clone()),
+            _ => Origin::http(&address.host, address.port),
+        };
+        let authorization = authorization.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        Ok(Self {
+            origins: addresses.iter().map(origin).collect(),
+            addresses,
+            authorization,
+            current: AtomicUsize::new(0),
+        })
+    }
+
+    /// The origins, the one that answered last first.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = (usize, &Origin)> {
+        let (count, first) = (self.origins.len(), self.current.load(Ordering::Relaxed));
+        (0..count).map(move |at| {
+            let at = (first + at) % count;
+            (at, &self.origins[at])
+        })
+    }
+
+    /// This one has answered.
+    pub(crate) fn answered(&self, at: usize) {
+        self.current.store(at, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,115 @@
+//! Slows down who guesses passwords: by account and by address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::lock::lock;
+
+/// Failed logins, by whom they were tried for and from where.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    failures: Mutex<HashMap<Key, Failures>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Account(String),
+    Address(IpAddr),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Failures {
+    count: u32,
+    last: Instant,
+}
+
+impl Throttle {
+    /// How long a login has to wait; each try counts as a failure until it is [forgiven](Self::forgive), so that
+    /// tries that are made at once count as well.
+    pub(crate) fn admit(&self, account: &str, address: IpAddr, now: Instant) -> Result<(), Duration> {
+        let mut failures = lock(&self.failures);
+        if failures.len() >= KEYS_MAX {
+            failures.retain(|_, failed| now.duration_since(failed.last) < FORGOTTEN_AFTER);
+            if failures.len() >= KEYS_MAX {
+                return Err(Duration::from_secs(1));
+            }
+        }
+        let keys = keys(account, address);
+        let wait = keys.iter().filter_map(|key| failures.get(key)?.wait(now)).max();
+        if let Some(wait) = wait {
+            return Err(wait);
+        }
+        for key in keys {
+            let failed = failures.entry(key).or_insert(Failures { count: 0, last: now });
+            if now.duration_since(failed.last) >= FORGOTTEN_AFTER {
+                failed.count = 0;
+            }
+            failed.count = failed.count.saturating_add(1);
+            failed.last = now;
+        }
+        Ok(())
+    }
+
+    /// The login was right.
+    pub(crate) fn forgive(&self, account: &str, address: IpAddr) {
+        let mut failures = lock(&self.failures);
+        for key in keys(account, address) {
+            failures.remove(&key);
+        }
+    }
+}
+
+impl Failures {
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        let beyond = self.count.checked_sub(FREE)?;
+        let pause = PAUSE_MIN.saturating_mul(1 << beyond.min(16)).min(PAUSE_MAX);
+        (self.last + pause)
+            .checked_duration_since(now)
+            .filter(|left| !left.is_zero())
+    }
+}
+
+fn keys(account: &str, address: IpAddr) -> [Key; 2] {
+    [Key::Account(account.to_lowercase()), Key::Address(address)]
+}
+
+/// Tries that are free.
+const FREE: u32 = 5;
+/// The pause after those; each further try doubles it.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
+/// Accounts and addresses that are remembered. Beyond, every login waits.
+const KEYS_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_tries_are_free_then_pauses_double_to_a_quarter_of_an_hour() {
+        let throttle = Throttle::default();
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let mut now = Instant::now();
+        for _ in 0..5 {
+            throttle.admit("ada", address, now).unwrap();
+        }
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            let wait = throttle.admit("ADA", address, now).unwrap_err();
+            pauses.push(wait.as_secs());
+            now += wait;
+            throttle.admit("ada", address, now).unwrap();
+        }
+        assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
+        assert_eq!(pauses[11], 900);
+        // Another address does not help who guesses one account, nor another account who guesses from one address.
+        assert!(throttle.admit("ada", IpAddr::from([10, 0, 0, 2]), now).is_err());
+        assert!(throttle.admit("bob", address, now).is_err());
+        assert!(throttle.admit("bob", IpAddr::from([10, 0, 0, 2]), now).is_ok());
+        throttle.forgive("ada", address);
+        assert!(throttle.admit("ada", address, now).is_ok());
+    }
+}
