@@ -1,4 +1,4 @@
-//! Dev tasks: `./dev demo | test | drill | bench | prove | dist | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | drill | bench | prove | release | dist | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
 
 mod bench;
 mod ci;
@@ -10,6 +10,7 @@ mod gateway;
 mod interrupt;
 mod page;
 mod prove;
+mod release;
 mod steps;
 mod suite;
 mod terminal;
@@ -46,6 +47,8 @@ enum Verb {
     Ci(ci::Options),
     /// The rules of the house that no other tool knows
     Tidy,
+    /// The program that is given to others, stripped, and its debug information in a file beside it
+    Release,
     /// Fuzz each target for a while
     Fuzz(fuzz::Options),
     /// This text
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Verb::Dist(options) => dist::run_verb(&options),
         Verb::Ci(options) => ci::run_verb(&options),
         Verb::Tidy => tidy::run(),
+        Verb::Release => release::run_verb(),
         Verb::Fuzz(options) => fuzz::run_verb(&options),
         Verb::Help => {
             let mut command = <Cli as clap::CommandFactory>::command();

@@ -1,0 +1,44 @@
+//! `./dev release`: what is given to others, a small program, and beside it what a debugger wants to know about it.
+//!
+//! Cargo alone strips a program or leaves the debug information in it. Its `split-debuginfo` leaves line tables and addresses
+//! in the program on Linux, and stripping takes these out of both. So the profile `dist` leaves everything in, and
+//! `objcopy` (binutils, which come with gcc) takes it out afterwards.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::steps::{cargo, run};
+use crate::terminal::{Look, paint, say};
+
+/// Builds it.
+///
+/// # Errors
+/// When it does not compile, or `objcopy` is missing.
+pub(crate) fn run_verb() -> Result<()> {
+    say(&paint(Look::Bold, "building tidegate (dist) ..."));
+    run(&mut cargo(&[
+        "build", "--locked", "--quiet", "--package", "cli", "--profile", "dist",
+    ]))?;
+    let built = crate::target().join("dist/tidegate");
+    let folder = crate::target().join("release-files");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for file in split(&built, &folder)? {
+        let bytes = std::fs::metadata(&file)?.len();
+        say(&format!("{:>7.1} MB  {}", bytes as f64 / 1e6, file.display()));
+    }
+    Ok(())
+}
+
+/// Makes `tidegate`, stripped, and `tidegate.debug`, which debuggers find by the name and the checksum in the first one.
+fn split(built: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
+    let (program, debug) = (folder.join("tidegate"), folder.join("tidegate.debug"));
+    let objcopy = |arguments: &[&str], from: &Path, to: &Path| {
+        run(Command::new("objcopy").args(arguments).arg(from).arg(to))
+    };
+    objcopy(&["--only-keep-debug", "--compress-debug-sections"], built, &debug)?;
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    objcopy(&["--strip-all", &link], built, &program)?;
+    Ok([program, debug])
+}
