@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Context as _, anyhow, bail};
 use config::{Credentials, Secret};
 
 /// The gateway's own account, and certificates.
@@ -29,20 +30,20 @@ impl Access {
     }
 
     /// The account, from the arguments or the environment.
-    pub(crate) fn account(&self) -> Result<Option<Credentials>, String> {
+    pub(crate) fn account(&self) -> anyhow::Result<Option<Credentials>> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let Some(username) = self.user.clone().or_else(|| variable("TIDEGATE_USER")) else {
             return match self.password_file {
-                Some(_) => Err("--password-file needs --user, or TIDEGATE_USER".to_owned()),
+                Some(_) => bail!("--password-file needs --user, or TIDEGATE_USER"),
                 None => Ok(None),
             };
         };
         let password = match &self.password_file {
             Some(file) => std::fs::read_to_string(file)
                 .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
-                .map_err(|error| format!("--password-file: {}: {error}", file.display()))?,
+                .map_err(|error| anyhow!("--password-file: {}: {error}", file.display()))?,
             None => variable("TIDEGATE_PASSWORD")
-                .ok_or("--user (or TIDEGATE_USER) needs --password-file, or TIDEGATE_PASSWORD")?,
+                .context("--user (or TIDEGATE_USER) needs --password-file, or TIDEGATE_PASSWORD")?,
         };
         Ok(Some(Credentials::Basic {
             username,

@@ -280,17 +280,17 @@ fn print(arguments: &Arguments, compared: &Compared) -> io::Result<()> {
     Ok(())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn seconds(text: &str) -> anyhow::Result<f64> {
     match text.parse() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is no number of seconds from 0 to 86400")),
+        _ => anyhow::bail!("`{text}` is no number of seconds from 0 to 86400"),
     }
 }
 
 /// `NAME=VALUE`, with or without `index.` before it.
-fn setting(text: &str) -> Result<(String, String), String> {
+fn setting(text: &str) -> anyhow::Result<(String, String)> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-        return Err(format!("`{text}` is no NAME=VALUE"));
+        anyhow::bail!("`{text}` is no NAME=VALUE");
     };
     let name = name.strip_prefix("index.").unwrap_or(name);
     Ok((name.to_owned(), value.to_owned()))

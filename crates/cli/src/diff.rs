@@ -250,19 +250,19 @@ impl Progress {
 }
 
 /// `256mb`, as configuration files write sizes.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> anyhow::Result<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let units = [("gb", 30), ("mb", 20), ("kb", 10), ("b", 0)];
     let (digits, shift) = units
         .iter()
         .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, *shift)))
         .unwrap_or((&lower, 0));
-    let wrong = || format!("`{text}` is no size, as in 256mb");
+    let wrong = || anyhow::anyhow!("`{text}` is no size, as in 256mb");
     let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
     let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
     match bytes {
         MEMORY_MIN.. => Ok(bytes),
-        _ => Err("at least 1mb is needed".to_owned()),
+        _ => anyhow::bail!("at least 1mb is needed"),
     }
 }
 
@@ -275,9 +275,9 @@ mod tests {
 
     #[test]
     fn sizes_are_read_as_configuration_files_write_them() {
-        assert_eq!(bytes("256mb"), Ok(256 << 20));
-        assert_eq!(bytes("2GB"), Ok(2 << 30));
-        assert_eq!(bytes("1048576"), Ok(1 << 20));
+        assert_eq!(bytes("256mb").unwrap(), 256 << 20);
+        assert_eq!(bytes("2GB").unwrap(), 2 << 30);
+        assert_eq!(bytes("1048576").unwrap(), 1 << 20);
         assert!(bytes("1kb").is_err() && bytes("many").is_err() && bytes("99999999999999gb").is_err());
     }
 }

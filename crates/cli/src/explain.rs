@@ -87,7 +87,7 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
         combine: false,
         direct_routing: DirectRouting::Off,
         rewrite_to_bulk: false,
-        account: arguments.access.account().map_err(anyhow::Error::msg)?,
+        account: arguments.access.account()?,
     })?;
     let settings = loaded.config.clusters.values().next().context("no cluster")?;
     let cluster = gateway::watch(settings)?;

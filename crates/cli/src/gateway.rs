@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use config::reload::FileWatch;
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(Ended::AsTold) => ExitCode::SUCCESS,
         // What is left of it may wait for a thread that is gone: nothing is to keep it from ending.
         Ok(Ended::Broken) => std::process::exit(exit::BROKEN.into()),
-        Err(reason) => fail(exit::FAILED, &reason),
+        Err(reason) => fail(exit::FAILED, &reason.to_string()),
     }
 }
 
@@ -142,7 +143,10 @@ fn load(arguments: &Arguments) -> Result<Loaded, (u8, String)> {
             .error(ErrorKind::MissingRequiredArgument, why)
             .exit();
     };
-    let account = arguments.access.account().map_err(usage)?;
+    let account = arguments
+        .access
+        .account()
+        .map_err(|error| usage(error.to_string()))?;
     if arguments.share_account && account.is_none() && !cluster.contains('@') {
         let why = "--share-account needs an account: --user, or user:password@ in the URL";
         return Err(usage(why.to_owned()));
@@ -183,8 +187,8 @@ impl From {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    listen_address(text).map_err(|why| format!("`{text}` {why}"))
+fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    listen_address(text).map_err(|why| anyhow!("`{text}` {why}"))
 }
 
 /// Why a gateway has ended.
@@ -194,13 +198,12 @@ enum Ended {
     Broken,
 }
 
-async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> Result<Ended, String> {
-    let said = |error: std::io::Error| error.to_string();
-    let mut terminate = signal(SignalKind::terminate()).map_err(said)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(said)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(said)?;
+async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> anyhow::Result<Ended> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let started = Gateway::start(&loaded);
-    let gateway = started.map_err(|error| error.problem(&loaded).to_string())?;
+    let gateway = started.map_err(|error| anyhow!("{}", error.problem(&loaded)))?;
     for (entry, address) in gateway.entries() {
         tracing::info!(entry = &*entry, %address, "listening");
     }

@@ -291,7 +291,7 @@ fn options(arguments: &Arguments, load: &Load) -> Options {
 fn see(warm_up: &WarmUp) -> ControlFlow<()> {
     let outcome = match &warm_up.outcome {
         Ok(status) => format!("{status}, {} bytes", warm_up.received_bytes),
-        Err(why) => why.clone(),
+        Err(why) => why.to_string(),
     };
     let sent = match warm_up.sent_bytes {
         0 => String::new(),

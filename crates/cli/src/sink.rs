@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow, bail};
 use serde_json::json;
 use sink::{FakeCluster, Flavour, Manners, Refusal, Spec, Workers};
 
@@ -118,9 +119,11 @@ fn error_of(status: u16) -> String {
     json!({"type": kind, "reason": "as asked for by --fail"}).to_string()
 }
 
-fn refusal(text: &str) -> Result<Refusal, String> {
-    let (status, every) = text.split_once(':').ok_or("STATUS:N is wanted, as in 429:100")?;
-    let wrong_status = || format!("`{status}` is no status from 400 to 599");
+fn refusal(text: &str) -> anyhow::Result<Refusal> {
+    let (status, every) = text
+        .split_once(':')
+        .context("STATUS:N is wanted, as in 429:100")?;
+    let wrong_status = || anyhow!("`{status}` is no status from 400 to 599");
     let status = status.parse().map_err(|_| wrong_status())?;
     if !(400..=599).contains(&status) {
         return Err(wrong_status());
@@ -131,15 +134,15 @@ fn refusal(text: &str) -> Result<Refusal, String> {
             status,
             error: error_of(status),
         }),
-        _ => Err(format!("`{every}` is no number from 1")),
+        _ => bail!("`{every}` is no number from 1"),
     }
 }
 
-fn index(text: &str) -> Result<(String, u32), String> {
-    let (name, shards) = text.rsplit_once(':').ok_or("NAME:SHARDS is wanted")?;
+fn index(text: &str) -> anyhow::Result<(String, u32)> {
+    let (name, shards) = text.rsplit_once(':').context("NAME:SHARDS is wanted")?;
     match shards.parse() {
         Ok(shards) if (1..=1_024).contains(&shards) => Ok((name.to_owned(), shards)),
-        _ => Err(format!("`{shards}` is no number of shards from 1 to 1024")),
+        _ => bail!("`{shards}` is no number of shards from 1 to 1024"),
     }
 }
 

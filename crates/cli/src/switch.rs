@@ -90,10 +90,10 @@ struct Desk {
     admin: AdminArguments,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn pair(text: &str) -> anyhow::Result<(String, String)> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write SWITCH=VALUE, as in combine.enabled=true".to_owned()),
+        _ => anyhow::bail!("write SWITCH=VALUE, as in combine.enabled=true"),
     }
 }
 

@@ -93,6 +93,23 @@ fn at_most(most: u64) -> String {
     }
 }
 
+/// Why a message is not one that this version knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// It was not written by a gateway.
+    #[error("it has no header `{}`", crate::Head::NAME)]
+    Missing,
+    /// The header is not UTF-8.
+    #[error("its head is no text")]
+    NoText,
+    /// The header is not what a gateway writes.
+    #[error("its head is {0:?}")]
+    Odd(String),
+    /// A newer gateway wrote it.
+    #[error("it was written by a newer version ({0})")]
+    Newer(u32),
+}
+
 /// What cannot be read or committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
@@ -119,4 +136,11 @@ pub enum ReadError {
     /// There is no such lane.
     #[error("there is no lane {0}")]
     NoLane(u32),
+}
+
+#[cfg(feature = "client")]
+impl From<rdkafka::error::KafkaError> for ReadError {
+    fn from(error: rdkafka::error::KafkaError) -> Self {
+        Self::Kafka(error.to_string())
+    }
 }

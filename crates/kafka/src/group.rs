@@ -327,7 +327,7 @@ impl Inner {
     }
 
     /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters are judged by.
-    pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), String> {
+    pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), ReadError> {
         let all: Vec<u32> = (0..self.topic.lanes).collect();
         let known = self.committed(&self.probe, &all, within)?;
         for (number, cursor) in known {
@@ -348,18 +348,16 @@ impl Inner {
         consumer: &BaseConsumer<C>,
         lanes: &[u32],
         within: Duration,
-    ) -> Result<Vec<(u32, Option<Cursor>)>, String> {
+    ) -> Result<Vec<(u32, Option<Cursor>)>, ReadError> {
         let mut list = TopicPartitionList::new();
         for lane in lanes {
             list.add_partition(&self.topic.options.topic, *lane as i32);
         }
-        let list = consumer
-            .committed_offsets(list, within)
-            .map_err(|error| error.to_string())?;
+        let list = consumer.committed_offsets(list, within)?;
         let mut known = Vec::with_capacity(lanes.len());
         for one in list.elements() {
-            one.error().map_err(|error| error.to_string())?;
-            let lane = u32::try_from(one.partition()).map_err(|error| error.to_string())?;
+            one.error()?;
+            let lane = u32::try_from(one.partition()).map_err(|error| ReadError::Kafka(error.to_string()))?;
             let cursor = match one.offset() {
                 Offset::Offset(offset) => {
                     let (cursor, of) =
@@ -371,7 +369,7 @@ impl Inner {
                             self.id
                         );
                         self.topic.poison().set(&why);
-                        return Err(why);
+                        return Err(ReadError::Kafka(why));
                     }
                     Some(cursor)
                 }

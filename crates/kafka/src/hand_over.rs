@@ -20,7 +20,7 @@ use crate::lock::lock;
 use crate::seek::offset_of;
 use crate::threads::{self, caught};
 use crate::topic;
-use crate::{Cursor, Head, ReadError};
+use crate::{Cursor, Head, HeadError, ReadError};
 
 /// What the library calls when lanes come and go.
 pub(crate) struct HandOver {
@@ -75,7 +75,7 @@ impl HandOver {
     }
 
     /// Begins with lanes that came. Blocks on the brokers.
-    fn take(&self, consumer: &BaseConsumer<Self>, lanes: &[u32]) -> Result<(), String> {
+    fn take(&self, consumer: &BaseConsumer<Self>, lanes: &[u32]) -> Result<(), ReadError> {
         let group = &self.group;
         let until = Instant::now() + TAKE_MAX;
         let begun = loop {
@@ -90,15 +90,15 @@ impl HandOver {
         };
         let mut list = TopicPartitionList::new();
         for (number, cursor, end) in &begun {
-            let offset = i64::try_from(cursor.offset).map_err(|error| error.to_string())?;
+            let offset = i64::try_from(cursor.offset).map_err(|error| ReadError::Kafka(error.to_string()))?;
             let added =
                 list.add_partition_offset(&group.topic.options.topic, *number as i32, Offset::Offset(offset));
-            added.map_err(|error| error.to_string())?;
+            added?;
             group.lane(*number).take(*cursor, *end);
         }
-        consumer.assign(&list).map_err(|error| error.to_string())?;
+        consumer.assign(&list)?;
         // One that was paused here before may be so still.
-        consumer.resume(&list).map_err(|error| error.to_string())
+        Ok(consumer.resume(&list)?)
     }
 
     /// Where each lane goes on, and its end.
@@ -106,14 +106,14 @@ impl HandOver {
         &self,
         consumer: &BaseConsumer<Self>,
         lanes: &[u32],
-    ) -> Result<Vec<(u32, Cursor, u64)>, String> {
+    ) -> Result<Vec<(u32, Cursor, u64)>, ReadError> {
         let group = &self.group;
         let topic = &group.topic.options.topic;
         let known = group.committed(consumer, lanes, topic::ASK_TIMEOUT)?;
         let mut places = Vec::with_capacity(known.len());
         for (number, cursor) in known {
             let marks = consumer.fetch_watermarks(topic, number as i32, topic::ASK_TIMEOUT);
-            let (low, high) = marks.map_err(|error| error.to_string())?;
+            let (low, high) = marks?;
             let (low, high) = (low.max(0) as u64, high.max(0) as u64);
             let cursor = match cursor {
                 Some(cursor) if cursor.offset > high => {
@@ -275,7 +275,7 @@ impl HandOver {
 }
 
 /// What a message says of itself, or why it is not one of ours; and its parameters.
-pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, String>, Vec<u8>) {
+pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, HeadError>, Vec<u8>) {
     let header = |name: &str| {
         let headers = message.headers()?;
         let found = headers.iter().find(|header| header.key == name)?;
@@ -283,7 +283,7 @@ pub(crate) fn headers_of(message: &BorrowedMessage<'_>) -> (Result<Head, String>
     };
     let head = match header(Head::NAME) {
         Some(value) => Head::read(value),
-        None => Err("it has no header `tidegate`".to_owned()),
+        None => Err(HeadError::Missing),
     };
     (head, header(Head::PARAMS).unwrap_or_default().to_vec())
 }

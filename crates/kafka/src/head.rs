@@ -1,5 +1,7 @@
 //! What a message says of itself in its headers.
 
+use crate::HeadError;
+
 /// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -21,24 +23,25 @@ impl Head {
     /// Reads such a value.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn read(value: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(value).map_err(|_| "its head is no text".to_owned())?;
+    /// What is wrong with it.
+    pub fn read(value: &[u8]) -> Result<Self, HeadError> {
+        let text = std::str::from_utf8(value).map_err(|_| HeadError::NoText)?;
+        let odd = || HeadError::Odd(text.to_owned());
         let mut words = text.split(' ');
         let mut number = || words.next()?.parse::<u32>().ok();
         let (Some(version), rest) = (number(), [number(), number(), number()]) else {
-            return Err(format!("its head is {text:?}"));
+            return Err(odd());
         };
         if version != VERSION {
-            return Err(format!("it was written by a newer version ({version})"));
+            return Err(HeadError::Newer(version));
         }
         match rest {
             [Some(kind), Some(documents), Some(lanes)] if documents > 0 => Ok(Self {
-                kind: u8::try_from(kind).map_err(|_| format!("its head is {text:?}"))?,
+                kind: u8::try_from(kind).map_err(|_| odd())?,
                 documents,
                 lanes,
             }),
-            _ => Err(format!("its head is {text:?}")),
+            _ => Err(odd()),
         }
     }
 
@@ -67,6 +70,6 @@ mod tests {
             assert!(Head::read(wrong.as_bytes()).is_err(), "{wrong}");
         }
         let newer = Head::read(b"2 0 1 16").unwrap_err();
-        assert!(newer.contains("newer"), "{newer}");
+        assert_eq!(newer, HeadError::Newer(2));
     }
 }

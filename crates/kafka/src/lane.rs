@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::group::Inner;
-use crate::{Cursor, Head, ReadError};
+use crate::{Cursor, Head, HeadError, ReadError};
 
 /// Reads one lane for its group, from what is done on.
 pub struct LaneReader {
@@ -36,7 +36,7 @@ pub(crate) struct Fetched {
     pub(crate) time_ms: u64,
     /// Messages before it that Kafka has deleted.
     pub(crate) lost_before: u64,
-    pub(crate) head: Result<Head, String>,
+    pub(crate) head: Result<Head, HeadError>,
     pub(crate) params: Vec<u8>,
     pub(crate) lines: Vec<u8>,
 }
@@ -207,7 +207,7 @@ impl LaneReader {
             why,
         };
         let head = match &next.head {
-            Err(why) => return Err(foreign(why.clone())),
+            Err(why) => return Err(foreign(why.to_string())),
             Ok(head) if head.lanes != lanes => {
                 let why = format!(
                     "it was written for {} partitions, and there are {lanes}",

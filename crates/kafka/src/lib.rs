@@ -74,7 +74,7 @@ mod watch;
 mod absent;
 
 pub use cursor::Cursor;
-pub use error::{AppendError, OpenError, ReadError};
+pub use error::{AppendError, HeadError, OpenError, ReadError};
 pub use head::Head;
 pub use options::{Mechanism, Options, Sasl, StartAt, Tls};
 
@@ -140,7 +140,7 @@ pub struct Browsed {
     /// When it was written, ms since 1970.
     pub time_ms: u64,
     /// What it says of itself, or why it is not a gateway's.
-    pub head: Result<Head, String>,
+    pub head: Result<Head, HeadError>,
     /// Its parameters.
     pub params: Vec<u8>,
     /// Its lines.

@@ -28,11 +28,11 @@ impl Group {
         let known = group.committed(&group.probe, &lanes, ASK_TIMEOUT);
         let (mut list, mut moved) = (TopicPartitionList::new(), Moved::default());
         let mut cursors = Vec::with_capacity(lanes.len());
-        for (lane, cursor) in known.map_err(ReadError::Kafka)? {
+        for (lane, cursor) in known? {
             let marks = group.probe.fetch_watermarks(topic, lane as i32, ASK_TIMEOUT);
             let (low, high) = marks.map_err(|error| ReadError::Kafka(error.to_string()))?;
             let marks = (low.max(0) as u64, high.max(0) as u64);
-            let find = |at| offset_of(&group.probe, topic, lane, at, marks).map_err(ReadError::Kafka);
+            let find = |at| offset_of(&group.probe, topic, lane, at, marks);
             let was = match &cursor {
                 // What Kafka has deleted cannot be passed over.
                 Some(cursor) => cursor.offset.clamp(marks.0, marks.1),
@@ -75,7 +75,7 @@ pub(crate) fn offset_of<C: ConsumerContext>(
     lane: u32,
     at: StartAt,
     (low, high): (u64, u64),
-) -> Result<u64, String> {
+) -> Result<u64, ReadError> {
     let ms = match at {
         StartAt::Oldest => return Ok(low),
         StartAt::Newest => return Ok(high),
@@ -84,10 +84,8 @@ pub(crate) fn offset_of<C: ConsumerContext>(
     };
     let mut list = TopicPartitionList::new();
     let added = list.add_partition_offset(topic, lane as i32, Offset::Offset(ms));
-    added.map_err(|error| error.to_string())?;
-    let list = consumer
-        .offsets_for_times(list, ASK_TIMEOUT)
-        .map_err(|error| error.to_string())?;
+    added?;
+    let list = consumer.offsets_for_times(list, ASK_TIMEOUT)?;
     Ok(match list.elements().first().map(|one| one.offset()) {
         Some(Offset::Offset(offset)) => u64::try_from(offset).unwrap_or(high).clamp(low, high),
         _ => high,

@@ -60,7 +60,7 @@ fn look(topic: &Inner) {
     let groups = lock(&topic.groups).clone();
     for group in groups {
         if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
-            tracing::debug!(group = group.id(), error, "cannot be asked about");
+            tracing::debug!(group = group.id(), %error, "cannot be asked about");
             return;
         }
     }

@@ -24,11 +24,22 @@ pub(crate) struct Items {
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
+/// Why an answer is not that of the bulk which was sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerError {
+    #[error("the answer is not that of a bulk: {0}")]
+    NotBulk(serde_json::Error),
+    #[error("more operations than an answer can have")]
+    TooMany,
+    #[error("{0}")]
+    Items(bulk::MergeError),
+}
+
 /// Looks into the answer to a bulk of so many operations. Returns the server's own `took`, milliseconds.
 ///
 /// # Errors
 /// When it is not the answer to such a bulk; nothing is counted then.
-pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, String> {
+pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, AnswerError> {
     let head = Head::of(answer);
     if head.all_well && count_all_well(answer, &head, operations, items) {
         return Ok(head.took_ms);
@@ -46,13 +57,13 @@ pub(crate) fn look(answer: &[u8], operations: u64, items: &mut Items) -> Result<
                 items.unknown += operations;
                 Ok(head.took_ms)
             }
-            Err(error) => Err(format!("the answer is not that of a bulk: {error}")),
+            Err(error) => Err(AnswerError::NotBulk(error)),
         };
     }
-    let count = u32::try_from(operations).map_err(|_| "more operations than an answer can have")?;
+    let count = u32::try_from(operations).map_err(|_| AnswerError::TooMany)?;
     let reply = match Reply::split(answer, count) {
         Ok(reply) => reply,
-        Err(error) if head.took_ms.is_some() => return Err(error.to_string()),
+        Err(error) if head.took_ms.is_some() => return Err(AnswerError::Items(error)),
         // Without `took` (a `filter_path` again) it is read the slow way.
         Err(_) => return look_slowly(answer, operations, items),
     };
@@ -205,9 +216,8 @@ struct Filtered {
 }
 
 /// An answer whose keys were filtered.
-fn look_slowly(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, String> {
-    let filtered: Filtered = serde_json::from_slice(answer)
-        .map_err(|error| format!("the answer is not that of a bulk: {error}"))?;
+fn look_slowly(answer: &[u8], operations: u64, items: &mut Items) -> Result<Option<u64>, AnswerError> {
+    let filtered: Filtered = serde_json::from_slice(answer).map_err(AnswerError::NotBulk)?;
     if filtered.items.len() as u64 != operations {
         items.unknown += operations;
         return Ok(None);
@@ -259,7 +269,7 @@ mod tests {
     fn every_item_is_counted_by_its_status() {
         let mut items = Items::default();
         let answer = answer(false, &[CREATED, CREATED, UPDATED]);
-        assert_eq!(look(answer.as_bytes(), 3, &mut items), Ok(Some(7)));
+        assert_eq!(look(answer.as_bytes(), 3, &mut items).unwrap(), Some(7));
         assert_eq!((items.succeeded, items.failed), (3, 0));
         assert_eq!(items.statuses, BTreeMap::from([(200, 1), (201, 2)]));
     }
@@ -268,7 +278,7 @@ mod tests {
     fn errors_inside_a_200_are_found_and_named() {
         let mut items = Items::default();
         let answer = answer(true, &[CREATED, REJECTED, REJECTED]);
-        assert_eq!(look(answer.as_bytes(), 3, &mut items), Ok(Some(7)));
+        assert_eq!(look(answer.as_bytes(), 3, &mut items).unwrap(), Some(7));
         assert_eq!((items.succeeded, items.failed), (1, 2));
         assert_eq!(items.errors["es_rejected_execution_exception"], 2);
         assert_eq!(items.statuses, BTreeMap::from([(201, 1), (429, 2)]));
@@ -286,11 +296,14 @@ mod tests {
     #[test]
     fn filtered_answers_count_as_what_they_say() {
         let mut items = Items::default();
-        assert_eq!(look(br#"{"took":1,"errors":false}"#, 3, &mut items), Ok(Some(1)));
-        assert_eq!(look(br#"{"took":1}"#, 4, &mut items), Ok(Some(1)));
+        assert_eq!(
+            look(br#"{"took":1,"errors":false}"#, 3, &mut items).unwrap(),
+            Some(1)
+        );
+        assert_eq!(look(br#"{"took":1}"#, 4, &mut items).unwrap(), Some(1));
         let statuses =
             br#"{"items":[{"index":{"status":201}},{"index":{"status":400,"error":{"type":"x"}}}]}"#;
-        assert_eq!(look(statuses, 2, &mut items), Ok(None));
+        assert_eq!(look(statuses, 2, &mut items).unwrap(), None);
         assert_eq!((items.succeeded, items.failed, items.unknown), (4, 1, 4));
     }
 

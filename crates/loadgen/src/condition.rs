@@ -103,20 +103,27 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// A name that no field of an answer has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FieldError {
+    #[error(
+        "`{0}` is no field of an answer: there are _ctx.response.status, _ctx.response.header.NAME, \
+         _ctx.response.body, _ctx.response.body_length, _ctx.response.body_json.PATH and _ctx.elapsed"
+    )]
+    Unknown(String),
+    #[error("`{0}` is no name of a header")]
+    Header(String),
+}
+
 // === impl Field ===
 
 impl Field {
     /// The field of this name.
     ///
     /// # Errors
-    /// The names that there are.
-    pub(crate) fn parse(name: &str) -> Result<Field, String> {
-        let known = || {
-            format!(
-                "`{name}` is no field of an answer: there are _ctx.response.status, _ctx.response.header.NAME, \
-                 _ctx.response.body, _ctx.response.body_length, _ctx.response.body_json.PATH and _ctx.elapsed"
-            )
-        };
+    /// A name that no field has.
+    pub(crate) fn parse(name: &str) -> Result<Field, FieldError> {
+        let known = || FieldError::Unknown(name.to_owned());
         if matches!(name, "_ctx.elapsed" | "_ctx.response.elapsed") {
             return Ok(Field::Elapsed);
         }
@@ -128,7 +135,7 @@ impl Field {
             "body_json" => Field::Json(Vec::new()),
             _ => match (field.strip_prefix("header."), field.strip_prefix("body_json.")) {
                 (Some(header), _) => Field::Header(
-                    HeaderName::try_from(header).map_err(|_| format!("`{header}` is no name of a header"))?,
+                    HeaderName::try_from(header).map_err(|_| FieldError::Header(header.to_owned()))?,
                 ),
                 (_, Some(path)) => Field::Json(
                     path.replace('[', ".")

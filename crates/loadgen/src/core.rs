@@ -13,6 +13,7 @@ use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use wire::{Client, ClientConfig, ClientTls, Origin, Worker};
 
 pub(crate) use self::exchange::Seen;
+pub use self::exchange::Unanswered;
 use crate::file::Load;
 use crate::ledger::Ledger;
 use crate::options::Options;

@@ -79,6 +79,7 @@ pub use compare::{
     Averages, Change, CompareError, CompareEvent, CompareOptions, Compared, Phase, PhaseOutcome, Run,
     Verdict, Way, compare,
 };
+pub use core::Unanswered;
 pub use diff::{
     DiffError, DiffEvent, DiffOptions, DiffSide, Difference, DocumentDifference, FieldDifference, Found,
     SideOutcome, What, diff,
@@ -89,8 +90,9 @@ pub use options::Options;
 pub use progress::{Counts, Progress};
 pub use prometheus::Prometheus;
 pub use report::{Documents, Figures, Report};
+pub use request::UrlError;
 pub use sampler::Sampler;
-pub use schedule::Schedule;
+pub use schedule::{Schedule, ScheduleError};
 #[cfg(feature = "screen")]
 pub use screen::Screen;
 pub use spread::Spread;

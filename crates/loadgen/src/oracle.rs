@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::request::{Body, needs};
 use crate::slot::Slot;
-use crate::template::Template;
+use crate::template::{Template, TemplateError};
 use crate::variable::{Draws, Kind, Sequence, Variable, Words};
 
 fn variables() -> Arc<[Variable]> {
@@ -26,14 +26,14 @@ fn variables() -> Arc<[Variable]> {
 }
 
 /// `once` is a runtime variable of the request, `line` one of body lines; both draw from `id`.
-fn resolve(name: &str) -> Result<Slot, String> {
+fn resolve(name: &str) -> Result<Slot, TemplateError> {
     match name {
         "id" => Ok(Slot::Variable(0)),
         "word" => Ok(Slot::Variable(1)),
         "seven" => Ok(Slot::Variable(2)),
         "once" => Ok(Slot::Request(0)),
         "line" => Ok(Slot::Line(0)),
-        other => Err(format!("no {other}")),
+        other => Err(TemplateError::Name(format!("no {other}"))),
     }
 }
 
@@ -68,8 +68,11 @@ fn obvious(text: &str, repeat: u32) -> String {
 #[test]
 fn what_is_wrong_with_a_text_is_said() {
     let compile = |text: &str| Template::compile(text, &mut |name| resolve(name).map(Some));
-    assert_eq!(compile("a $[[nobody]]"), Err("no nobody".to_owned()));
-    assert_eq!(compile("a $[[id"), Err("`$[[` has no `]]`".to_owned()));
+    assert_eq!(
+        compile("a $[[nobody]]"),
+        Err(TemplateError::Name("no nobody".to_owned()))
+    );
+    assert_eq!(compile("a $[[id"), Err(TemplateError::Unclosed));
     let kept = Template::compile("a $[[nobody]] b", &mut |_| Ok(None)).unwrap();
     assert_eq!(kept.fixed(), Some(&b"a $[[nobody]] b"[..]));
     let plain = compile("$ [[ ]] $[").unwrap();

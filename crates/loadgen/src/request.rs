@@ -126,6 +126,20 @@ pub(crate) fn basic(account: &[u8]) -> HeaderValue {
     value
 }
 
+/// What is wrong with a URL, continuing a sentence that names it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// There is no `://`.
+    #[error("has no scheme: write `http://` or `https://` before it")]
+    NoScheme,
+    /// A scheme other than http and https.
+    #[error("has the scheme `{0}`, and only http and https are spoken")]
+    Scheme(String),
+    /// No host, or a port that is none.
+    #[error("has no server in `{0}`")]
+    NoServer(String),
+}
+
 // === impl Server ===
 
 impl Server {
@@ -133,17 +147,13 @@ impl Server {
     ///
     /// # Errors
     /// What is wrong with it, continuing a sentence that names it.
-    pub(crate) fn of(url: &str) -> Result<(Server, usize, Option<&str>), String> {
-        let (scheme, rest) = url
-            .split_once("://")
-            .ok_or("has no scheme: write `http://` or `https://` before it")?;
+    pub(crate) fn of(url: &str) -> Result<(Server, usize, Option<&str>), UrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::NoScheme)?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
             _ => {
-                return Err(format!(
-                    "has the scheme `{scheme}`, and only http and https are spoken"
-                ));
+                return Err(UrlError::Scheme(scheme.to_owned()));
             }
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -152,7 +162,7 @@ impl Server {
             Some((account, authority)) => (Some(account), authority),
             None => (None, authority),
         };
-        let wrong = || format!("has no server in `{authority}`");
+        let wrong = || UrlError::NoServer(authority.to_owned());
         let parsed: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
         if parsed.host().is_empty() {
             return Err(wrong());
@@ -253,7 +263,7 @@ pub(crate) fn is_bulk(target: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn server(url: &str) -> Result<(String, u16, bool, usize), String> {
+    fn server(url: &str) -> Result<(String, u16, bool, usize), UrlError> {
         Server::of(url).map(|(server, at, _)| (server.host, server.port, server.tls, at))
     }
 

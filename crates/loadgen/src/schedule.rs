@@ -18,6 +18,11 @@ struct Stage {
     seconds: f64,
 }
 
+/// A text that is no stage of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no stage: write RATE/TIME or FROM..TO/TIME, as in `0..1000/30s`")]
+pub struct ScheduleError(String);
+
 // === impl Schedule ===
 
 impl Schedule {
@@ -36,11 +41,10 @@ impl Schedule {
     /// Reads `0..1000/30s,1000/1m,5000/5s`: stages with a rate or two, and a time.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn parse(text: &str) -> Result<Schedule, String> {
+    /// The first stage that is none.
+    pub fn parse(text: &str) -> Result<Schedule, ScheduleError> {
         let stages = text.split(',').map(|stage| {
-            let wrong =
-                || format!("`{stage}` is no stage: write RATE/TIME or FROM..TO/TIME, as in `0..1000/30s`");
+            let wrong = || ScheduleError(stage.to_owned());
             let (rates, time) = stage.trim().split_once('/').ok_or_else(wrong)?;
             let (from, to) = rates.split_once("..").unwrap_or((rates, rates));
             let rate = |text: &str| {
@@ -57,7 +61,7 @@ impl Schedule {
                 seconds: seconds(time.trim()).ok_or_else(wrong)?,
             })
         });
-        let stages = stages.collect::<Result<Vec<_>, String>>()?;
+        let stages = stages.collect::<Result<Vec<_>, ScheduleError>>()?;
         Ok(Schedule {
             stages,
             endless: false,

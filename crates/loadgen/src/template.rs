@@ -17,17 +17,27 @@ enum Piece {
     Slot(Slot),
 }
 
+/// Why a text cannot be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TemplateError {
+    #[error("`$[[` has no `]]`")]
+    Unclosed,
+    /// A name that means nothing where it stands.
+    #[error("{0}")]
+    Name(String),
+}
+
 // === impl Template ===
 
 impl Template {
     /// Compiles a text; `resolve` says what a name stands for; a name that is `None` stays text, as it is written.
     ///
     /// # Errors
-    /// The first name that `resolve` refuses, or a `$[[` that is never closed, in words.
+    /// The first name that `resolve` refuses, or a `$[[` that is never closed.
     pub(crate) fn compile(
         text: &str,
-        resolve: &mut dyn FnMut(&str) -> Result<Option<Slot>, String>,
-    ) -> Result<Template, String> {
+        resolve: &mut dyn FnMut(&str) -> Result<Option<Slot>, TemplateError>,
+    ) -> Result<Template, TemplateError> {
         let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
         let mut rest = text;
         let mut push = |part: &str, pieces: &mut Vec<Piece>| {
@@ -39,7 +49,7 @@ impl Template {
         };
         while let Some(start) = rest.find("$[[") {
             let Some(length) = rest[start..].find("]]") else {
-                return Err("`$[[` has no `]]`".to_owned());
+                return Err(TemplateError::Unclosed);
             };
             let name = rest[start + 3..start + length].trim();
             let end = start + length + 2;

@@ -18,7 +18,7 @@ use crate::file::Load;
 use crate::ledger::{Entry, State, digest};
 use crate::options::Options;
 use crate::report::Report;
-use crate::request::{Server, Url, basic};
+use crate::request::{Server, Url, UrlError, basic};
 use crate::verified::{DIFFERENT, Flaw, MISSING, REPEATED, UNDEAD, Verified};
 
 /// How documents are read back.
@@ -41,7 +41,7 @@ pub enum VerifyError {
     NoServer,
     /// A URL is wrong.
     #[error("`{0}` {1}")]
-    Url(String, String),
+    Url(String, UrlError),
     /// Authorities can't be used.
     #[error("authorities: {0}")]
     Tls(#[from] wire::TlsError),

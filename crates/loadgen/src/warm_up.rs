@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::core::Unanswered;
 use crate::core::{Core, Part, Seen, Shared, User};
 use crate::engine::RunError;
 use crate::file::Load;
@@ -18,7 +19,7 @@ pub struct WarmUp {
     /// Server and target as they were sent.
     pub target: String,
     /// The answer's status, or why there is none.
-    pub outcome: Result<u16, String>,
+    pub outcome: Result<u16, Unanswered>,
     /// What was wrong with the answer, if anything was.
     pub complaint: Option<String>,
     /// From the first byte sent to the last byte read.

@@ -26,12 +26,17 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
+/// A panic, and what it said.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Panicked(String);
+
 /// Runs it; what it says if it panics. The process's hook for panics has told where that was.
-fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let text = payload.downcast_ref::<&'static str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        text.unwrap_or("a panic").to_owned()
+        Panicked(text.unwrap_or("a panic").to_owned())
     })
 }
 

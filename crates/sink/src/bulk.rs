@@ -129,7 +129,7 @@ pub(super) fn answer(
         bulk.refused = Some((refused, users::denial(&user).to_string()));
     }
     if let Err(reason) = bulk.run(body, &defaults) {
-        return reject(reply, &reason);
+        return reject(reply, &reason.to_string());
     }
     let Tallied {
         docs,
@@ -210,15 +210,28 @@ struct Bulk<'a> {
 /// No operation is shorter than `{"index":{}}`, newline included.
 const OPERATION_BYTES_MIN: usize = 13;
 
+/// Why a bulk is refused as a whole, in the servers' words.
+#[derive(Debug, thiserror::Error)]
+enum Rejected {
+    #[error("Malformed action/metadata line [{0}]")]
+    Malformed(u32),
+    #[error("Action/metadata line [{0}] contains an unknown parameter [_type]")]
+    Typed(u32),
+    #[error("The bulk request must be terminated by a newline [\\n]")]
+    NotTerminated,
+    #[error("index is missing")]
+    NoIndex,
+}
+
 // === impl Bulk ===
 
 impl Bulk<'_> {
-    fn run(&mut self, body: &[u8], defaults: &Defaults) -> Result<(), String> {
+    fn run(&mut self, body: &[u8], defaults: &Defaults) -> Result<(), Rejected> {
         // Numbers enough for as many operations as the body may hold, so that no other request has the same.
         let reserved = (body.len() / OPERATION_BYTES_MIN + 1) as u64;
         let mut seq_no = self.shared.seq_no.fetch_add(reserved, Ordering::Relaxed);
         let mut at = 0;
-        let mut line_number = 0;
+        let mut line_number = 0_u32;
         while let Some(end) = memchr(b'\n', &body[at..]).map(|found| at + found) {
             line_number += 1;
             let line = body[at..end].strip_suffix(b"\r").unwrap_or(&body[at..end]);
@@ -228,17 +241,15 @@ impl Bulk<'_> {
             }
             let action = simple_action(line)
                 .or_else(|| any_action(line))
-                .ok_or_else(|| format!("Malformed action/metadata line [{line_number}]"))?;
+                .ok_or(Rejected::Malformed(line_number))?;
             if action.typed && !self.shared.spec.flavour.has_types() {
-                return Err(format!(
-                    "Action/metadata line [{line_number}] contains an unknown parameter [_type]"
-                ));
+                return Err(Rejected::Typed(line_number));
             }
             let mut source: &[u8] = &[];
             if action.operation != "delete" {
                 line_number += 1;
                 let Some(end) = memchr(b'\n', &body[at..]).map(|found| at + found) else {
-                    return Err("The bulk request must be terminated by a newline [\\n]".to_owned());
+                    return Err(Rejected::NotTerminated);
                 };
                 source = &body[at..end];
                 at = end + 1;
@@ -264,12 +275,12 @@ impl Bulk<'_> {
         defaults: &Defaults,
         source: &[u8],
         seq_no: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), Rejected> {
         let name = action
             .index
             .as_deref()
             .or(defaults.index.as_deref())
-            .ok_or("index is missing")?;
+            .ok_or(Rejected::NoIndex)?;
         self.tallied.docs += 1;
         if let Some((refused, error)) = &self.refused
             && refused.contains(&(self.tallied.docs as usize - 1))

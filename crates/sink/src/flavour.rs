@@ -90,11 +90,16 @@ impl Flavour {
     }
 }
 
+/// A name that no flavour has.
+#[derive(Debug, thiserror::Error)]
+#[error("no flavour {0}: opensearch-1 to -3, elasticsearch-7 to -9")]
+pub struct UnknownFlavour(String);
+
 impl std::str::FromStr for Flavour {
-    type Err = String;
+    type Err = UnknownFlavour;
 
     /// From `opensearch-3`, `elasticsearch-9` and so on.
-    fn from_str(name: &str) -> Result<Flavour, String> {
+    fn from_str(name: &str) -> Result<Flavour, UnknownFlavour> {
         Ok(match name {
             "opensearch-1" => Flavour::OpenSearch1,
             "opensearch-2" => Flavour::OpenSearch2,
@@ -103,9 +108,7 @@ impl std::str::FromStr for Flavour {
             "elasticsearch-8" => Flavour::Elasticsearch8,
             "elasticsearch-9" | "elasticsearch" => Flavour::Elasticsearch9,
             _ => {
-                return Err(format!(
-                    "no flavour {name}: opensearch-1 to -3, elasticsearch-7 to -9"
-                ));
+                return Err(UnknownFlavour(name.to_owned()));
             }
         })
     }

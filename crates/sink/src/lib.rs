@@ -38,7 +38,7 @@ mod tls;
 mod users;
 
 pub use fault::{Cue, Fault, On};
-pub use flavour::Flavour;
+pub use flavour::{Flavour, UnknownFlavour};
 pub use index::Stored;
 pub use lock::lock;
 pub use manners::{Manners, Refusal, Unfit, Workers};

@@ -19,7 +19,13 @@ use crate::terminal::{Look, paint, say};
 pub(crate) fn run_verb() -> Result<()> {
     say(&paint(Look::Bold, "building tidegate (dist) ..."));
     run(&mut cargo(&[
-        "build", "--locked", "--quiet", "--package", "cli", "--profile", "dist",
+        "build",
+        "--locked",
+        "--quiet",
+        "--package",
+        "cli",
+        "--profile",
+        "dist",
     ]))?;
     let built = crate::target().join("dist/tidegate");
     let folder = crate::target().join("release-files");

@@ -94,7 +94,7 @@ fn shown(message: &Browsed, lane: u32, text: &[u8]) -> Value {
         "time_ms": message.time_ms,
         "kind": message.head.as_ref().ok().map(|head| head.kind),
         "params": params,
-        "why": message.head.as_ref().err(),
+        "why": message.head.as_ref().err().map(ToString::to_string),
         "groups": [{
             "lane": lane,
             "documents": documents,

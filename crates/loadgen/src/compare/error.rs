@@ -4,13 +4,14 @@ use wire::TlsError;
 
 use crate::ask::AskError;
 use crate::engine::RunError;
+use crate::request::UrlError;
 
 /// Why nothing can be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// A URL is wrong.
     #[error("`{0}` {1}")]
-    Url(String, String),
+    Url(String, UrlError),
     /// Authorities can't be used.
     #[error("authorities: {0}")]
     Tls(#[from] TlsError),

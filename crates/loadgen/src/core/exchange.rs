@@ -16,16 +16,32 @@ use super::{Core, User};
 use crate::answer;
 use crate::condition::{Answer, text_of};
 use crate::progress::Counts;
-use crate::request::{Request, Server, Url, escape_target, is_bulk, is_plain_target};
+use crate::request::{Request, Server, Url, UrlError, escape_target, is_bulk, is_plain_target};
 use crate::tally::Tally;
 use crate::trouble::in_words;
 use crate::variable::Draws;
+
+/// Why a request cannot be made of its templates.
+#[derive(Debug, thiserror::Error)]
+enum RenderError {
+    #[error("`{0}` {1}")]
+    Url(String, UrlError),
+    #[error("the URL is no text")]
+    NoText,
+    #[error("the body can't be packed: {0}")]
+    Pack(std::io::Error),
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unanswered(String);
 
 /// What came of one request.
 #[derive(Debug)]
 pub(crate) struct Exchanged {
     /// The answer's status, or why there is none.
-    pub(crate) outcome: Result<u16, String>,
+    pub(crate) outcome: Result<u16, Unanswered>,
     /// What was wrong with the answer, if anything was.
     pub(crate) complaint: Option<String>,
     /// The request has assertions.
@@ -86,7 +102,7 @@ impl Core {
                 status,
                 target = seen.target,
                 took_ms = exchanged.took.as_secs_f64() * 1e3,
-                error = exchanged.outcome.as_ref().err(),
+                error = exchanged.outcome.as_ref().err().map(tracing::field::display),
                 complaint = exchanged.complaint,
                 sent = %String::from_utf8_lossy(&seen.sent),
                 received = %String::from_utf8_lossy(&seen.received),
@@ -110,7 +126,7 @@ impl Core {
         });
         let mut rendered = match rendered {
             Ok(rendered) => rendered,
-            Err(why) => return self.unanswered(at, why, 0, None, Instant::now()),
+            Err(why) => return self.unanswered(at, why.to_string(), 0, None, Instant::now()),
         };
         let (sent_bytes, operations) = (rendered.sent_bytes, rendered.operations);
         if let Some(seen) = &mut seen {
@@ -173,7 +189,7 @@ impl Core {
         request: &'c Request,
         draws: &mut Draws,
         mut seen: Option<&mut Seen>,
-    ) -> Result<Rendered<'c>, String> {
+    ) -> Result<Rendered<'c>, RenderError> {
         draws.begin(Timestamp::now(), &request.needs, &request.once);
         let (origin, target) = self.place(request, draws)?;
         let headers = if request.headers.vary() {
@@ -218,7 +234,11 @@ impl Core {
     }
 
     /// Where a request goes: the server and the request line's target.
-    fn place<'c>(&self, request: &'c Request, draws: &mut Draws) -> Result<(Origin, Cow<'c, str>), String> {
+    fn place<'c>(
+        &self,
+        request: &'c Request,
+        draws: &mut Draws,
+    ) -> Result<(Origin, Cow<'c, str>), RenderError> {
         let (server, template, at) = match &request.url {
             Url::Fixed { server, target } => {
                 if let Some(text) = target.fixed()
@@ -237,7 +257,8 @@ impl Core {
             Some(server) => (self.origin(server), at),
             None => {
                 let url = String::from_utf8_lossy(&text);
-                let (server, at, _) = Server::of(&url).map_err(|why| format!("`{url}` {why}"))?;
+                let (server, at, _) =
+                    Server::of(&url).map_err(|why| RenderError::Url(url.clone().into_owned(), why))?;
                 (self.origin(&server), at)
             }
         };
@@ -246,7 +267,7 @@ impl Core {
             text.insert(0, b'/');
         }
         escape_target(&mut text);
-        let target = String::from_utf8(text).map_err(|_| "the URL is no text".to_owned())?;
+        let target = String::from_utf8(text).map_err(|_| RenderError::NoText)?;
         Ok((origin, Cow::Owned(target)))
     }
 
@@ -263,7 +284,7 @@ impl Core {
     }
 
     /// The body as it travels.
-    fn pack(&self, body: Buffer) -> Result<Buffer, String> {
+    fn pack(&self, body: Buffer) -> Result<Buffer, RenderError> {
         let Some(level) = self.options.gzip else {
             return Ok(body);
         };
@@ -272,7 +293,7 @@ impl Core {
         encoder
             .write_all(&body)
             .and_then(|()| encoder.finish().map(drop))
-            .map_err(|error| format!("the body can't be packed: {error}"))?;
+            .map_err(RenderError::Pack)?;
         Ok(packed)
     }
 
@@ -357,7 +378,7 @@ impl Core {
             }
             Err(why) => {
                 tally.items.unknown += operations;
-                Some(why)
+                Some(why.to_string())
             }
         }
     }
@@ -384,7 +405,7 @@ impl Core {
         };
         self.interval.count(&counts);
         Exchanged {
-            outcome: Err(why),
+            outcome: Err(Unanswered(why)),
             complaint: None,
             asserted: false,
             took: ended - begun,

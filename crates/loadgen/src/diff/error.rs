@@ -1,5 +1,6 @@
 //! Why nothing can be compared.
 
+use crate::request::UrlError;
 use wire::TlsError;
 
 use crate::ask::AskError;
@@ -9,7 +10,7 @@ use crate::ask::AskError;
 pub enum DiffError {
     /// A URL is wrong.
     #[error("`{0}` {1}")]
-    Url(String, String),
+    Url(String, UrlError),
     /// Authorities can't be used.
     #[error("authorities: {0}")]
     Tls(#[from] TlsError),

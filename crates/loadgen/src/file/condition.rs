@@ -7,10 +7,10 @@ use settings::yaml::{Node, Value};
 use super::section::list_of;
 use super::text::Text;
 use crate::condition::{Bound, Condition, Expected, Field, Test};
-use crate::template::Template;
+use crate::template::{Template, TemplateError};
 
 /// Compiles the text of an expected value.
-pub(super) type Compile<'c> = &'c dyn Fn(&Text) -> Result<Template, String>;
+pub(super) type Compile<'c> = &'c dyn Fn(&Text) -> Result<Template, TemplateError>;
 
 /// Reads a map of conditions, all of which must hold.
 pub(super) fn read(
@@ -79,7 +79,7 @@ fn exists(node: &Node, path: &str, problems: &mut Problems) -> Vec<Condition> {
 
 fn field(name: &str, place: Place, path: &str, problems: &mut Problems) -> Option<Field> {
     Field::parse(name)
-        .map_err(|why| problems.error(place, path, why, None))
+        .map_err(|why| problems.error(place, path, why.to_string(), None))
         .ok()
 }
 
@@ -130,7 +130,7 @@ fn test(kind: &str, value: &Node, path: &str, compile: Compile<'_>, problems: &m
         match compile(&text) {
             Ok(template) => Some(Expected(template)),
             Err(why) => {
-                problems.error(text.place, path, why, None);
+                problems.error(text.place, path, why.to_string(), None);
                 None
             }
         }

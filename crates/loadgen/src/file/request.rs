@@ -15,7 +15,7 @@ use super::text::Text;
 use crate::condition::Field;
 use crate::request::{self, Body, Headers, Request, Server, Url};
 use crate::slot::Slot;
-use crate::template::Template;
+use crate::template::{Template, TemplateError};
 use crate::variable::Variable;
 
 /// Most repetitions of a body.
@@ -160,7 +160,7 @@ pub(super) fn registered(item: &Node, path: &str, problems: &mut Problems) -> Ve
         };
         for (name, field) in entries {
             let parsed = match Text::of(field, path) {
-                Some(field) => Field::parse(&field.text),
+                Some(field) => Field::parse(&field.text).map_err(|why| why.to_string()),
                 None => Err(format!(
                     "the name of a field is expected, not {}",
                     field.describe()
@@ -304,10 +304,11 @@ impl Scope<'_> {
     }
 
     /// In assertions only what answers left is known: the request's own draws are past.
-    fn resolve_registered(&self, name: &str) -> Result<Slot, String> {
-        self.registered_at(name)
-            .map(Slot::Registered)
-            .ok_or_else(|| format!("no answer registers `{name}`, and assertions know nothing else"))
+    fn resolve_registered(&self, name: &str) -> Result<Slot, TemplateError> {
+        self.registered_at(name).map(Slot::Registered).ok_or_else(|| {
+            let why = format!("no answer registers `{name}`, and assertions know nothing else");
+            TemplateError::Name(why)
+        })
     }
 
     fn registered_at(&self, name: &str) -> Option<u16> {
@@ -324,7 +325,9 @@ impl Scope<'_> {
                 unknown.push(message);
                 Ok(None)
             }
-            Err(Unresolved::Unknown(message) | Unresolved::Elsewhere(message)) => Err(message),
+            Err(Unresolved::Unknown(message) | Unresolved::Elsewhere(message)) => {
+                Err(TemplateError::Name(message))
+            }
         };
         let compiled = Template::compile(&text.text, &mut resolve);
         unknown.dedup();
@@ -334,8 +337,8 @@ impl Scope<'_> {
         }
         match compiled {
             Ok(template) => Some(template),
-            Err(message) => {
-                problems.error(text.place, &text.path, message, None);
+            Err(why) => {
+                problems.error(text.place, &text.path, why.to_string(), None);
                 None
             }
         }

@@ -4,7 +4,7 @@
 
 use std::io::Read as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result, anyhow};
 use clap::Parser;
 use testkit::fake::{FakeCluster, Flavour, Spec};
 
@@ -62,10 +62,10 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn index(text: &str) -> Result<(String, u32), String> {
-    let (name, shards) = text.rsplit_once(':').ok_or("NAME:SHARDS is wanted")?;
+fn index(text: &str) -> Result<(String, u32)> {
+    let (name, shards) = text.rsplit_once(':').context("NAME:SHARDS is wanted")?;
     Ok((
         name.to_owned(),
-        shards.parse().map_err(|error| format!("{shards}: {error}"))?,
+        shards.parse().map_err(|error| anyhow!("{shards}: {error}"))?,
     ))
 }

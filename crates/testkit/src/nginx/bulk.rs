@@ -78,16 +78,16 @@ pub enum Style {
 // === impl Style ===
 
 impl std::str::FromStr for Style {
-    type Err = String;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         Ok(match text {
             "compact" => Self::Compact,
             "spaced" => Self::Spaced,
             "typed" => Self::Typed,
             "python" => Self::Python,
             "logstash" => Self::Logstash,
-            _ => return Err(format!("no style is named {text}")),
+            _ => anyhow::bail!("no style is named {text}"),
         })
     }
 }
