@@ -2,18 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
-use std::io;
+mod altered;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use log::{Discard, Disk, Drive, File, Fsync, Listed, Lock, Log, Options, RealDisk, Retention, StartAt};
+use altered::{Alter, Altered};
+use log::{Discard, Drive, Fsync, Log, Options, RealDisk, Retention, StartAt};
 
-/// The real disk, and a time of its own.
+/// A time of its own.
 #[derive(Clone, Default)]
 struct Timed {
-    disk: RealDisk,
     passed_ms: Arc<AtomicU64>,
     ahead_ms: Arc<AtomicI64>,
 }
@@ -28,58 +29,18 @@ impl Timed {
     }
 }
 
-impl Disk for Timed {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_folder(path)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
-        self.disk.list(folder)
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.open(path)
-    }
-
-    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.open_to_write(path)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.create(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.disk.sync_folder(folder)
-    }
-
-    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(folder)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Lock> {
-        self.disk.lock(path)
-    }
-
-    fn now_ms(&self) -> u64 {
+impl Alter for Timed {
+    fn now_ms(&self, disk: &RealDisk) -> u64 {
         let ahead = self.ahead_ms.load(Ordering::Relaxed);
-        (1_000 * HOUR_MS + self.elapsed_ms()).saturating_add_signed(ahead)
+        (1_000 * HOUR_MS + self.elapsed_ms(disk)).saturating_add_signed(ahead)
     }
 
-    fn elapsed_ms(&self) -> u64 {
+    fn elapsed_ms(&self, _: &RealDisk) -> u64 {
         self.passed_ms.load(Ordering::Relaxed)
     }
 }
 
-fn open(folder: &Path, disk: &Timed, options: Options) -> Log {
+fn open(folder: &Path, disk: &Altered<Timed>, options: Options) -> Log {
     let options = Options {
         lanes: 1,
         segment_bytes: 8 << 10,
@@ -98,7 +59,7 @@ fn append(log: &Log) {
 
 #[test]
 fn a_clock_set_back_an_hour_puts_no_sync_off() {
-    let (folder, disk) = (tempfile::tempdir().unwrap(), Timed::default());
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Altered::<Timed>::default());
     let options = Options {
         fsync: Fsync::Interval(Duration::from_secs(1)),
         ..Options::default()
@@ -122,7 +83,7 @@ fn a_clock_set_back_an_hour_puts_no_sync_off() {
 
 #[test]
 fn segments_age_by_the_time_that_passes() {
-    let (folder, disk) = (tempfile::tempdir().unwrap(), Timed::default());
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Altered::<Timed>::default());
     let options = || Options {
         retention: Retention {
             discard: Some(Discard {

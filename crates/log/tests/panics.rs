@@ -7,6 +7,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
+mod altered;
+
 use std::io;
 use std::path::Path;
 use std::pin::pin;
@@ -14,12 +16,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use log::{AppendError, Disk, Event, File, Listed, Lock, Log, Next, Options, RealDisk, Record, StartAt};
+use altered::{Alter, Altered};
+use log::{AppendError, Disk as _, Event, Log, Next, Options, RealDisk, Record, StartAt};
 
-/// The real disk, until the thread of this name asks it how much is free.
+/// A panic when the thread of this name asks how much is free.
 #[derive(Clone, Default)]
 struct Trap {
-    disk: RealDisk,
     thread: Arc<Mutex<&'static str>>,
 }
 
@@ -29,61 +31,17 @@ impl Trap {
     }
 }
 
-impl Disk for Trap {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_folder(path)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {
-        self.disk.list(folder)
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.open(path)
-    }
-
-    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.open_to_write(path)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.disk.create(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.disk.sync_folder(folder)
-    }
-
-    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+impl Alter for Trap {
+    fn free_bytes(&self, disk: &RealDisk, folder: &Path) -> io::Result<u64> {
         let trapped = *self.thread.lock().unwrap();
         let here = std::thread::current();
         assert!(trapped.is_empty() || here.name() != Some(trapped), "planted");
-        self.disk.free_bytes(folder)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Lock> {
-        self.disk.lock(path)
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.disk.now_ms()
-    }
-
-    fn elapsed_ms(&self) -> u64 {
-        self.disk.elapsed_ms()
+        disk.free_bytes(folder)
     }
 }
 
 /// A log, and what it has told of.
-fn open(folder: &Path, disk: &Trap) -> (Log, Arc<Mutex<Vec<String>>>) {
+fn open(folder: &Path, disk: &Altered<Trap>) -> (Log, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tells = Arc::clone(&told);
     let options = Options {
@@ -127,7 +85,7 @@ fn within<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
 
 #[test]
 fn a_writer_that_panics_ends_the_log_and_tells_all_who_wait() {
-    let (folder, disk) = (tempfile::tempdir().unwrap(), Trap::default());
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Altered::<Trap>::default());
     let (log, told) = open(folder.path(), &disk);
     log.append_blocking(record(&log)).unwrap();
     disk.set("log-writer");
@@ -158,7 +116,7 @@ fn a_writer_that_panics_ends_the_log_and_tells_all_who_wait() {
 
 #[test]
 fn a_keeper_that_panics_goes_on_with_its_next_round() {
-    let (folder, disk) = (tempfile::tempdir().unwrap(), Trap::default());
+    let (folder, disk) = (tempfile::tempdir().unwrap(), Altered::<Trap>::default());
     let (log, told) = open(folder.path(), &disk);
     disk.set("log-keeper");
     within("several rounds fail", || {

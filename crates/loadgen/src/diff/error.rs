@@ -1,9 +1,9 @@
 //! Why nothing can be compared.
 
-use crate::request::UrlError;
 use wire::TlsError;
 
 use crate::ask::AskError;
+use crate::request::UrlError;
 
 /// Why two indices can't be compared.
 #[derive(Debug, thiserror::Error)]
