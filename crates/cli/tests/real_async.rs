@@ -14,6 +14,7 @@ mod gateway;
 #[path = "real_async/typed.rs"]
 mod typed;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -31,18 +32,31 @@ fn acknowledged_documents_arrive_at_elasticsearch() -> Result<()> {
     prove(Kind::Elasticsearch)
 }
 
-fn prove(kind: Kind) -> Result<()> {
-    let cluster = RealCluster::shared(kind)?;
-    let nodes = cluster.client()?;
-    let index = cluster.fresh_name("async");
+/// An index whose documents have a number, and the file of a gateway that queues what is written to it.
+struct Prepared {
+    index: String,
+    folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+fn prepare(cluster: &RealCluster, name: &str) -> Result<Prepared> {
+    let index = cluster.fresh_name(name);
     let settings = json!({
         "settings": {"number_of_shards": 3, "number_of_replicas": 0},
         "mappings": {"properties": {"n": {"type": "long"}}},
     });
-    nodes.put(&format!("/{index}"), &settings)?.ok()?;
+    let made = cluster.client()?.put(&format!("/{index}"), &settings)?;
+    made.ok()?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("tidegate.yml");
-    std::fs::write(&file, configuration(&cluster, folder.path()))?;
+    std::fs::write(&file, configuration(cluster, folder.path()))?;
+    Ok(Prepared { index, folder, file })
+}
+
+fn prove(kind: Kind) -> Result<()> {
+    let cluster = RealCluster::shared(kind)?;
+    let nodes = cluster.client()?;
+    let Prepared { index, folder, file } = prepare(&cluster, "async")?;
     let start = || {
         let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
         gateway.wait_until("the topology is known", |status| status["state"] == "watching");

@@ -46,17 +46,7 @@ fn docs(from: usize, to: usize, n: usize) -> String {
 
 /// How many panics met work of a kind.
 fn panics(gateway: &Gateway, work: &str) -> u64 {
-    let text = gateway
-        .admin()
-        .get("/metrics")
-        .unwrap()
-        .ok()
-        .unwrap()
-        .text()
-        .to_owned();
-    let name = format!("tidegate_panics_total{{work=\"{work}\"}} ");
-    let value = text.lines().find_map(|line| line.strip_prefix(&name));
-    value.unwrap().parse().unwrap()
+    metric(gateway, &format!("tidegate_panics_total{{work=\"{work}\"}}")) as u64
 }
 
 fn letters(gateway: &Gateway) -> Vec<Value> {

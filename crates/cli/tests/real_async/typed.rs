@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testkit::real::{Kind, RealCluster};
 
-use crate::configuration;
 use crate::gateway::Gateway;
+use crate::{Prepared, prepare};
 
 #[test]
 fn typed_actions_are_queued_and_executed_at_elasticsearch_7() -> Result<()> {
@@ -23,15 +23,11 @@ fn typed_actions_are_queued_and_executed_at_opensearch_1() -> Result<()> {
 fn prove(kind: Kind) -> Result<()> {
     let cluster = RealCluster::shared(kind)?;
     let nodes = cluster.client()?;
-    let index = cluster.fresh_name("typed");
-    let settings = json!({
-        "settings": {"number_of_shards": 3, "number_of_replicas": 0},
-        "mappings": {"properties": {"n": {"type": "long"}}},
-    });
-    nodes.put(&format!("/{index}"), &settings)?.ok()?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("tidegate.yml");
-    std::fs::write(&file, configuration(&cluster, folder.path()))?;
+    let Prepared {
+        index,
+        folder: _folder,
+        file,
+    } = prepare(&cluster, "typed")?;
     let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
     gateway.wait_until("the topology is known", |status| status["state"] == "watching");
     let line = |op: &str, id: &str, more: &str| {
