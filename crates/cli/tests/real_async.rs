@@ -56,7 +56,11 @@ fn prepare(cluster: &RealCluster, name: &str) -> Result<Prepared> {
 fn prove(kind: Kind) -> Result<()> {
     let cluster = RealCluster::shared(kind)?;
     let nodes = cluster.client()?;
-    let Prepared { index, folder, file } = prepare(&cluster, "async")?;
+    let Prepared {
+        index,
+        folder: _folder,
+        file,
+    } = prepare(&cluster, "async")?;
     let start = || {
         let gateway = Gateway::start(&["--config", file.to_str().unwrap()]);
         gateway.wait_until("the topology is known", |status| status["state"] == "watching");

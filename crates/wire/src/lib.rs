@@ -88,7 +88,10 @@ pub use ration::{LINES_PER_WINDOW, Ration, WINDOW};
 pub use refusal::Refusal;
 pub use runtime::{Worker, Workers, WorkersConfig, raise_descriptor_limit, run_local};
 pub use server::{Refused, Server, ServerConfig, ServerCounts, Service};
-pub use tls::{ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError, earliest_expiry};
+pub use tls::{
+    ClientTls, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, TlsError, earliest_expiry,
+    earliest_expiry_of_file,
+};
 
 /// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection` names included.
 /// Call it on heads that are passed on; `and` names what else must not go further. The rest keeps its order, which

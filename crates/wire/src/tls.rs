@@ -3,7 +3,7 @@
 mod expiry;
 pub(crate) mod words;
 
-pub use expiry::earliest_expiry;
+pub use expiry::{earliest_expiry, earliest_expiry_of_file};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -82,8 +82,7 @@ impl Desk {
 fn expiries(config: &Config) -> Vec<(String, f64)> {
     let mut samples = Vec::new();
     let mut add = |kind: &str, name: &Arc<str>, file: Option<&Path>| {
-        let pem = file.and_then(|file| std::fs::read(file).ok());
-        if let Some(at) = pem.and_then(|pem| wire::earliest_expiry(&pem)) {
+        if let Some(at) = file.and_then(wire::earliest_expiry_of_file) {
             samples.push((labels(kind, name), at as f64));
         }
     };
@@ -168,7 +167,8 @@ impl Process {
             let fields = rest.split_whitespace().skip(1);
             fields.map(|field| field.parse().unwrap_or(0.0)).collect()
         });
-        let ticks = |number: usize| fields.get(number - 4).map(|ticks| ticks / TICKS_PER_S);
+        let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
+        let ticks = |number: usize| fields.get(number - 4).map(|ticks| ticks / ticks_per_s);
         let labelled = |text: Option<String>, label: &str, column: usize| {
             let text = text?;
             let line = text.lines().find_map(|line| line.strip_prefix(label))?;
@@ -186,6 +186,3 @@ impl Process {
         }
     }
 }
-
-/// The unit of times in `/proc`: a constant of Linux' interface, whatever the kernel's own clock does.
-const TICKS_PER_S: f64 = 100.0;

@@ -1,7 +1,14 @@
 //! When certificates end: the one field of theirs that rustls checks and does not tell.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
+
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+
+use crate::lock::lock;
 
 /// When the first of the certificates in a PEM text ends, in seconds since 1970; none if none can be read.
 pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
@@ -9,6 +16,32 @@ pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
     certificates
         .filter_map(|certificate| not_after(certificate.as_ref()))
         .min()
+}
+
+/// As [`earliest_expiry`] of a file's text. The file is read once, and again when its length or its time of change differs.
+pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
+    static KNOWN: Mutex<Option<HashMap<PathBuf, Known>>> = Mutex::new(None);
+    let metadata = std::fs::metadata(file).ok()?;
+    let (changed, bytes) = (metadata.modified().ok()?, metadata.len());
+    let mut known = lock(&KNOWN);
+    let known = known.get_or_insert_default();
+    if let Some(known) = known
+        .get(file)
+        .filter(|known| (known.changed, known.bytes) == (changed, bytes))
+    {
+        return known.ends;
+    }
+    let ends = earliest_expiry(&std::fs::read(file).ok()?);
+    let now = Known { changed, bytes, ends };
+    known.insert(file.to_owned(), now);
+    ends
+}
+
+/// What a file of certificates said when it was read.
+struct Known {
+    changed: SystemTime,
+    bytes: u64,
+    ends: Option<i64>,
 }
 
 /// `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version, serial number,
@@ -100,6 +133,17 @@ mod tests {
             earliest_expiry(format!("{late}{early}").as_bytes()),
             Some(1_930_089_600)
         );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        assert_eq!(earliest_expiry_of_file(&file), None);
+        for (text, ends) in [
+            (&late, Some(2_845_324_800)),
+            (&format!("{late}{early}"), Some(1_930_089_600)),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(earliest_expiry_of_file(&file), ends);
+            assert_eq!(earliest_expiry_of_file(&file), ends, "as it was known");
+        }
         assert_eq!(earliest_expiry(b"nonsense"), None);
         assert_eq!(not_after(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
     }

@@ -324,10 +324,10 @@ impl Drop for Sink {
 fn children_cpu_s() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let rest = stat.rsplit(')').next().context("a name in parentheses")?;
-    // User and system time of children are the 14th and 15th words after the name, in hundredths.
+    // User and system time of children are the 14th and 15th words after the name, in ticks.
     let words: Vec<&str> = rest.split_whitespace().collect();
     let ticks = |at: usize| -> Result<u64> { Ok(words.get(at).context("a word")?.parse()?) };
-    Ok((ticks(13)? + ticks(14)?) as f64 / 100.0)
+    Ok((ticks(13)? + ticks(14)?) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Where a program is: on the path, or where Go installs.

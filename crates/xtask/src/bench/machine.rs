@@ -62,7 +62,7 @@ pub(super) fn process_cpu_seconds(pid: u32) -> Result<f64> {
     let rest = stat.rsplit(')').next().unwrap_or_default();
     let words = rest.split_whitespace().skip(11).take(2);
     let ticks: u64 = words.map(|word| word.parse::<u64>().unwrap_or_default()).sum();
-    Ok(ticks as f64 / 100.0)
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// The most memory that a process has had resident, in MiB.
