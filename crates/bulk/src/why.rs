@@ -1,19 +1,43 @@
 //! Why a request is not split.
 
+/// Declares an enum of reasons: each variant has a label for its counter, and its documentation as the words
+/// for people. It gets `ALL` in the order of declaration, so that counters are indexed by `why as usize`;
+/// `as_str`, the label; and `meaning`, the words.
+#[macro_export]
 macro_rules! whys {
-    ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
-        /// The reason for which a whole request goes to one node untouched. Each is a counter.
-        ///
-        /// Most of these are requests that the cluster itself will reject, and should word the rejection of; the rest
-        /// are requests whose shards cannot be told beforehand.
+    ($(#[$attribute:meta])* $visible:vis enum $Whys:ident {
+        $($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+
+    }) => {
+        $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[non_exhaustive]
         #[repr(u8)]
-        pub enum Why {
+        $visible enum $Whys {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        /// Why a body is not split, and where that was seen.
+        #[allow(dead_code, reason = "not everybody asks for all of it")]
+        impl $Whys {
+            /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
+            $visible const ALL: [$Whys; [$($label),+].len()] = [$($Whys::$name),+];
+
+            /// The label of this reason's counter.
+            $visible const fn as_str(self) -> &'static str {
+                match self {
+                    $($Whys::$name => $label,)+
+                }
+            }
+
+            /// What it means, in a sentence or two.
+            $visible fn meaning(self) -> &'static str {
+                match self {
+                    $($Whys::$name => concat!($($doc),+).trim_start(),)+
+                }
+            }
+        }
+    };
+}
+
+/// Why a body is not split, and where that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The reason.
@@ -22,111 +46,99 @@ pub struct Pass {
     pub line: Option<u32>,
 }
 
-impl Why {
-            /// All reasons, in the order of their declaration: counters are indexed by `why as usize`.
-            pub const ALL: [Why; [$($label),+].len()] = [$(Why::$name),+];
-
-            /// The label of this reason's counter.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Why::$name => $label,)+
-                }
-            }
-
-            /// What it means, in a sentence or two.
-            pub fn meaning(self) -> &'static str {
-                match self {
-                    $(Why::$name => concat!($($doc),+).trim_start(),)+
-                }
-            }
-        }
-    };
-}
-
 whys! {
-    /// The body has no operation.
-    Empty = "empty",
-    /// The body has 2 GiB or more.
-    TooLarge = "too_large",
-    /// The body asks for more parts than a plan can number (65,535).
-    TooManyParts = "too_many_parts",
-    /// The last line does not end with a newline.
-    NotTerminated = "not_terminated",
-    /// An action line is not the JSON object that every server version accepts.
-    MalformedAction = "malformed_action",
-    /// An action line names an action other than index, create, update and delete.
-    UnknownAction = "unknown_action",
-    /// An action line has a key that this server version does not know, or that we do not.
-    UnknownParameter = "unknown_parameter",
-    /// A key of an action line has a value of a kind that we do not follow.
-    OddValue = "odd_value",
-    /// An action line has the same key twice.
-    DuplicateKey = "duplicate_key",
-    /// An action line carries a `_type` other than `_doc`, or the server knows no types.
-    TypedAction = "typed_action",
-    /// An action line names an index, and the cluster forbids that (`rest.action.multi.allow_explicit_index`).
-    ExplicitIndex = "explicit_index",
-    /// No index, neither in the action line nor in the URL.
-    NoIndex = "no_index",
-    /// The `_id` is an empty string.
-    EmptyId = "empty_id",
-    /// The `_id` has more than 512 bytes.
-    IdTooLong = "id_too_long",
-    /// An update or a delete without `_id`.
-    NoId = "no_id",
-    /// The routing is an empty string.
-    EmptyRouting = "empty_routing",
-    /// A document has neither id nor routing, and the mapping of its index requires a routing: OpenSearch, and Elasticsearch
-    /// before 8, fail the whole request for it.
-    RoutingRequired = "routing_required",
-    /// The pipeline is an empty string.
-    EmptyPipeline = "empty_pipeline",
-    /// Version, version type, sequence number or primary term in a combination that servers reject or that we
-    /// do not follow.
-    Versioning = "versioning",
-    /// The last action has no source line.
-    NoSource = "no_source",
-    /// A source line is empty.
-    EmptySource = "empty_source",
-    /// The body of an update is not surely one that the server accepts.
-    UpdateBody = "update_body",
-    /// The index does not exist (it may be created by this very request).
-    UnknownIndex = "unknown_index",
-    /// The index name is a date math expression.
-    DateMath = "date_math",
-    /// An alias that has no single write index, or several routing values.
-    AmbiguousAlias = "ambiguous_alias",
-    /// An operation other than `create` on a data stream. How the servers word its error depends on whether a
-    /// `create` on the same stream came before it in the request.
-    StreamNotCreate = "stream_not_create",
-    /// The shard is chosen from the document itself (time series, `routing_path`, logsdb sorted routing).
-    RoutedByContent = "routed_by_content",
-    /// The index chooses shards by itself (append-only and adaptive indices of OpenSearch 3).
-    AdaptiveShards = "adaptive_shards",
-    /// A pipeline of the index may change `_index`, `_id` or `_routing`.
-    MovingPipeline = "moving_pipeline",
-    /// The request names a pipeline that may change `_index`, `_id` or `_routing`, or whose definition is unknown.
-    UnknownPipeline = "unknown_pipeline",
-    /// A pipeline writes who sent the request (`set_security_user`), so it can run for the client only, and not from a
-    /// queue.
-    CallersPipeline = "callers_pipeline",
-    /// `require_alias` or `require_data_stream` is set, and the name is not known as one: what the cluster will not write
-    /// to is not queued, and not made.
-    RequiredTarget = "required_target",
-    /// A pipeline would run, and this server lets a document that fails in one take others of its request with it, so
-    /// the answer follows from what stands together.
-    BatchedIngest = "batched_ingest",
-    /// The cluster's own answer disagreed with our prediction for this index.
-    PredictionFailed = "prediction_failed",
-    /// The index is new, and our prediction of its shards has not been compared with the cluster's own answer yet. It
-    /// takes moments.
-    UnverifiedIndex = "unverified_index",
-    /// The index is closed.
-    IndexClosed = "index_closed",
-    /// The index is in a state whose routing is not known: it is being made, say.
-    IndexUnavailable = "index_unavailable",
-    /// The routing formula or the metadata of the index is not understood.
-    UnknownFormula = "unknown_formula",
+    /// The reason for which a whole request goes to one node untouched. Each is a counter.
+    ///
+    /// Most of these are requests that the cluster itself will reject, and should word the rejection of; the
+    /// rest are requests whose shards cannot be told beforehand.
+    #[non_exhaustive]
+    pub enum Why {
+        /// The body has no operation.
+        Empty = "empty",
+        /// The body has 2 GiB or more.
+        TooLarge = "too_large",
+        /// The body asks for more parts than a plan can number (65,535).
+        TooManyParts = "too_many_parts",
+        /// The last line does not end with a newline.
+        NotTerminated = "not_terminated",
+        /// An action line is not the JSON object that every server version accepts.
+        MalformedAction = "malformed_action",
+        /// An action line names an action other than index, create, update and delete.
+        UnknownAction = "unknown_action",
+        /// An action line has a key that this server version does not know, or that we do not.
+        UnknownParameter = "unknown_parameter",
+        /// A key of an action line has a value of a kind that we do not follow.
+        OddValue = "odd_value",
+        /// An action line has the same key twice.
+        DuplicateKey = "duplicate_key",
+        /// An action line carries a `_type` other than `_doc`, or the server knows no types.
+        TypedAction = "typed_action",
+        /// An action line names an index, and the cluster forbids that
+        /// (`rest.action.multi.allow_explicit_index`).
+        ExplicitIndex = "explicit_index",
+        /// No index, neither in the action line nor in the URL.
+        NoIndex = "no_index",
+        /// The `_id` is an empty string.
+        EmptyId = "empty_id",
+        /// The `_id` has more than 512 bytes.
+        IdTooLong = "id_too_long",
+        /// An update or a delete without `_id`.
+        NoId = "no_id",
+        /// The routing is an empty string.
+        EmptyRouting = "empty_routing",
+        /// A document has neither id nor routing, and the mapping of its index requires a routing:
+        /// OpenSearch, and Elasticsearch before 8, fail the whole request for it.
+        RoutingRequired = "routing_required",
+        /// The pipeline is an empty string.
+        EmptyPipeline = "empty_pipeline",
+        /// Version, version type, sequence number or primary term in a combination that servers reject or
+        /// that we do not follow.
+        Versioning = "versioning",
+        /// The last action has no source line.
+        NoSource = "no_source",
+        /// A source line is empty.
+        EmptySource = "empty_source",
+        /// The body of an update is not surely one that the server accepts.
+        UpdateBody = "update_body",
+        /// The index does not exist (it may be created by this very request).
+        UnknownIndex = "unknown_index",
+        /// The index name is a date math expression.
+        DateMath = "date_math",
+        /// An alias that has no single write index, or several routing values.
+        AmbiguousAlias = "ambiguous_alias",
+        /// An operation other than `create` on a data stream. How the servers word its error depends on
+        /// whether a `create` on the same stream came before it in the request.
+        StreamNotCreate = "stream_not_create",
+        /// The shard is chosen from the document itself (time series, `routing_path`, logsdb sorted routing).
+        RoutedByContent = "routed_by_content",
+        /// The index chooses shards by itself (append-only and adaptive indices of OpenSearch 3).
+        AdaptiveShards = "adaptive_shards",
+        /// A pipeline of the index may change `_index`, `_id` or `_routing`.
+        MovingPipeline = "moving_pipeline",
+        /// The request names a pipeline that may change `_index`, `_id` or `_routing`, or whose definition is
+        /// unknown.
+        UnknownPipeline = "unknown_pipeline",
+        /// A pipeline writes who sent the request (`set_security_user`), so it can run for the client only,
+        /// and not from a queue.
+        CallersPipeline = "callers_pipeline",
+        /// `require_alias` or `require_data_stream` is set, and the name is not known as one: what the
+        /// cluster will not write to is not queued, and not made.
+        RequiredTarget = "required_target",
+        /// A pipeline would run, and this server lets a document that fails in one take others of its request
+        /// with it, so the answer follows from what stands together.
+        BatchedIngest = "batched_ingest",
+        /// The cluster's own answer disagreed with our prediction for this index.
+        PredictionFailed = "prediction_failed",
+        /// The index is new, and our prediction of its shards has not been compared with the cluster's own
+        /// answer yet. It takes moments.
+        UnverifiedIndex = "unverified_index",
+        /// The index is closed.
+        IndexClosed = "index_closed",
+        /// The index is in a state whose routing is not known: it is being made, say.
+        IndexUnavailable = "index_unavailable",
+        /// The routing formula or the metadata of the index is not understood.
+        UnknownFormula = "unknown_formula",
+    }
 }
 
 impl std::fmt::Display for Why {

@@ -1,29 +1,6 @@
 //! Why a request goes on as it came: the reasons that its head and body show. `bulk::Why` has those that a plan finds.
 
-macro_rules! whys {
-    ($(#[doc = $about:literal])+ $whys:ident: $($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
-        $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub(crate) enum $whys {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl $whys {
-            /// All, in the order of their declaration.
-            pub(crate) const ALL: [$whys; [$($label,)+].len()] = [$($whys::$name,)+];
-
-            /// The label of this reason's counter; distinct from all of `bulk::Why`'s.
-            pub(crate) const fn as_str(self) -> &'static str {
-                match self {
-                    $($whys::$name => $label,)+
-                }
-            }
-        }
-    };
-}
-
-whys! {
+bulk::whys! {
     /// Why a bulk request is passed through whole without a look at its body.
     HeadWhy:
     /// `/{index}/{type}/_bulk` with another type than `_doc`, or of a server that knows no types.
@@ -48,30 +25,31 @@ whys! {
 
 whys! {
     /// Why a single-document write is not sent as a bulk.
-    SingleWhy:
-    /// An index in the URL that isn't one plain name.
-    Index = "url_index",
-    /// An id in the URL that can't be decoded, or that begins with `_`: it may name an API.
-    Id = "url_id",
-    /// A URL parameter that changes the answer's shape, or that isn't known, or a value that isn't plain.
-    Parameter = "url_parameter",
-    /// No content type, or one that isn't JSON.
-    ContentType = "content_type",
-    /// A content encoding other than gzip.
-    ContentEncoding = "content_encoding",
-    /// An answer in another format than JSON is asked for.
-    Accept = "accept",
-    /// `level: cluster`.
-    Level = "level_cluster",
-    /// The topology isn't known yet.
-    NoTopology = "topology_unknown",
-    /// A delete with a body.
-    Body = "delete_with_body",
-    /// The body isn't an object, as far as its ends show.
-    NoObject = "not_an_object",
-    /// The document has line breaks, which its `_source` would give back as they came.
-    LineBreak = "line_break",
-    /// An update with a routing (its own or its alias's), or of an index with a pipeline: a bulk may leave another routing
-    /// with the document, or skip the pipeline.
-    Update = "update",
+    pub(crate) enum SingleWhy {
+        /// An index in the URL that isn't one plain name.
+        Index = "url_index",
+        /// An id in the URL that can't be decoded, or that begins with `_`: it may name an API.
+        Id = "url_id",
+        /// A URL parameter that changes the answer's shape, or that isn't known, or a value that isn't plain.
+        Parameter = "url_parameter",
+        /// No content type, or one that isn't JSON.
+        ContentType = "content_type",
+        /// A content encoding other than gzip.
+        ContentEncoding = "content_encoding",
+        /// An answer in another format than JSON is asked for.
+        Accept = "accept",
+        /// `level: cluster`.
+        Level = "level_cluster",
+        /// The topology isn't known yet.
+        NoTopology = "topology_unknown",
+        /// A delete with a body.
+        Body = "delete_with_body",
+        /// The body isn't an object, as far as its ends show.
+        NoObject = "not_an_object",
+        /// The document has line breaks, which its `_source` would give back as they came.
+        LineBreak = "line_break",
+        /// An update with a routing (its own or its alias's), or of an index with a pipeline: a bulk may leave another routing
+        /// with the document, or skip the pipeline.
+        Update = "update",
+    }
 }
