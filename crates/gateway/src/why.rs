@@ -2,28 +2,29 @@
 
 bulk::whys! {
     /// Why a bulk request is passed through whole without a look at its body.
-    HeadWhy:
-    /// `/{index}/{type}/_bulk` with another type than `_doc`, or of a server that knows no types.
-    TypedPath = "typed_path",
-    /// An index in the URL that isn't one plain name.
-    UrlIndex = "url_index",
-    /// A URL parameter that changes the answer's shape, or that isn't known.
-    Parameter = "url_parameter",
-    /// No content type, or one that isn't JSON.
-    ContentType = "content_type",
-    /// A content encoding other than gzip.
-    ContentEncoding = "content_encoding",
-    /// An answer in another format than JSON is asked for.
-    Accept = "accept",
-    /// `level: cluster`.
-    Level = "level_cluster",
-    /// The topology isn't known yet.
-    NoTopology = "topology_unknown",
-    /// Its client may not do all that it asks for: asynchronous mode leaves it to the cluster to say so.
-    Rights = "rights",
+    pub(crate) enum HeadWhy {
+        /// `/{index}/{type}/_bulk` with another type than `_doc`, or of a server that knows no types.
+        TypedPath = "typed_path",
+        /// An index in the URL that isn't one plain name.
+        UrlIndex = "url_index",
+        /// A URL parameter that changes the answer's shape, or that isn't known.
+        Parameter = "url_parameter",
+        /// No content type, or one that isn't JSON.
+        ContentType = "content_type",
+        /// A content encoding other than gzip.
+        ContentEncoding = "content_encoding",
+        /// An answer in another format than JSON is asked for.
+        Accept = "accept",
+        /// `level: cluster`.
+        Level = "level_cluster",
+        /// The topology isn't known yet.
+        NoTopology = "topology_unknown",
+        /// Its client may not do all that it asks for: asynchronous mode leaves it to the cluster to say so.
+        Rights = "rights",
+    }
 }
 
-whys! {
+bulk::whys! {
     /// Why a single-document write is not sent as a bulk.
     pub(crate) enum SingleWhy {
         /// An index in the URL that isn't one plain name.

@@ -1,7 +1,7 @@
 //! `./dev release`: what is given to others, a small program, and beside it what a debugger wants to know about it.
 //!
 //! Cargo alone strips a program or leaves the debug information in it. Its `split-debuginfo` leaves line tables and addresses
-//! in the program on Linux, and stripping takes these out of both. So the profile `dist` leaves everything in, and
+//! in the program on Linux, and stripping takes these out of both. So the profile `symbols` leaves everything in, and
 //! `objcopy` (binutils, which come with gcc) takes it out afterwards.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::terminal::{Look, paint, say};
 /// # Errors
 /// When it does not compile, or `objcopy` is missing.
 pub(crate) fn run_verb() -> Result<()> {
-    say(&paint(Look::Bold, "building tidegate (dist) ..."));
+    say(&paint(Look::Bold, "building tidegate (symbols) ..."));
     run(&mut cargo(&[
         "build",
         "--locked",
@@ -25,9 +25,9 @@ pub(crate) fn run_verb() -> Result<()> {
         "--package",
         "cli",
         "--profile",
-        "dist",
+        "symbols",
     ]))?;
-    let built = crate::target().join("dist/tidegate");
+    let built = crate::target().join("symbols/tidegate");
     let folder = crate::target().join("release-files");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for file in split(&built, &folder)? {
