@@ -146,7 +146,7 @@ export const t = {
     time: "Time",
     asTable: "As table",
     asChart: "As chart",
-    noSeries: "No figures yet. They begin when the console has watched the cluster for a few seconds.",
+    noSeries: "No figures within this time. They begin a few seconds after the console does, and latency needs writes.",
     noNodes: "The cluster has not told its nodes yet.",
     last: (n: number) => `the last ${n} points`,
     chartHelp: "Arrow keys move along the chart, t shows it as a table.",

@@ -100,9 +100,9 @@ export function Chart(props: ChartProps) {
   );
 }
 
-/** The last step may not be measured yet: the newest value of the last five seconds (or the last but one step) counts as now. */
+/** The last step may not be measured yet: the newest value of the last twelve seconds (or the last but one step) counts as now. */
 export function newest(values: readonly (number | null)[], stepMs: number): number | null {
-  const back = Math.max(2, Math.ceil(5000 / stepMs));
+  const back = Math.max(2, Math.ceil(12_000 / stepMs));
   return values.slice(-back).findLast((value) => value !== null) ?? null;
 }
 

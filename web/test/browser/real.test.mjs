@@ -8,6 +8,7 @@ import { assertFits, closeAll, finish, logIn, page, settled, shot, to, violation
 import { NAME, PASSWORD } from "../mock/server.mjs";
 
 after(closeAll);
+const TEMPLATE = 'PUT _template/walk\n{\n  "index_patterns": ["walk*"],\n  "settings": { "number_of_shards": 3, "number_of_replicas": 0 }\n}\n';
 const { CONSOLE_URL: url, CONSOLE_LINK: link, CLUSTER_URL: cluster, GATEWAY_URL: gateway } = process.env;
 
 test("the walk-through on the real console", { skip: !url || !link || !cluster }, async () => {
@@ -48,21 +49,29 @@ test("the walk-through on the real console", { skip: !url || !link || !cluster }
   await shot(p, "real-cluster");
   await assertFits(p, "cluster");
 
+  // The fake cluster has no templates: there an index is made.
+  const templates = (await fetch(`${cluster}/_template`)).ok;
   await to(p, "#/dev");
   await p.locator(".cm-content").first().waitFor();
-  await write(p, 'PUT _template/walk\n{\n  "index_patterns": ["walk*"],\n  "settings": { "number_of_shards": 3, "number_of_replicas": 0 }\n}\n');
+  await write(p, templates ? TEMPLATE : "GET _cluster/health?level=indices\n");
   await p.keyboard.press("Control+Enter");
   await p.locator(".outcome .status, .bench [role=alert]").first().waitFor();
   await shot(p, "real-dev");
   assert.equal(await p.locator(".outcome .status").textContent(), "200");
   await p.waitForFunction(() => document.querySelector(".tabs .saved").textContent === "Saved");
   await p.reload();
-  await p.locator(".cm-content").first().getByText("walk*").waitFor();
+  await p.locator(".cm-content").first().getByText(templates ? "walk*" : "_cluster").first().waitFor();
 
-  const id = await p.evaluate(() => fetch("api/registry").then((r) => r.json()).then((r) => r.clusters[0].id));
-  await to(p, `#/c/${encodeURIComponent(id)}/templates`);
-  await p.getByRole("link", { name: "walk" }).waitFor();
-  await shot(p, "real-templates");
+  if (templates) {
+    const id = await p.evaluate(() => fetch("api/registry").then((r) => r.json()).then((r) => r.clusters[0].id));
+    await to(p, `#/c/${encodeURIComponent(id)}/templates`);
+    await p.getByRole("link", { name: "walk" }).click();
+    assert.equal(await p.getByLabel("Primary shards").inputValue(), "3");
+    await p.getByRole("button", { name: "Delete" }).click();
+    await p.locator("dialog").getByRole("button", { name: "Delete" }).click();
+    await p.getByText("Template “walk” is deleted.").waitFor();
+    await shot(p, "real-templates");
+  }
   await to(p, "#/audit");
   await p.locator("tbody tr").first().waitFor();
   await shot(p, "real-audit");
