@@ -98,6 +98,8 @@ function Charts({ series, old }: { series: Series; old: boolean }) {
   const last = (key: string) => newest(s[key] ?? [], series.step_ms);
   const whole = last("cluster_docs_per_s");
   const through = last("gateway_docs_per_s");
+  // What is written past the gateways; the two are measured apart, so a little more may come through than arrives.
+  const direct = whole && through !== null && through <= whole ? Math.round(100 * (1 - through / whole)) : null;
   const tiles = t.cluster.tiles;
   const pct = (v: number) => `${Math.round(v)} %`;
   return (
@@ -117,6 +119,7 @@ function Charts({ series, old }: { series: Series; old: boolean }) {
             <dt>{label}</dt>
             <dd>
               <Num value={value} as={as} />
+              {label === tiles.gateway && direct !== null ? <span class="sub"> {t.cluster.direct(direct)}</span> : null}
             </dd>
           </div>
         ))}
