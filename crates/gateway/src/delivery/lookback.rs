@@ -567,7 +567,7 @@ fn readdressed(lines: &[u8], routing: Option<&str>) -> Option<Vec<u8>> {
     let mut action: Value = serde_json::from_slice(&lines[..end]).ok()?;
     let meta = action.as_object_mut()?.values_mut().next()?.as_object_mut()?;
     for key in ["_index", "require_alias", "require_data_stream", "_routing"] {
-        meta.remove(key);
+        meta.shift_remove(key);
     }
     if let Some(routing) = routing {
         meta.insert("routing".to_owned(), json!(routing));
