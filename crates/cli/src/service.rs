@@ -16,8 +16,7 @@ use unit::Unit;
 
 /// Run a gateway as a service of systemd
 ///
-///     tidegate service install --config /etc/tidegate/tidegate.yml \
-///         --cpus 0-3 --memory 2gb
+///     tidegate service install --config /etc/tidegate/tidegate.yml --cpus 0-3
 ///     tidegate service start
 ///     tidegate service status
 ///

@@ -13,10 +13,13 @@ use crate::target::Target;
 /// Sorted names.
 type List = Arc<Vec<String>>;
 
+/// What is known, by cluster and kind, with the time when it was asked for.
+type Known = HashMap<(String, &'static str), (Instant, List)>;
+
 /// Names by cluster and kind, each with the time when they were asked for.
 #[derive(Default)]
 pub(crate) struct Names {
-    known: Mutex<HashMap<(String, &'static str), (Instant, List)>>,
+    known: Mutex<Known>,
 }
 
 impl Names {
@@ -60,7 +63,7 @@ impl Names {
         self.lock().retain(|(of, _), _| of != id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, &'static str), (Instant, List)>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
     }
 }

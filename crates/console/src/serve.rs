@@ -80,7 +80,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         async move {
             match below(&base_path, request) {
                 Ok(request) => hyper::service::Service::call(&routes, request).await,
-                Err(elsewhere) => Ok(elsewhere),
+                Err(elsewhere) => Ok(*elsewhere),
             }
         }
     });
@@ -97,7 +97,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + 'static>(
 fn below(
     base_path: &str,
     mut request: hyper::Request<Incoming>,
-) -> Result<hyper::Request<Body>, hyper::Response<Body>> {
+) -> Result<hyper::Request<Body>, Box<hyper::Response<Body>>> {
     if !base_path.is_empty() {
         let path_and_query = request.uri().path_and_query().map_or("/", |whole| whole.as_str());
         let Some(rest) = path_and_query.strip_prefix(base_path) else {
@@ -118,13 +118,13 @@ fn below(
     Ok(request.map(Body::new))
 }
 
-fn elsewhere(status: http::StatusCode, location: Option<String>) -> hyper::Response<Body> {
+fn elsewhere(status: http::StatusCode, location: Option<String>) -> Box<hyper::Response<Body>> {
     let mut response = hyper::Response::new(Body::empty());
     *response.status_mut() = status;
     if let Some(location) = location.and_then(|location| http::HeaderValue::from_str(&location).ok()) {
         response.headers_mut().insert(http::header::LOCATION, location);
     }
-    response
+    Box::new(response)
 }
 
 /// Connections at once; a browser has up to six.

@@ -15,7 +15,7 @@ pub(crate) struct Refusal {
     status: StatusCode,
     kind: &'static str,
     reason: String,
-    more: Option<(&'static str, Value)>,
+    more: Option<Box<(&'static str, Value)>>,
 }
 
 impl Refusal {
@@ -52,7 +52,7 @@ impl Refusal {
     pub(crate) fn unauthorized(reason: impl Into<String>, first_start: Option<bool>) -> Self {
         let refusal = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", reason);
         Self {
-            more: first_start.map(|first| ("first_start", json!(first))),
+            more: first_start.map(|first| Box::new(("first_start", json!(first)))),
             ..refusal
         }
     }
@@ -62,7 +62,7 @@ impl Refusal {
         let reason = format!("too many failed logins: try again in {seconds} s");
         let refusal = Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", reason);
         Self {
-            more: Some(("retry_after_s", json!(seconds))),
+            more: Some(Box::new(("retry_after_s", json!(seconds)))),
             ..refusal
         }
     }
@@ -72,7 +72,7 @@ impl Refusal {
         let reason = format!("this cluster is protected: type `{index}` and say why");
         let refusal = Self::new(StatusCode::CONFLICT, "confirm", reason);
         Self {
-            more: Some(("confirm", json!({"index": index}))),
+            more: Some(Box::new(("confirm", json!({"index": index})))),
             ..refusal
         }
     }
@@ -91,7 +91,8 @@ impl IntoResponse for Refusal {
         let mut body = json!({
             "error": {"type": self.kind, "reason": self.reason}, "status": self.status.as_u16(),
         });
-        if let Some((name, value)) = self.more {
+        if let Some(more) = self.more {
+            let (name, value) = *more;
             body[name] = value;
         }
         (self.status, Json(body)).into_response()

@@ -66,7 +66,7 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
     loop {
         let began = Instant::now();
         let went = poll.indexing().await;
-        polls.heard(&poll.key, went.as_ref().map(|()| ()));
+        polls.heard(&poll.key, went.as_ref().copied());
         match went {
             Ok(()) => indexing.answered(began),
             Err(_) => {

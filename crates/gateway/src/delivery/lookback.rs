@@ -252,19 +252,20 @@ impl Route {
                 Err(why) => waiting.extend(some.iter().map(|look| (look.operation, why.clone()))),
             }
         }
-        let resent = self.resent.borrow();
-        for (operation, document) in &documents {
-            if work.doubt[*operation].restart && resent.has(document) {
-                done.remove(operation);
+        {
+            let resent = self.resent.borrow();
+            for (operation, document) in &documents {
+                if work.doubt[*operation].restart && resent.has(document) {
+                    done.remove(operation);
+                }
             }
+            // What the name leads to has it: sent there again it leaves what it leaves.
+            stays.retain(|operation, look| {
+                let goes_on = done.contains(operation) || waiting.contains_key(operation);
+                let is_resent = work.doubt[*operation].restart && resent.has(look.document);
+                !goes_on && !is_resent && !there_now.contains(operation)
+            });
         }
-        // What the name leads to has it: sent there again it leaves what it leaves.
-        stays.retain(|operation, look| {
-            let goes_on = done.contains(operation) || waiting.contains_key(operation);
-            let is_resent = work.doubt[*operation].restart && resent.has(look.document);
-            !goes_on && !is_resent && !there_now.contains(operation)
-        });
-        drop(resent);
         waiting.retain(|operation, _| !done.contains(operation));
         left.retain(|operation| {
             !done.contains(operation) && !waiting.contains_key(operation) && !stays.contains_key(operation)
