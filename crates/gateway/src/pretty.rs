@@ -1,11 +1,14 @@
 //! Answers for people: JSON in the layout that the clusters give it with `?pretty`, two spaces a level and spaces around
 //! the colon.
 
+use std::fmt;
 use std::io::{self, Write};
 
-use serde::Serialize as _;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize as _};
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::value::RawValue;
 
 /// Whether a query asks for such an answer.
 pub(crate) fn is_asked(query: Option<&str>) -> bool {
@@ -21,6 +24,98 @@ pub(crate) fn pretty(value: &Value) -> String {
     let _ = value.serialize(&mut Serializer::with_formatter(&mut out, layout));
     out.push(b'\n');
     String::from_utf8(out).unwrap_or_default()
+}
+
+/// The same for JSON as text, which is never held as a value: that would take many times its length.
+pub(crate) fn pretty_text(text: &RawValue) -> String {
+    let mut out = String::with_capacity(text.get().len() * 2);
+    lay_out(text, 0, &mut out);
+    out.push('\n');
+    out
+}
+
+fn lay_out(text: &RawValue, depth: usize, out: &mut String) {
+    let line = |depth: usize, out: &mut String| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    match Piece::of(text) {
+        Piece::Object(entries) if !entries.is_empty() => {
+            out.push('{');
+            for (place, (key, value)) in entries.iter().enumerate() {
+                out.push_str(if place == 0 { "" } else { "," });
+                line(depth + 1, out);
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push_str(" : ");
+                lay_out(value, depth + 1, out);
+            }
+            line(depth, out);
+            out.push('}');
+        }
+        Piece::Array(items) if !items.is_empty() => {
+            out.push('[');
+            for (place, item) in items.iter().enumerate() {
+                out.push_str(if place == 0 { "" } else { "," });
+                line(depth + 1, out);
+                lay_out(item, depth + 1, out);
+            }
+            line(depth, out);
+            out.push(']');
+        }
+        Piece::Object(_) => out.push_str("{}"),
+        Piece::Array(_) => out.push_str("[]"),
+        Piece::Plain(text) => out.push_str(text),
+    }
+}
+
+/// JSON as text, opened one level deep.
+pub(crate) enum Piece<'a> {
+    Object(Vec<(String, &'a RawValue)>),
+    Array(Vec<&'a RawValue>),
+    Plain(&'a str),
+}
+
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
+
+// === impl Piece ===
+
+impl<'a> Piece<'a> {
+    pub(crate) fn of(text: &'a RawValue) -> Self {
+        let text = text.get();
+        // What is a value already can be read, but for what is nested deeper than anybody reads.
+        let opened = match text.as_bytes().first() {
+            Some(b'{') => serde_json::from_str(text)
+                .ok()
+                .map(|Entries(all)| Self::Object(all)),
+            Some(b'[') => serde_json::from_str(text).ok().map(Self::Array),
+            _ => None,
+        };
+        opened.unwrap_or(Self::Plain(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<'de>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Each)
+    }
 }
 
 struct Layout(PrettyFormatter<'static>);
@@ -76,6 +171,14 @@ mod tests {
         let value = json!({"error": {"root_cause": [{"type": "x"}]}, "status": 400});
         let wanted = "{\n  \"error\" : {\n    \"root_cause\" : [\n      {\n        \"type\" : \"x\"\n      }\n    ]\n  },\n  \"status\" : 400\n}\n";
         assert_eq!(pretty(&value), wanted);
+        for value in [
+            value,
+            json!({"items": [{"index": {"_id": "a\"b\\", "status": 201}}, [], {}], "errors": false}),
+            json!({}),
+        ] {
+            let text = RawValue::from_string(value.to_string()).unwrap();
+            assert_eq!(pretty_text(&text), pretty(&value));
+        }
         for (query, asked) in [
             (None, false),
             (Some("pretty"), true),

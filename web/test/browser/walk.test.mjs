@@ -53,7 +53,10 @@ test("first start: the one-time link makes the account, a wrong one is refused i
   for (let i = 0; i < 6; i++) {
     await p.getByLabel("Name").fill(NAME);
     await p.getByLabel("Password").fill("wrong");
+    // The words of the try before may still stand there.
+    const answered = p.waitForResponse((response) => response.url().endsWith("/api/login"));
     await p.getByRole("button", { name: "Log in" }).click();
+    await answered;
     await p.getByRole("alert").filter({ hasText: i < 5 ? "is wrong" : "Try again in 30 seconds" }).waitFor();
   }
   mock.wrong = 0;

@@ -158,16 +158,23 @@ fn meant(name: &str) -> Result<Cow<'_, str>, Undecided> {
     }
 }
 
-/// What the query says of the index; servers take the path's parameters there, too.
+/// What the query says of the index; servers take the path's parameters there, too. All that it says, since servers
+/// take the last of several, and a semicolon parts parameters as well (`RestUtils.decodeQueryString`).
 fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
-    for pair in query.split('&') {
+    let mut said: Option<Cow<'_, str>> = None;
+    for pair in query.split(['&', ';']) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if decode(name, true).ok_or(Undecided::Unreadable)? == "index" {
-            let value = decode(value, true).ok_or(Undecided::Unreadable)?;
-            return Ok(Some(value).filter(|value| !value.is_empty()));
+        if decode(name, true).ok_or(Undecided::Unreadable)? != "index" {
+            continue;
         }
+        let value = decode(value, true).ok_or(Undecided::Unreadable)?;
+        said = match said {
+            _ if value.is_empty() => said,
+            None => Some(value),
+            Some(before) => Some(Cow::Owned(format!("{before},{value}"))),
+        };
     }
-    Ok(None)
+    Ok(said)
 }
 
 /// Whether there may be a name that fits both; each has stars for any characters.

@@ -55,7 +55,8 @@ impl Proxy {
             Err(answer) => return answer,
         };
         let snapshot = self.outbound.cluster().snapshot();
-        if unquoted::may_quote(&snapshot) {
+        // What is quoted stands where a body was read: who sends none is answered as ever, packed if it likes.
+        if !matches!(body, Sendable::Nothing) && unquoted::may_quote(&snapshot) {
             return self.forward_to_quoting(head, &target, body, reason).await;
         }
         match self.reach(&mut head, &target, body, reason).await {

@@ -36,16 +36,26 @@ impl Belongs {
     }
 }
 
-/// What a bulk is answered that has a line for an index that belongs elsewhere. A line that cannot be read ends the look:
-/// servers execute nothing of such a bulk.
+/// What a bulk is answered that has a line for an index that belongs elsewhere, or an action that cannot be read: servers
+/// read more than is read here (a number as a name, the first of several operations).
+///
+/// A line without a token is skipped where an action is due and is a source where a source is (`BulkRequestParser`).
 pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
     let belongs = head.extensions.get::<Belongs>()?;
     memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;
     let mut seen: HashSet<String> = HashSet::new();
     let mut last: Option<String> = None;
-    let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let mut lines = body.split(|byte| *byte == b'\n');
     while let Some(line) = lines.next() {
-        let action: Action<'_> = serde_json::from_slice(line).ok()?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let Some(action) = serde_json::from_slice::<Action<'_>>(line)
+            .ok()
+            .filter(Action::is_one)
+        else {
+            return Some(Fault::names_unreadable());
+        };
         if !action.is_delete() {
             lines.next();
         }
@@ -64,6 +74,7 @@ pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
 
 /// An action line, of which the index matters only.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Action<'a> {
     #[serde(borrow)]
     index: Option<Meta<'a>>,
@@ -79,13 +90,23 @@ struct Meta<'a> {
 }
 
 impl Action<'_> {
+    fn all(&self) -> [&Option<Meta<'_>>; 4] {
+        [&self.index, &self.create, &self.update, &self.delete]
+    }
+
+    fn is_one(&self) -> bool {
+        self.all().into_iter().flatten().count() == 1
+    }
+
     fn is_delete(&self) -> bool {
         self.delete.is_some()
     }
 
     fn index(&self) -> Option<&str> {
-        let all = [&self.index, &self.create, &self.update, &self.delete];
-        all.into_iter().flatten().find_map(|meta| meta.index.as_deref())
+        self.all()
+            .into_iter()
+            .flatten()
+            .find_map(|meta| meta.index.as_deref())
     }
 }
 
@@ -141,6 +162,24 @@ mod tests {
                 "{\"update\":{\"_index\":\"metrics-a\",\"_id\":\"1\"}}\n{\"doc\":{}}\n",
                 true,
             ),
+            ("/_bulk", " \n{\"index\":{\"_index\":\"metrics-a\"}}\n{}\n", true),
+            ("/_bulk", "\r\n{\"index\":{\"_index\":\"metrics-a\"}}\n{}\n", true),
+            (
+                "/_bulk",
+                "{\"index\":{\"_index\":\"logs\"}}\n\n{\"index\":{\"_index\":\"metrics-a\"}}\n{}\n",
+                true,
+            ),
+            (
+                "/_bulk",
+                "{\"delete\":{\"_index\":7,\"_id\":\"x\"}}\n{\"index\":{\"_index\":\"metrics-a\"}}\n{}\n",
+                true,
+            ),
+            (
+                "/_bulk",
+                "{\"index\":{\"_index\":\"logs\"},\"delete\":{}}\n{\"index\":{\"_index\":\"metrics-a\"}}\n",
+                true,
+            ),
+            ("/_bulk", "{\"index\":{\"_index\":\"logs\"}}\n{}\n\n \n", false),
         ] {
             assert_eq!(refused(path, body), expected, "{path} {body}");
         }

@@ -15,8 +15,15 @@ pub(crate) fn writes_documents(method: &Method, path: &str) -> bool {
         .filter(|segment| !segment.is_empty())
         .map(|segment| percent_decode_str(segment).decode_utf8_lossy())
         .collect();
-    let reads = segments.iter().skip(1).any(|segment| READS.contains(&&**segment));
-    if reads {
+    let reads = |segment: &str| READS.contains(&segment);
+    let is_read = match segments.as_slice() {
+        // The third is a document's id, whatever it looks like. Only `POST /{index}/_doc/_search` is a search too, where
+        // servers know types.
+        [_, api, _] if matches!(&**api, "_create" | "_update") => false,
+        [_, api, id] if &**api == "_doc" => *method == Method::POST && reads(id),
+        segments => segments.iter().skip(1).any(|segment| reads(segment)),
+    };
+    if is_read {
         return false;
     }
     let is_api = |segment: &str| segment.starts_with('_');
@@ -72,6 +79,10 @@ mod tests {
             (Method::DELETE, "/logs/_doc/1", true),
             (Method::POST, "/logs/_update/1", true),
             (Method::POST, "/logs/_doc/_search", false),
+            (Method::PUT, "/logs/_doc/_search", true),
+            (Method::DELETE, "/logs/_doc/_count", true),
+            (Method::PUT, "/logs/_create/_mapping", true),
+            (Method::POST, "/logs/_update/_search", true),
             (Method::PUT, "/logs/logs/1", true),
             (Method::POST, "/logs/logs/1/_update", true),
             (Method::POST, "/logs/logs/1/_explain", false),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use config::router::decode;
 use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use wire::{Chunk, Outgoing};
 
 use crate::switches::filter_path::FilterPath;
@@ -57,9 +57,13 @@ impl AnswerShape {
         };
         match (name, on) {
             ("filter_path", _) => match decode(value, true) {
-                Some(paths) => {
-                    self.filter_path = (!paths.is_empty()).then(|| FilterPath::new(&paths));
+                Some(paths) if paths.is_empty() => {
+                    self.filter_path = None;
                     true
+                }
+                Some(paths) => {
+                    self.filter_path = FilterPath::within_bounds(&paths);
+                    self.filter_path.is_some()
                 }
                 None => false,
             },
@@ -81,20 +85,26 @@ impl AnswerShape {
         }
         let (mut head, body) = answer.into_parts();
         let body = whole(body);
-        let Ok(Value::Object(mut told)) = serde_json::from_slice(&body) else {
+        let Ok(told) = serde_json::from_slice::<Box<RawValue>>(&body) else {
             return Response::from_parts(head, Outgoing::from(body));
         };
-        if let Some(filter) = &self.filter_path {
-            told = filter.apply(told);
-        }
-        let told = Value::Object(told);
+        drop(body);
+        let told = match &self.filter_path {
+            Some(filter) => filter.apply_text(told).unwrap_or_else(nothing),
+            None => told,
+        };
         let text = match self.pretty {
-            true => crate::pretty::pretty(&told),
-            false => told.to_string(),
+            true => crate::pretty::pretty_text(&told),
+            false => Box::<str>::from(told).into_string(),
         };
         head.headers.remove(CONTENT_LENGTH);
         Response::from_parts(head, Outgoing::from(text))
     }
+}
+
+/// What an answer is of which nothing is left.
+fn nothing() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
 /// An answer of the gateway's own, in one piece.

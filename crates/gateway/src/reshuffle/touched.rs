@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use bulk::{RouteTable, lanes_of};
 use http::Uri;
+use memchr::memmem;
 use serde_json::Value;
 
 use crate::queue::Queue;
@@ -22,6 +23,13 @@ pub(crate) struct Touched {
 impl Touched {
     /// What a request may touch; `None` if that cannot be told.
     pub(crate) fn by(uri: &Uri, body: &[u8], table: &RouteTable, queue: &Queue) -> Option<Self> {
+        // A pipeline may send documents anywhere.
+        if uri
+            .query()
+            .is_some_and(|query| query.contains("pipeline") || query.contains('%'))
+        {
+            return None;
+        }
         let expression = expression(uri.path(), body)?;
         let whereabouts = queue.whereabouts.as_ref()?;
         let mut touched = Self::of(&expression, table, queue.log.lanes(), |name| {
@@ -41,6 +49,10 @@ impl Touched {
         may_have_lost: impl Fn(&dyn Fn(&str) -> bool) -> bool,
     ) -> Option<Self> {
         let mut indices: HashSet<&str> = HashSet::new();
+        // Servers take a list without a name for all indices.
+        if expression.split(',').all(str::is_empty) {
+            return None;
+        }
         for name in expression.split(',').filter(|name| !name.is_empty()) {
             // What is taken away from a pattern adds nothing.
             if name.starts_with('-') && !indices.is_empty() {
@@ -80,7 +92,7 @@ impl Touched {
     }
 }
 
-/// The indices that a write by query names.
+/// The indices that a write by query, or of one document, names.
 fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.as_slice() {
@@ -88,12 +100,31 @@ fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
         // Of servers that know types, also with one.
         [indices, "_update_by_query" | "_delete_by_query"]
         | [indices, _, "_update_by_query" | "_delete_by_query"] => decode(indices, false),
+        // One document's index is a name, which is looked up as it is: a pattern or a list is no index that is known.
+        [index, "_doc" | "_create" | "_update", _] | [index, "_doc"] => {
+            let index = decode(index, false)?;
+            (!index.contains([',', '*']) && index != "_all").then_some(index)
+        }
+        // A bulk whose lines name nothing is for the index of its path.
+        [index, "_bulk"] if !names_indices(body) => {
+            let index = decode(index, false)?;
+            (!index.contains([',', '*']) && index != "_all").then_some(index)
+        }
         _ => None,
     }
 }
 
+/// Whether a bulk may name indices in its lines; what is packed is not looked into.
+fn names_indices(body: &[u8]) -> bool {
+    let is_text = body.trim_ascii_start().first() == Some(&b'{');
+    !is_text || memmem::find(body, b"_index").is_some() || memmem::find(body, b"\\u").is_some()
+}
+
 /// The indices that a `_reindex` reads and writes.
 fn reindexed(body: &[u8]) -> Option<String> {
+    if body.len() > REINDEX_BYTES_MAX {
+        return None;
+    }
     let body: Value = serde_json::from_slice(body).ok()?;
     let mut names = vec![body["dest"]["index"].as_str()?.to_owned()];
     if body["source"].get("remote").is_none() {
@@ -110,6 +141,9 @@ fn reindexed(body: &[u8]) -> Option<String> {
     // A pipeline may send documents anywhere.
     body["dest"].get("pipeline").is_none().then(|| names.join(","))
 }
+
+/// Longer bodies of `_reindex` are not read, bytes: as values they take many times their size.
+const REINDEX_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -190,9 +224,23 @@ mod tests {
             ("/%61*/_delete_by_query", Some("a*")),
             ("/a/_doc/_update_by_query", Some("a")),
             ("/_bulk", None),
-            ("/a/_doc/1", None),
+            ("/a/_doc/1", Some("a")),
+            ("/%61/_update/1", Some("a")),
+            ("/a/_doc", Some("a")),
+            ("/a,b/_doc/1", None),
+            ("/a/_bulk", None),
+            ("/a/_search", None),
         ] {
             assert_eq!(named(path, none.clone()).as_deref(), expected, "{path}");
+        }
+        for (body, expected) in [
+            ("{\"index\":{}}\n{}\n", Some("a")),
+            ("{\"index\":{\"_index\":\"b\"}}\n{}\n", None),
+            ("{\"index\":{\"\\u005findex\":\"b\"}}\n{}\n", None),
+            ("\u{1f}\u{8b}packed", None),
+        ] {
+            let named = expression("/a/_bulk", body.as_bytes());
+            assert_eq!(named.as_deref(), expected, "{body:?}");
         }
         let reindex = |body| named("/_reindex", body);
         use serde_json::json;

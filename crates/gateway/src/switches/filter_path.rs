@@ -1,9 +1,11 @@
 //! `filter_path` as the servers have it (`FilterPath`): which parts of an answer a client wants. Levels are parted by
 //! dots, `*` is any text within a name, `**` any number of levels, a leading `-` leaves out.
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::indices::matches;
+use crate::pretty::Piece;
 
 /// What a request's `filter_path` asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,31 @@ impl FilterPath {
         filter
     }
 
+    /// The same, unless it has so many levels that an answer would be long to look at.
+    pub(crate) fn within_bounds(text: &str) -> Option<Self> {
+        let filter = Self::new(text);
+        let levels: usize = filter.with.iter().chain(&filter.without).map(Vec::len).sum();
+        (levels <= LEVELS_MAX).then_some(filter)
+    }
+
+    /// What is left of an object that is there as text. It is opened piece by piece: as a value it would take many times
+    /// its length. `None` if nothing is.
+    pub(crate) fn apply_text(&self, object: Box<RawValue>) -> Option<Box<RawValue>> {
+        let mut object = object;
+        for (paths, mode) in [(&self.with, Mode::Keep), (&self.without, Mode::LeaveOut)] {
+            if paths.is_empty() {
+                continue;
+            }
+            let paths: Vec<_> = paths.iter().map(Vec::as_slice).collect();
+            let mut left = String::new();
+            if !filter_text(&object, &paths, mode, &mut left) {
+                return None;
+            }
+            object = RawValue::from_string(left).ok()?;
+        }
+        Some(object)
+    }
+
     /// What is left of an object.
     pub(crate) fn apply(&self, object: Map<String, Value>) -> Map<String, Value> {
         let mut value = Value::Object(object);
@@ -46,6 +73,66 @@ impl FilterPath {
 
 type Path<'a> = &'a [String];
 
+/// Levels of all paths of a filter of an answer of the queue's. People write a handful.
+const LEVELS_MAX: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Keep,
+    LeaveOut,
+}
+
+/// Writes what is left of a piece of text. Returns whether anything is.
+fn filter_text(text: &RawValue, paths: &[Path<'_>], mode: Mode, out: &mut String) -> bool {
+    let begin = out.len();
+    let mut left = false;
+    match Piece::of(text) {
+        Piece::Object(entries) => {
+            out.push('{');
+            for (key, value) in entries {
+                let (ends, rest) = below(paths, &key);
+                let before = out.len();
+                out.push_str(if left { "," } else { "" });
+                out.push_str(&Value::from(key).to_string());
+                out.push(':');
+                let stays = match (mode, ends) {
+                    (Mode::Keep, true) => {
+                        out.push_str(value.get());
+                        true
+                    }
+                    (Mode::LeaveOut, true) => false,
+                    (_, false) => filter_text(value, &rest, mode, out),
+                };
+                match stays {
+                    true => left = true,
+                    false => out.truncate(before),
+                }
+            }
+            out.push('}');
+        }
+        Piece::Array(items) => {
+            out.push('[');
+            for item in items {
+                let before = out.len();
+                out.push_str(if left { "," } else { "" });
+                match filter_text(item, paths, mode, out) {
+                    true => left = true,
+                    false => out.truncate(before),
+                }
+            }
+            out.push(']');
+        }
+        Piece::Plain(plain) => {
+            left = mode == Mode::LeaveOut;
+            out.push_str(plain);
+        }
+    }
+    if !left {
+        out.truncate(begin);
+    }
+    left
+}
+
 /// The names of a path's levels; a dot after a backslash is part of a name.
 fn levels(path: &str) -> Vec<String> {
     let mut levels = vec![String::new()];
@@ -61,6 +148,8 @@ fn levels(path: &str) -> Vec<String> {
         };
         levels.last_mut().into_iter().for_each(|last| last.extend(level));
     }
+    // Several in a row are any number of levels too, and would be as many paths.
+    levels.dedup_by(|next, before| next == "**" && before == "**");
     levels
 }
 
@@ -71,6 +160,9 @@ fn below<'a>(paths: &[Path<'a>], key: &str) -> (bool, Vec<Path<'a>>) {
     for path in paths {
         step(path, key, &mut ends, &mut rest);
     }
+    // A path that is reached in two ways is one: there are never more than there are levels.
+    rest.sort_unstable_by_key(|path| (path.as_ptr(), path.len()));
+    rest.dedup_by_key(|path| (path.as_ptr(), path.len()));
     (ends, rest)
 }
 
@@ -173,6 +265,24 @@ mod tests {
             ("", value.clone()),
         ] {
             assert_eq!(filtered(value.clone(), path), left, "{path}");
+            let text = RawValue::from_string(value.to_string()).unwrap();
+            let text = FilterPath::new(path).apply_text(text);
+            let text = text.map_or_else(|| "{}".to_owned(), |text| text.get().to_owned());
+            assert_eq!(text, left.to_string(), "{path}");
         }
+    }
+
+    #[test]
+    fn what_an_answer_costs_does_not_grow_with_the_stars_of_a_path() {
+        let mut value = json!(1);
+        for _ in 0..12 {
+            value = json!({"a": value});
+        }
+        let stars = format!("{}x", "**.".repeat(5_000));
+        assert_eq!(filtered(value.clone(), &stars), json!({}));
+        let stars = format!("{}x", "**.*.".repeat(500));
+        assert_eq!(filtered(value.clone(), &stars), json!({}));
+        assert_eq!(FilterPath::within_bounds(&stars), None);
+        assert!(FilterPath::within_bounds("items.*.error,took,errors,-**._shards").is_some());
     }
 }

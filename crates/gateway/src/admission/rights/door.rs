@@ -13,7 +13,7 @@ use super::Clock;
 use super::ask::{self, Caller, Failure, Found};
 use super::identity::{Identity, Key};
 use super::kept::Bell;
-use super::memory::{FRESH, Judged, Memory, is_within};
+use super::memory::{FRESH, Judged, Memory, WHILE_AWAY, is_within};
 use crate::answer::with_head;
 use crate::error::Fault;
 use crate::print::Print;
@@ -209,8 +209,12 @@ impl Door {
                     Outgoing::from(body.to_vec()),
                 )))
             }
-            // A cluster does not begin to ask while it has no time to answer.
-            Failure::Away(_) | Failure::Unanswered(_) if memory.open.is_some() => Ok(Guest::Anybody),
+            // A cluster does not begin to ask while it has no time to answer; but it may have been set up anew since.
+            Failure::Away(_) | Failure::Unanswered(_)
+                if memory.open.is_some_and(|at| is_within(at, now, WHILE_AWAY)) =>
+            {
+                Ok(Guest::Anybody)
+            }
             // A cluster that is away is what queues are for: whom it let in not long ago may go on.
             Failure::Away(_) if let Some(known) = memory.while_away(identity, now) => {
                 let user = known.user;
