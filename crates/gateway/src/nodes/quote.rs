@@ -66,7 +66,7 @@ pub(crate) fn blank(answer: &[u8]) -> Vec<u8> {
 }
 
 /// The first quote of a text of JSON: all between its beginning and what follows the last one in the same string, since what
-/// is quoted may look like the end of a quote.
+/// is quoted may look like the end of a quote; but of an error with two places, which quotes the same twice, the first of both.
 pub(crate) fn find(text: &[u8]) -> Option<Range<usize>> {
     let mut from = 0;
     loop {
@@ -74,11 +74,39 @@ pub(crate) fn find(text: &[u8]) -> Option<Range<usize>> {
         let start = name + memchr(b')', &text[name..])? + 1;
         if text[start..].starts_with(OPENS) {
             let end = end_of_string(text, start);
-            let after = memmem::rfind(&text[start..end], AFTER);
-            return Some(start..after.map_or(end, |after| start + after));
+            let Some(after) = memmem::rfind(&text[start..end], AFTER) else {
+                return Some(start..end);
+            };
+            let quoted = &text[start..start + after];
+            return Some(start..start + twin(quoted).unwrap_or(after));
         }
         from = start;
     }
+}
+
+/// How long the first of two quotes is, where there is nothing but the same quote twice, and between them the end of one place
+/// and the beginning of another: `; line: 1, column: 1])\n at [Source: (byte[])`.
+fn twin(quoted: &[u8]) -> Option<usize> {
+    memmem::find_iter(quoted, AFTER).find(|&first| {
+        let second = between(&quoted[first..]).map(|length| first + length);
+        second.is_some_and(|second| quoted[..first] == quoted[second..])
+    })
+}
+
+/// How long the text between two quotes is.
+fn between(text: &[u8]) -> Option<usize> {
+    let number = |text: &mut &[u8]| {
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        *text = &text[digits..];
+        (1..=10).contains(&digits).then_some(())
+    };
+    let mut rest = text.strip_prefix(AFTER)?;
+    number(&mut rest)?;
+    rest = rest.strip_prefix(b", column: ")?;
+    number(&mut rest)?;
+    rest = rest.strip_prefix(br"])\n at [Source: (")?;
+    rest = &rest[memchr(b')', rest)? + 1..];
+    Some(text.len() - rest.len())
 }
 
 /// The end of the string of JSON that `at` lies in.
@@ -121,6 +149,10 @@ mod tests {
             ),
             (
                 "bad (at [Source: (byte[])\"{\"; line: 1, column: 1])\n at [Source: (byte[])\"{\"; line: 2, column: 9]",
+                "bad (at [Source: (byte[]); line: 1, column: 1])\n at [Source: (byte[]); line: 2, column: 9]",
+            ),
+            (
+                "bad (at [Source: (byte[])\"mine\"; line: 1, column: 1])\n at [Source: (byte[])\"other\"; line: 2, column: 9]",
                 "bad (at [Source: (byte[]); line: 2, column: 9]",
             ),
             (
