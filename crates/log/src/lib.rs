@@ -35,13 +35,16 @@
 //!
 //! # Where to read on
 //!
-//! | folder | what it tells |
+//! | folder or file | what it tells |
 //! |---|---|
+//! | `log` | what users of a log call; `open` and `threads` beside it |
 //! | `format` | what lies on the disk, byte by byte, and how it is made, read and checked |
 //! | `write` | how records are handed over, gathered, written and synced in one go |
-//! | `read` | how a lane is read, and how a consumer's cursor keeps what is done |
-//! | `recover` | the crash rules; what opening, checking and repairing a log do |
-//! | `retain` | which segments go, and how their files are used again |
+//! | `read` | how a lane is read |
+//! | `recover` | the crash rules; what opening and checking a log do |
+//! | `shared` | what all of these work on: what waits, what readers may see, consumers' cursors, files to be written again |
+//! | `retention` | which segments go, and when their files are kept to be used again |
+//! | `repair` | how a damaged log is put right |
 //! | `disk` | what a log asks of a disk, and the operating system's |
 //!
 //! # Dead letters, and other uses
@@ -66,17 +69,17 @@ mod disk;
 mod format;
 mod read;
 mod recover;
-mod retain;
+mod shared;
 mod write;
 
-mod adjust;
 mod error;
 mod event;
 mod lock;
 mod log;
+mod open;
 mod options;
-mod shared;
-mod state;
+mod repair;
+mod retention;
 mod status;
 mod threads;
 
@@ -91,10 +94,10 @@ pub use log::Log;
 pub use options::{Discard, Drive, Fsync, Options, Retention};
 pub use read::browse::{Browse, Browsed, BrowsedGroup};
 pub use read::consumer::{Consumer, StartAt};
-pub use read::cursor::{Commit, Mark, Moved};
 pub use read::reader::{Group, LaneReader, Next};
 pub use recover::check::{CursorReport, Damage, Report, SegmentReport, check, dump};
-pub use recover::repair::{Repaired, repair};
+pub use repair::{Repaired, repair};
+pub use shared::cursor::{Commit, Mark, Moved};
 pub use status::{ConsumerStatus, LaneStatus, Status};
 pub use write::append::Append;
 

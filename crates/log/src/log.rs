@@ -1,34 +1,26 @@
 //! The log as its users hold it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use crate::adjust::Adjustable;
-use crate::format::folder::{CURSOR, Folder, LOCK, NEW, open_error, read_error};
-use crate::format::index::Index;
-use crate::format::pool::Pool;
-use crate::format::quarantine::Quarantine;
-use crate::format::segment;
+use crate::format::folder::{Folder, LOCK, open_error, read_error};
 use crate::lock::lock;
+use crate::open::open;
 use crate::read::consumer::{self, Consumer, StartAt};
-use crate::read::cursor::Cursors;
-use crate::recover::recovery::Recovery;
-use crate::retain::ages::Ages;
-use crate::retain::retention;
-use crate::retain::spares::{self, Spares};
-use crate::shared::{Calls, Shared};
-use crate::state::State;
+use crate::retention;
+use crate::shared::Shared;
+use crate::shared::adjustable::Adjustable;
+use crate::shared::cursor::Cursors;
+use crate::shared::queue::Job;
+use crate::shared::state::State;
 use crate::threads;
 use crate::write::append::Append;
-use crate::write::queue::{Job, Queue};
-use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::write::writer::Writer;
 use crate::{
-    AppendError, Browse, ConsumerStatus, Disk, Drive, Event, LANES_MAX, OpenError, Options, ReadError,
-    Receipt, Record, Status,
+    AppendError, Browse, ConsumerStatus, Disk, Drive, Event, OpenError, Options, ReadError, Receipt, Record,
+    Status,
 };
 
 /// An open log. Cheap to clone, for as many threads as there are; the last one dropped closes it. Consumers and readers
@@ -40,6 +32,7 @@ pub struct Log {
 
 struct Handle {
     shared: Arc<Shared>,
+    writer: Arc<Mutex<Writer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -50,9 +43,9 @@ impl Log {
     ///
     /// # Errors
     /// [`OpenError::Locked`] while another process has it; what is wrong with it otherwise. A log that was damaged opens:
-    /// [`crate::Event`]s tell what was found.
+    /// [`Event`]s tell what was found.
     pub fn open(folder: impl AsRef<Path>, options: Options, disk: impl Disk) -> Result<Self, OpenError> {
-        check(&options)?;
+        options.check()?;
         let (path, disk): (_, Arc<dyn Disk>) = (folder.as_ref(), Arc::new(disk));
         disk.create_folder(path)
             .map_err(|source| open_error("cannot make", path, source))?;
@@ -61,18 +54,39 @@ impl Log {
             _ => open_error("cannot lock", &path.join(LOCK), error),
         })?;
         let drive = options.drive;
-        let shared = Arc::new(open(Folder::open(path, options.lanes, disk)?, options, lock)?);
+        let (shared, writer) = open(Folder::open(path, options.lanes, disk)?, options, lock)?;
+        let (shared, writer) = (Arc::new(shared), Arc::new(Mutex::new(writer)));
         let threads = match drive {
             Drive::ByHand => Vec::new(),
-            Drive::Threads => threads::start(&shared)
+            Drive::Threads => threads::start(&shared, &writer)
                 .map_err(|source| open_error("cannot start threads for", path, source))?,
         };
         Ok(Self {
             handle: Arc::new(Handle {
                 shared,
+                writer,
                 threads: Mutex::new(threads),
             }),
         })
+    }
+
+    /// Takes over from `options` when appends count as done, how records are compressed, how large segments get, quota, free
+    /// space, retention and spare files; the rest of it means nothing here. Holds for what is appended from now on (`codec`
+    /// for records that are begun from now on). What was appended before is synced first where `fsync` changes.
+    ///
+    /// # Errors
+    /// [`OpenError::Options`], as when a log is opened; nothing has changed then.
+    pub fn adjust(&self, options: &Options) -> Result<(), OpenError> {
+        options.check()?;
+        let shared = self.shared();
+        let now = Adjustable::of(options);
+        let before = std::mem::replace(&mut *lock(&shared.adjustable), now);
+        if before.fsync != now.fsync {
+            lock(&self.handle.writer).sync_all(shared);
+            // It looks anew when the next sync is due.
+            shared.ring();
+        }
+        Ok(())
     }
 
     /// How many lanes it has.
@@ -232,7 +246,7 @@ impl Log {
     /// Ends the segment that is being written, if it holds anything, so that it can go as soon as all consumers are past
     /// it. Without this the last segment stays, since it says where the log goes on.
     pub fn roll(&self) {
-        lock(&self.shared().writer).roll(self.shared());
+        lock(&self.handle.writer).roll(self.shared());
     }
 
     /// Writes what was handed over, refuses more, makes everything durable, ends the threads and unlocks the folder.
@@ -243,13 +257,13 @@ impl Log {
     /// [`crate::Drive::ByHand`]: writes and syncs what has gathered, as the writer's thread would; returns how many
     /// records.
     pub fn write_turn(&self) -> usize {
-        lock(&self.shared().writer).turn(self.shared())
+        lock(&self.handle.writer).turn(self.shared())
     }
 
     /// [`crate::Drive::ByHand`]: makes cursors durable and deletes what may go, as the keeper's thread would.
     pub fn keep_turn(&self) {
-        lock(&self.shared().writer).sync_if_due(self.shared());
-        retention::turn(self.shared());
+        lock(&self.handle.writer).sync_if_due(self.shared());
+        retention::turn(self.shared(), &self.handle.writer);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -265,8 +279,9 @@ impl Handle {
         let here = thread::current().id();
         if threads.iter().any(|thread| thread.thread().id() == here) {
             // Called by a completion: the writer cannot wait for itself.
-            let shared = Arc::clone(&self.shared);
-            if let Err(error) = threads::spawn("log-close", move || close(&shared, threads)) {
+            let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
+            let ended = threads::spawn("log-close", move || close(&shared, &writer, threads));
+            if let Err(error) = ended {
                 // The threads end by themselves once they are told; the folder's lock goes with the last of them.
                 self.shared.queue.refuse(AppendError::Closed);
                 threads::tell_to_stop(&self.shared);
@@ -274,7 +289,7 @@ impl Handle {
                 self.shared.tell(&Event::RetentionStuck { why });
             }
         } else {
-            close(&self.shared, threads);
+            close(&self.shared, &self.writer, threads);
         }
     }
 }
@@ -285,13 +300,13 @@ impl Drop for Handle {
     }
 }
 
-fn close(shared: &Shared, threads: Vec<JoinHandle<()>>) {
+fn close(shared: &Shared, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>) {
     shared.queue.refuse(AppendError::Closed);
     threads::stop(shared, threads);
     let Some(folder_lock) = lock(&shared.lock).take() else {
         return;
     };
-    let mut writer = lock(&shared.writer);
+    let mut writer = lock(writer);
     while !shared.queue.is_empty() {
         writer.turn(shared);
     }
@@ -305,124 +320,6 @@ fn close(shared: &Shared, threads: Vec<JoinHandle<()>>) {
         }
     }
     drop(folder_lock);
-}
-
-pub(crate) fn check(options: &Options) -> Result<(), OpenError> {
-    let wrong = |what: String| Err(OpenError::Options(what));
-    if !(1..=LANES_MAX).contains(&options.lanes) {
-        return wrong(format!("a log has 1 to {LANES_MAX} lanes, not {}", options.lanes));
-    }
-    let (least, most) = (4 << 10, 2 << 30);
-    if !(least..=most).contains(&options.segment_bytes) {
-        return wrong(format!(
-            "a segment has {least} to {most} bytes, not {}",
-            options.segment_bytes
-        ));
-    }
-    let least = options.segment_bytes.saturating_mul(2);
-    if options.quota_bytes != 0 && options.quota_bytes < least {
-        return wrong(format!(
-            "the quota is at least two segments, {least} bytes, not {}",
-            options.quota_bytes
-        ));
-    }
-    Ok(())
-}
-
-fn open(folder: Folder, options: Options, lock: crate::Lock) -> Result<Shared, OpenError> {
-    let failed = |doing| {
-        let path = folder.path.clone();
-        move |source| open_error(doing, &path, source)
-    };
-    let (mut segments, spares) = (BTreeMap::new(), Spares::default());
-    let mut consumers = BTreeMap::new();
-    for file in folder.disk.list(&folder.path).map_err(failed("cannot list"))? {
-        if let Some(first) = segment::first_of(&file.name) {
-            segments.insert(first, file.bytes);
-        } else if let Some(first) = spares::first_of(&file.name) {
-            // Whether there is room for it the keeper knows.
-            spares.add(first, file.bytes, folder.disk.elapsed_ms());
-        } else if file.name.ends_with(NEW) {
-            folder
-                .disk
-                .remove(&folder.path.join(&file.name))
-                .map_err(failed("cannot remove a leftover in"))?;
-        } else if let Some(name) = file.name.strip_suffix(CURSOR) {
-            let cursors = Cursors::read(name, &folder).map_err(failed("cannot read a cursor in"))?;
-            let cursors = cursors.ok_or_else(|| OpenError::Format {
-                file: folder.path.join(&file.name),
-                why: "both of its slots are damaged".to_owned(),
-            })?;
-            consumers.insert(name.to_owned(), Arc::new(cursors));
-        }
-    }
-    let (mark, sequence) = Watermark::read(&folder).map_err(failed("cannot read MARK in"))?;
-    let quarantine = Quarantine::default();
-    let recovery = Recovery {
-        folder: &folder,
-        options: &options,
-        quarantine: &quarantine,
-        mark,
-        consumers: consumers.values().map(|cursors| cursors.now()).collect(),
-    };
-    let recovered = recovery.run(segments)?;
-    for (name, cursors) in &consumers {
-        let ahead = cursors.clamp(recovered.end, &recovered.totals.lanes);
-        // Before anything is appended: it would take the place of what they are ahead by.
-        cursors
-            .write(&folder)
-            .map_err(failed("cannot write a cursor in"))?;
-        if let Some(documents) = ahead {
-            (options.on_event)(&Event::CursorsAhead {
-                consumer: name.clone(),
-                documents,
-            });
-        }
-    }
-    let now = Watermark {
-        synced: recovered.end,
-        records: recovered.totals.records,
-        documents: recovered.totals.documents,
-    };
-    let mark = WatermarkFile::open(&folder, &now, sequence).map_err(failed("cannot open MARK in"))?;
-    let active = recovered.active.as_ref();
-    let writer = Writer::new(
-        active.map(|active| (active.first, Arc::clone(&active.file), active.index.places)),
-        recovered.end,
-        recovered.totals.clone(),
-        mark,
-    );
-    let shared = Shared {
-        state: Mutex::new(State {
-            segments: recovered.segments,
-            active: active.map(|active| active.first),
-            end: recovered.end,
-            totals: recovered.totals,
-            syncs: 0,
-            wakers: vec![Vec::new(); folder.lanes as usize],
-            index: recovered
-                .active
-                .map_or_else(|| Index::new(folder.lanes), |active| active.index),
-        }),
-        writer: Mutex::new(writer),
-        pool: Arc::new(Pool::default()),
-        queue: Queue::default(),
-        consumers: Mutex::new(consumers),
-        quarantine,
-        spares,
-        ages: Ages::new(&*folder.disk),
-        rebuilt: Mutex::new(None),
-        bell: Condvar::new(),
-        keeper_bell: Condvar::new(),
-        calls: Mutex::new(Calls::default()),
-        lock: Mutex::new(Some(lock)),
-        folder,
-        adjustable: Mutex::new(Adjustable::of(&options)),
-        options,
-    };
-    shared.measure(&crate::lock::lock(&shared.state));
-    shared.measure_free();
-    Ok(shared)
 }
 
 fn status(shared: &Shared, state: &State) -> Status {

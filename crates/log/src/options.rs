@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Codec, Event};
+use crate::{Codec, Event, LANES_MAX, OpenError};
 
 /// How a log is kept. `Options::default()` is durable, 16 lanes, no compression, no quota.
 #[derive(Clone)]
@@ -87,6 +87,31 @@ pub enum Drive {
 }
 
 // === impl Options ===
+
+impl Options {
+    /// Refuses what no log can be.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let wrong = |what: String| Err(OpenError::Options(what));
+        if !(1..=LANES_MAX).contains(&self.lanes) {
+            return wrong(format!("a log has 1 to {LANES_MAX} lanes, not {}", self.lanes));
+        }
+        let (least, most) = (4 << 10, 2 << 30);
+        if !(least..=most).contains(&self.segment_bytes) {
+            return wrong(format!(
+                "a segment has {least} to {most} bytes, not {}",
+                self.segment_bytes
+            ));
+        }
+        let least = self.segment_bytes.saturating_mul(2);
+        if self.quota_bytes != 0 && self.quota_bytes < least {
+            return wrong(format!(
+                "the quota is at least two segments, {least} bytes, not {}",
+                self.quota_bytes
+            ));
+        }
+        Ok(())
+    }
+}
 
 impl Default for Options {
     fn default() -> Self {

@@ -2,20 +2,21 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::Event;
 use crate::lock::lock;
-use crate::retain::retention;
+use crate::retention;
 use crate::shared::{Calls, Shared};
+use crate::write::writer::Writer;
 
 /// Starts both.
-pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
-    let thread = |name: &str, run: fn(&Shared)| {
-        let shared = Arc::clone(shared);
-        spawn(name, move || run(&shared))
+pub(crate) fn start(shared: &Arc<Shared>, writer: &Arc<Mutex<Writer>>) -> io::Result<Vec<JoinHandle<()>>> {
+    let thread = |name: &str, run: fn(&Shared, &Mutex<Writer>)| {
+        let (shared, writer) = (Arc::clone(shared), Arc::clone(writer));
+        spawn(name, move || run(&shared, &writer))
     };
     let writer = thread("log-writer", write)?;
     Ok(vec![writer, thread("log-keeper", keep)?])
@@ -56,9 +57,9 @@ pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
     }
 }
 
-fn write(shared: &Shared) {
+fn write(shared: &Shared, writer: &Mutex<Writer>) {
     loop {
-        let due = lock(&shared.writer).sync_due_ms(&shared.folder, shared.adjustable().fsync);
+        let due = lock(writer).sync_due_ms(&shared.folder, shared.adjustable().fsync);
         let closing = {
             let mut calls = lock(&shared.calls);
             if !calls.records && !calls.closing {
@@ -68,7 +69,7 @@ fn write(shared: &Shared) {
             calls.records = false;
             calls.closing
         };
-        let written = caught(|| lock(&shared.writer).turn(shared)).unwrap_or_else(|why| {
+        let written = caught(|| lock(writer).turn(shared)).unwrap_or_else(|why| {
             // What the writer knows may be half changed, and what is on disk is known to nobody: as after a failed sync,
             // the log takes nothing more until it is opened again. Whoever waited for this turn's records is told by their
             // being dropped.
@@ -81,7 +82,7 @@ fn write(shared: &Shared) {
     }
 }
 
-fn keep(shared: &Shared) {
+fn keep(shared: &Shared, writer: &Mutex<Writer>) {
     loop {
         let mut calls = lock(&shared.calls);
         let until = std::time::Instant::now() + shared.options.cursor_interval;
@@ -99,7 +100,7 @@ fn keep(shared: &Shared) {
         }
         shared.pool.trim(std::time::Instant::now());
         // Nothing of a round is needed by the next one.
-        if let Err(why) = caught(|| retention::turn(shared)) {
+        if let Err(why) = caught(|| retention::turn(shared, writer)) {
             let why = format!("a round of the keeper failed, which is a bug: {why}");
             shared.tell(&Event::RetentionStuck { why });
         }

@@ -7,10 +7,10 @@ use crate::format::folder::read_error;
 use crate::format::scan::Found;
 use crate::format::segment::Header;
 use crate::lock::lock;
-use crate::read::cursor::{Cursor, Cursors};
 use crate::read::extent::{records_end, scan_of};
 use crate::shared::Shared;
-use crate::state::State;
+use crate::shared::cursor::{Cursor, Cursors};
+use crate::shared::state::State;
 use crate::{Commit, ConsumerStatus, LaneReader, Mark, Moved, ReadError};
 
 /// Where a consumer that is new begins; one that exists goes on where it was.

@@ -1,8 +1,7 @@
-//! Reading lane by lane at each consumer's own pace, and what a consumer has done: its cursor.
+//! Reading lane by lane, at each consumer's own pace.
 
 pub(crate) mod browse;
 pub(crate) mod consumer;
-pub(crate) mod cursor;
 pub(crate) mod extent;
 pub(crate) mod places;
 pub(crate) mod reader;

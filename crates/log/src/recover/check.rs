@@ -11,9 +11,9 @@ use crate::format::folder::{CURSOR, Folder, LOG, QUARANTINE, open_error};
 use crate::format::scan::{Found, Scan};
 use crate::format::segment::{self, Footer, Header};
 use crate::read::browse::{Browsed, whole};
-use crate::read::cursor;
 use crate::recover::recovery::as_open;
-use crate::retain::spares;
+use crate::shared::cursor;
+use crate::shared::spares;
 use crate::write::watermark::Watermark;
 
 /// What a folder holds.
@@ -278,29 +278,18 @@ impl Look {
             (Some(footer), _) => Some(self.index_checks(&*file, footer).map_err(failed)?),
             (None, Some(next)) => {
                 // All records are there: then what is bad at the end is only the index.
-                let after = folder
-                    .open_segment(next)
-                    .and_then(|file| folder.header(&*file, next))
-                    .map_err(as_open)?;
-                let complete = |(before, after): (&Header, &Header)| {
-                    before.totals.records + report.records == after.totals.records
-                };
-                if header.as_ref().zip(after.as_ref()).is_some_and(complete) {
+                if self.is_complete(header.as_ref(), report.records, next)? {
                     bad.retain(|(range, documents, _)| documents.is_some() || range.end < first + bytes);
                 }
                 Some(false)
             }
             (None, None) => {
                 if let Some(cut) = bad.iter().position(|(range, ..)| range.start >= durable) {
-                    let (start, stale) = (bad[cut].2, header.is_some_and(|header| header.stale > 0));
-                    let begun = if stale {
-                        report.bytes = start;
-                        let scan = self.scan(&*file, first, 0);
-                        scan.begun_at(start, bytes).map_err(failed)?
-                    } else {
-                        Some(start..bytes)
-                    };
-                    *torn = begun.map(|begun| first + begun.start..first + begun.end);
+                    let stale = header.is_some_and(|header| header.stale > 0);
+                    let tail = self
+                        .tail(&*file, &mut report, bad[cut].2, stale)
+                        .map_err(failed)?;
+                    *torn = tail;
                     bad.truncate(cut);
                 }
                 None
@@ -311,6 +300,37 @@ impl Look {
             .map(|(range, documents, _)| Damage { range, documents })
             .collect();
         Ok(report)
+    }
+
+    /// Whether a segment with this header and so many records has all that were written before the `next` one.
+    fn is_complete(&self, header: Option<&Header>, records: u64, next: u64) -> Result<bool, OpenError> {
+        let after = self
+            .folder
+            .open_segment(next)
+            .and_then(|file| self.folder.header(&*file, next))
+            .map_err(as_open)?;
+        Ok(header
+            .zip(after.as_ref())
+            .is_some_and(|(header, after)| header.totals.records + records == after.totals.records))
+    }
+
+    /// Positions of what is torn at the end of the last segment, from `start` within the file on. What a `stale` file holds
+    /// of its former use is not torn, and no part of the log.
+    fn tail(
+        &self,
+        file: &dyn File,
+        report: &mut SegmentReport,
+        start: u64,
+        stale: bool,
+    ) -> io::Result<Option<Range<u64>>> {
+        let (first, bytes) = (report.first, report.bytes);
+        let begun = if stale {
+            report.bytes = start;
+            self.scan(file, first, 0).begun_at(start, bytes)?
+        } else {
+            Some(start..bytes)
+        };
+        Ok(begun.map(|begun| first + begun.start..first + begun.end))
     }
 
     fn index_checks(&self, file: &dyn File, footer: &Footer) -> io::Result<bool> {

@@ -31,4 +31,3 @@
 
 pub(crate) mod check;
 pub(crate) mod recovery;
-pub(crate) mod repair;

@@ -10,7 +10,7 @@ use crate::format::index::{Index, Totals};
 use crate::format::quarantine::Quarantine;
 use crate::format::scan::{Found, Scan};
 use crate::format::segment::{Footer, Header};
-use crate::read::cursor::Cursor;
+use crate::shared::cursor::Cursor;
 use crate::write::watermark::Watermark;
 use crate::{Event, Lost, OpenError, Options, ReadError, WhyLost};
 

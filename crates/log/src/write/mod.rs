@@ -1,6 +1,5 @@
 //! Group commit: records are handed over, gather in a queue, and one thread writes and syncs them together.
 
 pub(crate) mod append;
-pub(crate) mod queue;
 pub(crate) mod watermark;
 pub(crate) mod writer;

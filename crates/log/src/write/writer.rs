@@ -11,7 +11,7 @@ use crate::format::index::{Index, Totals};
 use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
 use crate::shared::Shared;
-use crate::write::queue::Job;
+use crate::shared::queue::Job;
 use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::{AppendError, Fsync, Full, Receipt};
 

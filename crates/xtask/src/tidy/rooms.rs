@@ -1,6 +1,8 @@
 //! The rooms of a crate: the folders of its `src`, and the files beside them. ARCHITECTURE.md lists the rooms of the large
 //! crates from the top to the ground, and imports lead down that list, as they do between crates.
 //!
+//! A name that the crate's door (`lib.rs`) shows at its root counts as the room that it comes from.
+//!
 //! The list is numbered, below a heading `### Rooms of ` with the folder in backticks. Rooms in one item are on one floor, and
 //! may know one another. An arrow that leads up is an exception, which the list names with its reason.
 
@@ -190,18 +192,44 @@ fn arrows(sources: &[(PathBuf, String)], rooms: &BTreeSet<String>) -> Arrows {
         .iter()
         .flat_map(|(file, text)| tests_apart(file, text))
         .collect();
+    let shown: BTreeMap<String, String> = sources
+        .iter()
+        .filter(|(file, _)| file == Path::new("lib.rs"))
+        .flat_map(|(_, text)| shown_at_root(&code(text)))
+        .collect();
     let mut arrows = Arrows::new();
     for (file, text) in sources {
         let Some(from) = room(file).filter(|_| !tests.contains(file)) else {
             continue;
         };
         for to in named(&code(text), depth(file)) {
+            let to = shown.get(&to).cloned().unwrap_or(to);
             if to != from && rooms.contains(&to) {
                 arrows.entry((from.clone(), to)).or_insert_with(|| file.clone());
             }
         }
     }
     arrows
+}
+
+/// Names that a crate's door shows at its root, with the rooms that they come from.
+fn shown_at_root(code: &str) -> Vec<(String, String)> {
+    let uses = code.split(';').filter_map(|statement| {
+        let statement = statement.trim();
+        let path = statement.strip_prefix("pub use ");
+        path.or_else(|| statement.strip_prefix("pub(crate) use "))
+    });
+    uses.filter_map(|path| path.split_once("::"))
+        .flat_map(|(room, path)| {
+            let names = path.rsplit("::").next().unwrap_or_default();
+            let names = names.trim_matches(|char: char| "{}".contains(char) || char.is_whitespace());
+            names
+                .split(',')
+                .map(|name| (name.trim().to_owned(), room.to_owned()))
+                .collect::<Vec<_>>()
+        })
+        .filter(|(name, _)| !name.is_empty())
+        .collect()
 }
 
 /// Files that a file declares for its tests only.
@@ -394,6 +422,23 @@ mod tests {
             wrong[0].starts_with("crates/a/src/right/a.rs: right may not know top"),
             "{wrong:?}"
         );
+    }
+
+    #[test]
+    fn a_name_shown_at_the_root_counts_as_its_room() {
+        let files = [
+            (
+                "lib.rs",
+                "mod top;\npub use left::A;\npub use top::deep::{\n    B,\n    C,\n};\n",
+            ),
+            ("top.rs", ""),
+            ("left.rs", ""),
+            ("right/a.rs", "use crate::{A, C};"),
+            ("ground.rs", "use crate::left;"),
+        ];
+        let (wrong, figures) = checked(LIST, &files);
+        assert_eq!((wrong.len(), figures.arrows), (1, 3), "{wrong:?}");
+        assert!(wrong[0].contains("right may not know top"), "{wrong:?}");
     }
 
     #[test]

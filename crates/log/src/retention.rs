@@ -1,17 +1,18 @@
 //! Deletes segments that are no longer wanted, oldest first, and makes cursors durable before.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use crate::format::folder::read_error;
 use crate::format::segment::Header;
 use crate::lock::lock;
-use crate::read::cursor::Cursors;
 use crate::shared::Shared;
+use crate::shared::cursor::Cursors;
+use crate::write::writer::Writer;
 use crate::{AppendError, Event, Full, Lost, ReadError, WhyLost};
 
 /// One round: cursors, then segments.
-pub(crate) fn turn(shared: &Shared) {
+pub(crate) fn turn(shared: &Shared, writer: &Mutex<Writer>) {
     let consumers = shared.cursors();
     for cursors in &consumers {
         if let Err(error) = cursors.write(&shared.folder) {
@@ -22,7 +23,7 @@ pub(crate) fn turn(shared: &Shared) {
         }
     }
     if wants_roll(shared, &consumers) {
-        lock(&shared.writer).roll(shared);
+        lock(writer).roll(shared);
     }
     let deleted = delete(shared, &consumers);
     shared.measure_free();
@@ -64,7 +65,7 @@ fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
     }
     let totals = lock(&shared.state).totals.clone();
     consumers.iter().all(|cursors| {
-        let behind = |(cursor, total): (&crate::read::cursor::Cursor, &crate::format::index::LaneTotal)| {
+        let behind = |(cursor, total): (&crate::shared::cursor::Cursor, &crate::format::index::LaneTotal)| {
             cursor.documents >= total.documents
         };
         cursors.durable().iter().zip(&totals.lanes).all(behind)

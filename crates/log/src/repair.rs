@@ -10,10 +10,10 @@ use crate::format::index::Index;
 use crate::format::scan::Found;
 use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::read::cursor::Cursors;
 use crate::read::extent::scan_of;
 use crate::recover::recovery::as_open;
 use crate::shared::Shared;
+use crate::shared::cursor::Cursors;
 use crate::{Drive, Event, Log, OpenError, Options};
 
 /// What was done.

@@ -1,10 +1,19 @@
-//! What the threads of a log share. Locks are taken in this order: writer, state, consumers, cursors.
+//! What the threads of an open log share: what waits to be written, up to where readers may see, each consumer's cursor, and
+//! the files that will be written again. Nothing here writes records, reads them or deletes segments.
+//!
+//! Locks are taken in this order: writer, state, consumers, cursors.
+
+pub(crate) mod adjustable;
+pub(crate) mod ages;
+pub(crate) mod cursor;
+pub(crate) mod queue;
+pub(crate) mod spares;
+pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::adjust::Adjustable;
 use crate::disk::Lock;
 use crate::format::folder::Folder;
 use crate::format::index::Index;
@@ -12,12 +21,12 @@ use crate::format::pool::Pool;
 use crate::format::quarantine::Quarantine;
 use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::read::cursor::Cursors;
-use crate::retain::ages::Ages;
-use crate::retain::spares::Spares;
-use crate::state::State;
-use crate::write::queue::{Queue, Room};
-use crate::write::writer::Writer;
+use crate::shared::adjustable::Adjustable;
+use crate::shared::ages::Ages;
+use crate::shared::cursor::Cursors;
+use crate::shared::queue::{Queue, Room};
+use crate::shared::spares::Spares;
+use crate::shared::state::State;
 use crate::{AppendError, Event, Options};
 
 /// An open log.
@@ -29,7 +38,6 @@ pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     pub(crate) queue: Queue,
     pub(crate) state: Mutex<State>,
-    pub(crate) writer: Mutex<Writer>,
     pub(crate) consumers: Mutex<BTreeMap<String, Arc<Cursors>>>,
     pub(crate) quarantine: Quarantine,
     pub(crate) spares: Spares,
@@ -57,6 +65,11 @@ pub(crate) struct Calls {
 impl Shared {
     pub(crate) fn tell(&self, event: &Event) {
         (self.options.on_event)(event);
+    }
+
+    /// What the options say now.
+    pub(crate) fn adjustable(&self) -> Adjustable {
+        *lock(&self.adjustable)
     }
 
     /// How much there may be.
