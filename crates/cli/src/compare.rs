@@ -116,7 +116,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let options = match options(arguments) {
         Ok(options) => options,
-        Err(reason) => return fail(reason),
+        Err(reason) => return fail(&reason.to_string()),
     };
     let stop = Stop::default();
     stop_at_interrupt(&stop, "stopping, and removing the indices of this comparison");
@@ -147,12 +147,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// A password of nobody.
+#[derive(Debug, thiserror::Error)]
+#[error("--password needs --user, or TIDEGATE_USER")]
+struct PasswordWithoutUser;
+
 /// What is typed, and who we are from the environment where that is not typed.
-fn options(arguments: &Arguments) -> Result<CompareOptions, &'static str> {
+fn options(arguments: &Arguments) -> Result<CompareOptions, PasswordWithoutUser> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = arguments.user.clone().or_else(|| variable("TIDEGATE_USER"));
     if user.is_none() && arguments.password.is_some() {
-        return Err("--password needs --user, or TIDEGATE_USER");
+        return Err(PasswordWithoutUser);
     }
     let password = || {
         arguments

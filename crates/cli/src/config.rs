@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{self, Config, Explanation};
+use config::{self, Config, Explanation, NoSuchKey, Rejected};
 
 /// Look at configuration: schema, effective values, the meaning of a key
 #[derive(clap::Args)]
@@ -33,18 +33,29 @@ enum Command {
     },
 }
 
+/// Why there is nothing to print.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    File(Rejected),
+    #[error(transparent)]
+    Key(NoSuchKey),
+}
+
 /// Runs the command. Exit status: 0, or 1 if the file can't be used or there is no such key.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let result = match &arguments.command {
         Command::Schema => Ok(format!("{:#}\n", config::schema())),
         Command::Show { file } => Config::load(file)
             .map(|loaded| config::show(&loaded.file))
-            .map_err(|rejected| rejected.to_string()),
-        Command::Explain { key, json } => config::explain(key).map(|explained| match json {
-            // Only text and lists of text are in it, which are always JSON.
-            true => serde_json::to_string_pretty(&explained).unwrap_or_default() + "\n",
-            false => in_words(&explained),
-        }),
+            .map_err(Failure::File),
+        Command::Explain { key, json } => config::explain(key)
+            .map(|explained| match json {
+                // Only text and lists of text are in it, which are always JSON.
+                true => serde_json::to_string_pretty(&explained).unwrap_or_default() + "\n",
+                false => in_words(&explained),
+            })
+            .map_err(Failure::Key),
     };
     // A closed pipe is nobody's error.
     match result {
@@ -52,8 +63,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(message) => {
-            let _ = writeln!(io::stderr(), "{message}");
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "{failure}");
             ExitCode::FAILURE
         }
     }

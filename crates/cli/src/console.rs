@@ -75,8 +75,21 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn options(arguments: &Arguments) -> Result<Options, String> {
-    let read = |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+/// A file of the certificate that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", file.display())]
+struct Unreadable {
+    file: PathBuf,
+    error: io::Error,
+}
+
+fn options(arguments: &Arguments) -> Result<Options, Unreadable> {
+    let read = |file: &PathBuf| {
+        std::fs::read(file).map_err(|error| Unreadable {
+            file: file.clone(),
+            error,
+        })
+    };
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
         _ => None,

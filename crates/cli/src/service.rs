@@ -247,17 +247,26 @@ fn no_systemd(error: io::Error) -> anyhow::Error {
     }
 }
 
+/// A value that a unit's file would read otherwise.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum BadValue {
+    #[error("at most 64 letters, digits, `-` and `_` are possible")]
+    Name,
+    #[error("write numbers and ranges with commas, as in 0-3,6")]
+    Cpus,
+}
+
 /// The name of a unit or a user: nothing that a unit's file would read otherwise.
-fn name(text: &str) -> Result<String, String> {
+fn name(text: &str) -> Result<String, BadValue> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     match !text.is_empty() && text.len() <= 64 && text.bytes().all(plain) {
         true => Ok(text.to_owned()),
-        false => Err("at most 64 letters, digits, `-` and `_` are possible".to_owned()),
+        false => Err(BadValue::Name),
     }
 }
 
 /// Numbers and ranges with commas.
-fn cpus(text: &str) -> Result<String, String> {
+fn cpus(text: &str) -> Result<String, BadValue> {
     let number = |text: &str| text.parse::<u16>().ok();
     let part = |part: &str| match part.split_once('-') {
         Some((from, to)) => number(from).zip(number(to)).is_some_and(|(from, to)| from <= to),
@@ -265,6 +274,6 @@ fn cpus(text: &str) -> Result<String, String> {
     };
     match text.split(',').all(part) {
         true => Ok(text.to_owned()),
-        false => Err("write numbers and ranges with commas, as in 0-3,6".to_owned()),
+        false => Err(BadValue::Cpus),
     }
 }

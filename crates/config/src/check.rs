@@ -317,7 +317,7 @@ fn read_scalar(scalar: &Scalar, schema: &Json, types: &[&str]) -> Result<Json, W
         _ => None,
     };
     if let Some(message) = parsed {
-        return Err(wrong(message));
+        return Err(wrong(message.to_string()));
     }
     if types.contains(&"string") || types.is_empty() {
         return Ok(Json::String(text.to_owned()));

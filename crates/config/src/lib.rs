@@ -38,11 +38,10 @@ mod show;
 mod vocabulary;
 pub mod when;
 
-pub use file::scalar::{parse_bytes, parse_time, show_bytes, show_time};
-pub use resolve::listen_address;
-pub use resolve::overlap;
+pub use file::scalar::{BadUnit, parse_bytes, parse_time, show_bytes, show_time};
+pub use resolve::{BadListenAddress, listen_address, overlap};
 pub use runtime::*;
-pub use schema::{Explanation, explain, markdown, schema};
+pub use schema::{Explanation, NoSuchKey, explain, markdown, schema};
 pub use secret::{MASK, Secret};
 pub use settings::{Environment, Place, Problem, Rejected, Severity};
 pub use show::show;
@@ -200,7 +199,7 @@ impl Config {
                 }
             }
             Err(why) => {
-                problems.add(Severity::Error, None, "--cluster", why, None);
+                problems.add(Severity::Error, None, "--cluster", why.to_string(), None);
                 return Err(Rejected {
                     problems: problems.into_sorted(),
                 });

@@ -8,7 +8,8 @@ mod segment;
 pub use decode::decode;
 pub use names::Undecided;
 pub use names::overlap;
-pub use pattern::Pattern;
+pub use pattern::{BadPattern, Pattern};
+pub use segment::BadRegex;
 pub(crate) use segment::compile_regex;
 
 use std::sync::Arc;

@@ -31,11 +31,23 @@ pub struct Explanation {
     pub keys: Vec<(String, String)>,
 }
 
+/// A key that the file does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place} has no key `{step}`; {hint}")]
+pub struct NoSuchKey {
+    /// The longest part of the path that exists.
+    place: String,
+    /// The first part that does not.
+    step: String,
+    /// What could be meant.
+    hint: String,
+}
+
 /// What there is to say about `path`, written with or without indices.
 ///
 /// # Errors
 /// The longest part of the path that exists, and the keys there.
-pub fn explain(path: &str) -> Result<Explanation, String> {
+pub fn explain(path: &str) -> Result<Explanation, NoSuchKey> {
     let root = cached();
     let (mut schema, mut walked) = (root, String::new());
     let mut whole = root;
@@ -58,7 +70,11 @@ pub fn explain(path: &str) -> Result<Explanation, String> {
                 None if keys.is_empty() => "it has no keys".to_owned(),
                 None => format!("there are {}", keys.join(", ")),
             };
-            return Err(format!("{place} has no key `{step}`; {hint}"));
+            return Err(NoSuchKey {
+                place,
+                step: step.to_owned(),
+                hint,
+            });
         };
         if !walked.is_empty() {
             walked.push('.');

@@ -98,6 +98,25 @@ impl When {
     }
 }
 
+/// A name that stands for no field of a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadField {
+    /// A header that no request can have.
+    #[error("`{0}` is no name for a header")]
+    Header(String),
+    /// There is a field whose name is nearly that.
+    #[error("`{name}` is no field of a request; did you mean `{near}`?")]
+    Near {
+        /// The name as it was written.
+        name: String,
+        /// The one that is near.
+        near: &'static str,
+    },
+    /// No name is near.
+    #[error("`{0}` is no field of a request; there are {names}", names = NAMES.join(", "))]
+    Unknown(String),
+}
+
 // === impl Field ===
 
 impl Field {
@@ -105,7 +124,7 @@ impl Field {
     ///
     /// # Errors
     /// The names that there are, the nearest first if one is near.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, BadField> {
         let request = name.strip_prefix("_ctx.request.").unwrap_or_default();
         Ok(match (name, request) {
             (_, "method") => Self::Method,
@@ -119,17 +138,15 @@ impl Field {
                 if let Some(header) = request.strip_prefix("header.") {
                     return HeaderName::try_from(header)
                         .map(Self::Header)
-                        .map_err(|_| format!("`{header}` is no name for a header"));
+                        .map_err(|_| BadField::Header(header.to_owned()));
                 }
                 if let Some(argument) = request.strip_prefix("query_args.") {
                     return Ok(Self::Query(argument.to_owned()));
                 }
-                return Err(match settings::problem::nearest(name, NAMES.iter().copied()) {
-                    Some(near) => format!("`{name}` is no field of a request; did you mean `{near}`?"),
-                    None => format!(
-                        "`{name}` is no field of a request; there are {}",
-                        NAMES.join(", ")
-                    ),
+                let name = name.to_owned();
+                return Err(match settings::problem::nearest(&name, NAMES.iter().copied()) {
+                    Some(near) => BadField::Near { name, near },
+                    None => BadField::Unknown(name),
                 });
             }
         })
@@ -267,6 +284,7 @@ mod tests {
         assert!(
             Field::parse("_ctx.request.paht")
                 .unwrap_err()
+                .to_string()
                 .contains("did you mean `_ctx.request.path`?")
         );
         assert!(Field::parse("path").is_err());

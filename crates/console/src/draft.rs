@@ -1,6 +1,6 @@
 //! What a form or a file gives of a cluster or gateway, checked before it is kept.
 
-use cluster::{Address, Secret};
+use cluster::{Address, BadAddress, Secret};
 use serde::{Deserialize, Deserializer};
 
 use crate::secrets::row_id;
@@ -38,6 +38,21 @@ pub(crate) struct GatewayDraft {
     pub(crate) verify: Option<bool>,
 }
 
+/// What is wrong with what is given, after the name of its field.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadDraft {
+    #[error("name: 1 to {NAME_CHARS_MAX} characters are wanted")]
+    Name,
+    #[error("endpoints: 1 to {ENDPOINTS_MAX} addresses are wanted")]
+    Endpoints,
+    #[error("endpoints: {0}")]
+    Endpoint(BadAddress),
+    #[error("url: {0}")]
+    Url(BadAddress),
+    #[error("colour: `#rrggbb` is wanted")]
+    Colour,
+}
+
 /// Tells `null` from what is absent.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
@@ -45,7 +60,7 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Opti
 
 impl ClusterDraft {
     /// The entry that it makes of the stored one, or of nothing; or what is wrong with it.
-    pub(crate) fn on(&self, stored: Option<ClusterEntry>) -> Result<ClusterEntry, String> {
+    pub(crate) fn on(&self, stored: Option<ClusterEntry>) -> Result<ClusterEntry, BadDraft> {
         let mut entry = stored.unwrap_or_else(|| ClusterEntry {
             id: row_id(),
             verify: true,
@@ -71,13 +86,13 @@ impl ClusterDraft {
         entry.protected = self.protected.unwrap_or(entry.protected);
         check_name(&entry.name)?;
         if entry.endpoints.is_empty() || entry.endpoints.len() > ENDPOINTS_MAX {
-            return Err(format!("endpoints: 1 to {ENDPOINTS_MAX} addresses are wanted"));
+            return Err(BadDraft::Endpoints);
         }
         for endpoint in &entry.endpoints {
-            Address::from_endpoint(endpoint).map_err(|error| format!("endpoints: {error}"))?;
+            Address::from_endpoint(endpoint).map_err(BadDraft::Endpoint)?;
         }
         if entry.colour.as_deref().is_some_and(|colour| !is_colour(colour)) {
-            return Err("colour: `#rrggbb` is wanted".to_owned());
+            return Err(BadDraft::Colour);
         }
         Ok(entry)
     }
@@ -90,7 +105,7 @@ impl ClusterDraft {
 
 impl GatewayDraft {
     /// The entry that it makes of the stored one, or of nothing; or what is wrong with it.
-    pub(crate) fn on(&self, stored: Option<GatewayEntry>) -> Result<GatewayEntry, String> {
+    pub(crate) fn on(&self, stored: Option<GatewayEntry>) -> Result<GatewayEntry, BadDraft> {
         let mut entry = stored.unwrap_or_else(|| GatewayEntry {
             id: row_id(),
             verify: true,
@@ -107,7 +122,7 @@ impl GatewayDraft {
         }
         entry.verify = self.verify.unwrap_or(entry.verify);
         check_name(&entry.name)?;
-        Address::from_endpoint(&entry.url).map_err(|error| format!("url: {error}"))?;
+        Address::from_endpoint(&entry.url).map_err(BadDraft::Url)?;
         Ok(entry)
     }
 
@@ -123,11 +138,10 @@ fn secret_of(given: &Option<Option<Secret>>) -> Option<Option<&Secret>> {
     Some(given.as_ref().filter(|secret| !secret.expose().is_empty()))
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), BadDraft> {
     let fits =
         !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.chars().any(char::is_control);
-    fits.then_some(())
-        .ok_or_else(|| format!("name: 1 to {NAME_CHARS_MAX} characters are wanted"))
+    fits.then_some(()).ok_or(BadDraft::Name)
 }
 
 fn is_colour(text: &str) -> bool {
@@ -167,6 +181,7 @@ mod tests {
                 .unwrap()
                 .on(None)
                 .unwrap_err()
+                .to_string()
         };
         assert!(refused(r#"{"endpoints": ["http://a:1"]}"#).starts_with("name: "));
         assert!(refused(r#"{"name": "a"}"#).starts_with("endpoints: "));

@@ -81,7 +81,7 @@ fn cluster(node: &Node, registered: &[ClusterEntry], import: &mut Import, proble
     match draft.on(stored.cloned()) {
         Ok(_) if twice => problems.error(node.place, "", "its name is there twice", None),
         Ok(entry) => import.clusters.push((draft, entry)),
-        Err(why) => problems.error(node.place, "", why, None),
+        Err(why) => problems.error(node.place, "", why.to_string(), None),
     }
 }
 
@@ -106,7 +106,7 @@ fn gateway(node: &Node, registered: &[GatewayEntry], import: &mut Import, proble
     match draft.on(stored.cloned()) {
         Ok(_) if twice => problems.error(node.place, "", "its name is there twice", None),
         Ok(entry) => import.gateways.push((draft, entry)),
-        Err(why) => problems.error(node.place, "", why, None),
+        Err(why) => problems.error(node.place, "", why.to_string(), None),
     }
 }
 

@@ -33,15 +33,34 @@ pub struct OneOrMany<T>(pub Vec<T>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored;
 
-/// Reads a span of time with units. The error is a sentence for the file's author.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        let hint = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            format!(": it needs a unit, as in `{text}s` or `{text}ms`")
-        } else {
-            ", as in `500ms`, `60s`, `1m30s`, `2h`".to_owned()
-        };
-        format!("is not a span of time{hint}")
+/// What is wrong with a value that has a unit, in words that follow the value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadUnit {
+    /// A number alone, where a unit is wanted.
+    #[error("is not a span of time: it needs a unit, as in `{0}s` or `{0}ms`")]
+    TimeWithoutUnit(String),
+    /// No span of time.
+    #[error("is not a span of time, as in `500ms`, `60s`, `1m30s`, `2h`")]
+    Time,
+    /// A span of time that nothing needs.
+    #[error("is longer than a year")]
+    LongerThanAYear,
+    /// No number of bytes.
+    #[error("is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb`")]
+    Bytes,
+    /// No number of bytes, where `-1` is possible as well.
+    #[error("is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb` (or -1: no limit)")]
+    BytesOrUnlimited,
+}
+
+/// Reads a span of time with units.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_time(text: &str) -> Result<Duration, BadUnit> {
+    let wrong = || match !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        true => BadUnit::TimeWithoutUnit(text.to_owned()),
+        false => BadUnit::Time,
     };
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -78,23 +97,26 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         sum = sum.checked_add(part).ok_or_else(wrong)?;
     }
     if sum > YEAR {
-        Err("is longer than a year".to_owned())
+        Err(BadUnit::LongerThanAYear)
     } else {
         Ok(sum)
     }
 }
 
 /// Reads a span of time whose bare numbers are seconds.
-pub(crate) fn parse_time_or_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time_or_seconds(text: &str) -> Result<Duration, BadUnit> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return parse_time(&format!("{text}s"));
     }
     parse_time(text)
 }
 
-/// Reads a number of bytes. The error is a sentence for the file's author.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "is not a number of bytes, as in `512`, `64kb`, `1mb`, `2gb`".to_owned();
+/// Reads a number of bytes.
+///
+/// # Errors
+/// [`BadUnit::Bytes`].
+pub fn parse_bytes(text: &str) -> Result<u64, BadUnit> {
+    let wrong = || BadUnit::Bytes;
     let text = text.trim().to_ascii_lowercase();
     let letters = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -121,13 +143,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a number of bytes, or `-1`.
-pub(crate) fn parse_bytes_or_unlimited(text: &str) -> Result<Option<u64>, String> {
+pub(crate) fn parse_bytes_or_unlimited(text: &str) -> Result<Option<u64>, BadUnit> {
     if text.trim() == "-1" {
         return Ok(None);
     }
-    parse_bytes(text)
-        .map(Some)
-        .map_err(|why| format!("{why} (or -1: no limit)"))
+    parse_bytes(text).map(Some).map_err(|_| BadUnit::BytesOrUnlimited)
 }
 
 /// A span of time as the file would have it.
@@ -303,7 +323,12 @@ mod tests {
         assert_eq!(parse_time("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_time("1.5s"), Ok(Duration::from_millis(1_500)));
         assert_eq!(parse_time("0s"), Ok(Duration::ZERO));
-        assert!(parse_time("60").unwrap_err().contains("`60s` or `60ms`"));
+        assert!(
+            parse_time("60")
+                .unwrap_err()
+                .to_string()
+                .contains("`60s` or `60ms`")
+        );
         for wrong in ["", "s", "1x", "1s1", "-1s", "1..2s", "99999d", "1e400s"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }

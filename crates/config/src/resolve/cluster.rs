@@ -157,7 +157,7 @@ impl Resolver<'_> {
                     endpoints.push(endpoint);
                     account = account.or(credentials);
                 }
-                Err(why) => self.error(&path, why),
+                Err(why) => self.error(&path, why.to_string()),
             }
         }
         (endpoints, account)
@@ -253,29 +253,45 @@ impl Resolver<'_> {
     }
 }
 
+/// What is wrong with a cluster's URL, in words that follow its key. They never repeat the URL, which may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadEndpoint {
+    #[error("has no `http://` or `https://` before it")]
+    NoScheme,
+    #[error("begins with neither `http://` nor `https://`")]
+    Scheme,
+    #[error("is not a URL of a node: it holds `?`, `#` or a space")]
+    Query,
+    #[error("has a path after the host: nodes are reached at `/` only")]
+    Path,
+    #[error("has no port from 1 to 65535 after the host")]
+    Port,
+    #[error("has a bad IPv6 address")]
+    Ipv6,
+    #[error("has no valid host name")]
+    Host,
+}
+
 /// Reads a cluster's URL: `http[s]://[user:password@]host[:port]`; without a port it is 9200.
 ///
 /// # Errors
-/// A sentence that never repeats the URL, which may hold a password.
-pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), String> {
-    let (scheme, rest) = url
-        .trim()
-        .split_once("://")
-        .ok_or("has no `http://` or `https://` before it")?;
+/// What is wrong with it.
+pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), BadEndpoint> {
+    let (scheme, rest) = url.trim().split_once("://").ok_or(BadEndpoint::NoScheme)?;
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
         "https" => true,
-        _ => return Err("begins with neither `http://` nor `https://`".to_owned()),
+        _ => return Err(BadEndpoint::Scheme),
     };
     if rest.contains(['?', '#']) || rest.contains(char::is_whitespace) {
-        return Err("is not a URL of a node: it holds `?`, `#` or a space".to_owned());
+        return Err(BadEndpoint::Query);
     }
     let (authority, prefix) = match rest.find('/') {
         Some(slash) => rest.split_at(slash),
         None => (rest, ""),
     };
     if !prefix.trim_matches('/').is_empty() {
-        return Err("has a path after the host: nodes are reached at `/` only".to_owned());
+        return Err(BadEndpoint::Path);
     }
     let (account, address) = match authority.rsplit_once('@') {
         Some((account, address)) => (Some(account), address),
@@ -287,7 +303,7 @@ pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), Str
             port.parse()
                 .ok()
                 .filter(|port| *port > 0)
-                .ok_or("has no port from 1 to 65535 after the host")?,
+                .ok_or(BadEndpoint::Port)?,
         ),
         _ => (address, PORT),
     };
@@ -295,13 +311,13 @@ pub(crate) fn endpoint(url: &str) -> Result<(Endpoint, Option<Credentials>), Str
         Some(inner) => inner
             .parse::<std::net::Ipv6Addr>()
             .map(|ip| ip.to_string())
-            .map_err(|_| "has a bad IPv6 address")?,
+            .map_err(|_| BadEndpoint::Ipv6)?,
         None if host.is_empty()
             || !host
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) =>
         {
-            return Err("has no valid host name".to_owned());
+            return Err(BadEndpoint::Host);
         }
         None => host.to_owned(),
     };
@@ -389,7 +405,7 @@ mod tests {
             "http://es:0",
             "http://sécret",
         ] {
-            let error = endpoint(url).unwrap_err();
+            let error = endpoint(url).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{url}: {error}");
         }
     }

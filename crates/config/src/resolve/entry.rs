@@ -154,12 +154,26 @@ pub fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
         && (left.ip() == right.ip() || left.ip().is_unspecified() || right.ip().is_unspecified())
 }
 
+/// Why an address cannot be listened on, in words that follow the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadListenAddress {
+    /// What follows the last colon is no port.
+    #[error("has no port from 0 to 65535 at its end")]
+    Port,
+    /// There is no colon.
+    #[error("has no port; write it as `0.0.0.0:8000`")]
+    NoPort,
+    /// What stands before the port is no address.
+    #[error("is not an address and port, as in `0.0.0.0:8000` or `[::]:8000`")]
+    NoAddress,
+}
+
 /// Reads an address to listen on. `:8000` and `*:8000` mean every address; names other than `localhost` aren't
 /// looked up, because what they mean may change.
 ///
 /// # Errors
-/// What is wrong, in words that follow the text.
-pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+/// What is wrong with it.
+pub fn listen_address(text: &str) -> Result<SocketAddr, BadListenAddress> {
     let text = text.trim();
     let expanded = match text.rsplit_once(':') {
         Some(("" | "*", port)) => format!("0.0.0.0:{port}"),
@@ -167,11 +181,9 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
         _ => text.to_owned(),
     };
     expanded.parse().map_err(|_| match text.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_err() => {
-            "has no port from 0 to 65535 at its end".to_owned()
-        }
-        None => "has no port; write it as `0.0.0.0:8000`".to_owned(),
-        _ => "is not an address and port, as in `0.0.0.0:8000` or `[::]:8000`".to_owned(),
+        Some((_, port)) if port.parse::<u16>().is_err() => BadListenAddress::Port,
+        None => BadListenAddress::NoPort,
+        _ => BadListenAddress::NoAddress,
     })
 }
 

@@ -322,7 +322,7 @@ impl Resolver<'_> {
             for text in &texts.0 {
                 match compile_regex(text) {
                     Ok(regex) => compiled.push(regex),
-                    Err(why) => self.error(&format!("{path}.{name}"), why),
+                    Err(why) => self.error(&format!("{path}.{name}"), why.to_string()),
                 }
             }
             all.extend(
@@ -407,7 +407,7 @@ impl Resolver<'_> {
         match Field::parse(name) {
             Ok(field) => Some(field),
             Err(why) => {
-                self.error(&format!("{path}.{name}"), why);
+                self.error(&format!("{path}.{name}"), why.to_string());
                 None
             }
         }

@@ -9,8 +9,8 @@ mod queue;
 mod risk;
 
 pub(super) use cluster::endpoint;
-pub use entry::listen_address;
 pub use entry::overlap;
+pub use entry::{BadListenAddress, listen_address};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

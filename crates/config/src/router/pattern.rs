@@ -1,6 +1,6 @@
 //! Patterns of whole paths.
 
-use super::segment::Segment;
+use super::segment::{BadRegex, Segment};
 
 /// A path pattern, compiled.
 ///
@@ -21,6 +21,38 @@ pub struct Pattern {
     rest: bool,
 }
 
+/// What is wrong with a pattern, in words that follow the pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPattern {
+    /// It is too long.
+    #[error("is longer than {PATTERN_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is no path.
+    #[error("must begin with `/`")]
+    NoSlash,
+    /// A query, which no pattern is compared with.
+    #[error("is a path, without a query")]
+    Query,
+    /// The rest of a path, and something after it.
+    #[error("has `{{name:*}}` before its end")]
+    RestBeforeEnd,
+    /// The rest of a path within a segment.
+    #[error("has `{{name:*}}` that isn't the whole last segment")]
+    RestWithinSegment,
+    /// A brace that nothing closes.
+    #[error("has a `{{` without `}}`")]
+    Unclosed,
+    /// A brace that nothing opens.
+    #[error("has a `}}` without `{{`")]
+    Unopened,
+    /// Braces around no name.
+    #[error("has braces without a name in them")]
+    NoName,
+    /// A regular expression that cannot be compiled.
+    #[error(transparent)]
+    Regex(#[from] BadRegex),
+}
+
 // === impl Pattern ===
 
 impl PartialEq for Pattern {
@@ -33,10 +65,10 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
-    pub fn compile(text: &str) -> Result<Self, String> {
+    /// What is wrong with it.
+    pub fn compile(text: &str) -> Result<Self, BadPattern> {
         if text.len() > PATTERN_BYTES_MAX {
-            return Err(format!("is longer than {PATTERN_BYTES_MAX} bytes"));
+            return Err(BadPattern::TooLong);
         }
         if is_stars(text) {
             return Ok(Self {
@@ -46,10 +78,10 @@ impl Pattern {
             });
         }
         let Some(path) = text.strip_prefix('/') else {
-            return Err("must begin with `/`".to_owned());
+            return Err(BadPattern::NoSlash);
         };
         if path.contains('?') && !path.contains('{') {
-            return Err("is a path, without a query".to_owned());
+            return Err(BadPattern::Query);
         }
         let mut parts = split_segments(path)?;
         let rest = parts.last().is_some_and(|last| is_rest(last));
@@ -61,7 +93,7 @@ impl Pattern {
             }
         }
         if parts.iter().any(|part| is_rest(part) && !is_stars(part)) {
-            return Err("has `{name:*}` before its end".to_owned());
+            return Err(BadPattern::RestBeforeEnd);
         }
         let segments = parts
             .into_iter()
@@ -144,12 +176,12 @@ fn is_stars(part: &str) -> bool {
 }
 
 /// Splits at slashes that are not within braces.
-fn split_segments(path: &str) -> Result<Vec<&str>, String> {
+fn split_segments(path: &str) -> Result<Vec<&str>, BadPattern> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
     for (at, byte) in path.bytes().enumerate() {
         match byte {
             b'{' => depth += 1,
-            b'}' => depth = depth.checked_sub(1).ok_or("has a `}` without `{`")?,
+            b'}' => depth = depth.checked_sub(1).ok_or(BadPattern::Unopened)?,
             b'/' if depth == 0 => {
                 parts.push(&path[start..at]);
                 start = at + 1;
@@ -158,7 +190,7 @@ fn split_segments(path: &str) -> Result<Vec<&str>, String> {
         }
     }
     if depth > 0 {
-        return Err("has a `{` without `}`".to_owned());
+        return Err(BadPattern::Unclosed);
     }
     parts.push(&path[start..]);
     Ok(parts)
@@ -224,7 +256,7 @@ mod tests {
             ("/{a:(}", "invalid regular expression"),
             ("/_search?q=1", "without a query"),
         ] {
-            let error = Pattern::compile(pattern).unwrap_err();
+            let error = Pattern::compile(pattern).unwrap_err().to_string();
             assert!(error.contains(message), "{pattern}: {error}");
         }
     }

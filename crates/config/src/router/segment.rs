@@ -3,6 +3,7 @@
 use regex::Regex;
 
 use super::names::overlap;
+use super::pattern::BadPattern;
 
 /// What one segment of a path may be.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub(super) enum Piece {
 // === impl Segment ===
 
 impl Segment {
-    pub(super) fn compile(part: &str) -> Result<Self, String> {
+    pub(super) fn compile(part: &str) -> Result<Self, BadPattern> {
         let pieces = pieces(part)?;
         Ok(match pieces.as_slice() {
             [] => Self::Literal("".into()),
@@ -88,7 +89,7 @@ impl Segment {
 }
 
 /// The pieces of a segment's pattern.
-fn pieces(part: &str) -> Result<Vec<Piece>, String> {
+fn pieces(part: &str) -> Result<Vec<Piece>, BadPattern> {
     let mut pieces = Vec::new();
     let mut rest = part;
     while !rest.is_empty() {
@@ -103,16 +104,16 @@ fn pieces(part: &str) -> Result<Vec<Piece>, String> {
             }
             rest = after;
         } else {
-            let end = closing_brace(rest).ok_or("has a `{` without `}`")?;
+            let end = closing_brace(rest).ok_or(BadPattern::Unclosed)?;
             let (name, regex) = match rest[1..end].split_once(':') {
                 Some((name, regex)) => (name, Some(regex)),
                 None => (&rest[1..end], None),
             };
             if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') {
-                return Err("has braces without a name in them".to_owned());
+                return Err(BadPattern::NoName);
             }
             pieces.push(match regex {
-                Some("*") => return Err("has `{name:*}` that isn't the whole last segment".to_owned()),
+                Some("*") => return Err(BadPattern::RestWithinSegment),
                 Some(regex) => Piece::Regex(regex.into()),
                 None => Piece::Any(1),
             });
@@ -131,7 +132,7 @@ fn closing_brace(text: &str) -> Option<usize> {
     })
 }
 
-fn whole_regex(pieces: &[Piece]) -> Result<Regex, String> {
+fn whole_regex(pieces: &[Piece]) -> Result<Regex, BadPattern> {
     let mut text = String::from("^(?:");
     for piece in pieces {
         match piece {
@@ -144,11 +145,16 @@ fn whole_regex(pieces: &[Piece]) -> Result<Regex, String> {
             }
         }
     }
-    compile_regex(&(text + ")$"))
+    Ok(compile_regex(&(text + ")$"))?)
 }
 
+/// A regular expression that cannot be compiled, with the last line of what the compiler says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("holds an invalid regular expression: {0}")]
+pub struct BadRegex(String);
+
 /// A regular expression of bounded size; matching is linear in the text whatever the expression.
-pub(crate) fn compile_regex(text: &str) -> Result<Regex, String> {
+pub(crate) fn compile_regex(text: &str) -> Result<Regex, BadRegex> {
     regex::RegexBuilder::new(text)
         .size_limit(1 << 20)
         .build()
@@ -160,7 +166,7 @@ pub(crate) fn compile_regex(text: &str) -> Result<Regex, String> {
                 .unwrap_or_default()
                 .trim_start_matches("error: ")
                 .to_owned();
-            format!("holds an invalid regular expression: {reason}")
+            BadRegex(reason)
         })
 }
 

@@ -66,6 +66,7 @@ fn every_key_is_documented_and_can_be_explained() {
     assert!(
         explain("entry.nmae")
             .unwrap_err()
+            .to_string()
             .contains("did you mean `name`?")
     );
 }

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::draft::BadDraft;
 use crate::outbound::AskError;
 use crate::password::NotHashed;
 use crate::store::StoreError;
@@ -16,6 +17,12 @@ pub(crate) struct Refusal {
     kind: &'static str,
     reason: String,
     more: Option<Box<(&'static str, Value)>>,
+}
+
+impl From<BadDraft> for Refusal {
+    fn from(error: BadDraft) -> Self {
+        Self::bad(error.to_string())
+    }
 }
 
 impl Refusal {

@@ -36,7 +36,7 @@ pub(super) async fn add_cluster(
     Extension(user): Extension<User>,
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
-    let entry = draft.on(None).map_err(Refusal::bad)?;
+    let entry = draft.on(None)?;
     keep_cluster(&desk, &user, None, &entry, &draft)?;
     told_cluster(&desk, &entry.id)
 }
@@ -48,7 +48,7 @@ pub(super) async fn change_cluster(
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
     let stored = desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
-    let entry = draft.on(Some(stored.clone())).map_err(Refusal::bad)?;
+    let entry = draft.on(Some(stored.clone()))?;
     keep_cluster(&desk, &user, Some(&stored), &entry, &draft)?;
     told_cluster(&desk, &id)
 }
@@ -84,7 +84,7 @@ pub(super) async fn test_cluster(State(desk): State<Arc<Desk>>, Json(draft): Jso
         name: draft.name.clone().or(Some("new".to_owned())),
         ..draft
     };
-    let entry = named.on(stored).map_err(Refusal::bad)?;
+    let entry = named.on(stored)?;
     let password = match named.secret() {
         Some(given) => given.cloned(),
         None => store.cluster_secret(&entry)?,
@@ -98,7 +98,7 @@ pub(super) async fn add_gateway(
     Extension(user): Extension<User>,
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
-    let entry = draft.on(None).map_err(Refusal::bad)?;
+    let entry = draft.on(None)?;
     keep_gateway(&desk, &user, None, &entry, &draft)?;
     bring_along(&desk, &entry).await?;
     told_gateway(&desk, &entry.id)
@@ -111,7 +111,7 @@ pub(super) async fn change_gateway(
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
     let stored = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
-    let entry = draft.on(Some(stored.clone())).map_err(Refusal::bad)?;
+    let entry = draft.on(Some(stored.clone()))?;
     keep_gateway(&desk, &user, Some(&stored), &entry, &draft)?;
     bring_along(&desk, &entry).await?;
     told_gateway(&desk, &id)
@@ -148,7 +148,7 @@ pub(super) async fn test_gateway(State(desk): State<Arc<Desk>>, Json(draft): Jso
         name: draft.name.clone().or(Some("new".to_owned())),
         ..draft
     };
-    let entry = named.on(stored).map_err(Refusal::bad)?;
+    let entry = named.on(stored)?;
     let token = match named.secret() {
         Some(given) => given.cloned(),
         None => store.gateway_secret(&entry)?,

@@ -81,12 +81,16 @@ impl Setting {
     pub(crate) fn read(self, text: &str) -> Result<Meaning, String> {
         match self {
             Setting::Combine | Setting::DirectRouting => read_bool(text).map(Meaning::On),
-            Setting::FlushThresholdSize => parse_bytes(text).map(Meaning::Bytes),
+            Setting::FlushThresholdSize => parse_bytes(text)
+                .map(Meaning::Bytes)
+                .map_err(|why| why.to_string()),
             // As the plug-in has it: a bare number is milliseconds.
             Setting::Interval if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                parse_time(&format!("{text}ms")).map(Meaning::Time)
+                parse_time(&format!("{text}ms"))
+                    .map(Meaning::Time)
+                    .map_err(|why| why.to_string())
             }
-            Setting::Interval => parse_time(text).map(Meaning::Time),
+            Setting::Interval => parse_time(text).map(Meaning::Time).map_err(|why| why.to_string()),
         }
     }
 
