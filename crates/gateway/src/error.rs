@@ -218,6 +218,21 @@ impl Fault {
         }
     }
 
+    /// The dead letters of an index have no more room anywhere.
+    pub(crate) fn letters_full(index: &str, bytes: u64) -> Self {
+        Self {
+            retry_after_s: Some(10),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "es_rejected_execution_exception",
+                format!(
+                    "nothing was accepted: the dead letters of [{index}] have no more room, and {bytes} bytes of its refused \
+                     documents wait for some: replay or purge dead letters, or raise dead_letters_max_size"
+                ),
+            )
+        }
+    }
+
     /// The key is none.
     pub(crate) fn bad_key() -> Self {
         Self::new(

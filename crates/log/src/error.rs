@@ -66,7 +66,7 @@ pub enum AppendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// [`crate::Options::quota_bytes`].
-    #[error("{used} of {quota} bytes used")]
+    #[error("{used} bytes are used, and {quota} may be")]
     Quota {
         /// Bytes on disk.
         used: u64,

@@ -21,6 +21,7 @@ mod explain;
 mod failures;
 mod forms;
 mod full_disk;
+mod full_letters;
 mod gateway;
 #[path = "../guides/mod.rs"]
 mod guide_files;

@@ -141,7 +141,8 @@ section! {
         /// Bytes of files on disk whose documents are all delivered, kept an hour at most to be written again: that costs a third
         /// of what new ones cost, and syncs sooner. They take room neither from `max_size` nor from `min_free`. `0`: none.
         spare_size: super::Bytes = super::Bytes(1 << 30),
-        /// Bytes of dead letters at most; beyond it delivery waits, and nothing is dropped.
+        /// Bytes of dead letters at most, of which no index takes more than is left for the others; what finds no room is
+        /// parked, and nothing is dropped.
         dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
         /// Bytes of parked operations at most, of one consumer group; beyond it what would be parked becomes a dead letter.
         parked_max_size: super::Bytes = super::Bytes(1 << 30),

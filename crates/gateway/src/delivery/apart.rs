@@ -177,7 +177,7 @@ impl Lane {
                 content_type: DELIVERED_TYPE.to_owned(),
                 ..Cause::default()
             };
-            let Err(error) = group.queue.dead_letters.put(cause, lines).await else {
+            let Err(error) = group.queue.dead_letters.put(cause, "", lines).await else {
                 return Some(1);
             };
             let why = format!("dead letters cannot be written: {error}");

@@ -23,8 +23,9 @@ use crate::delivery::memory::Held;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::Way;
 use crate::delivery::parcel::Wording;
+use crate::delivery::park::named;
 use crate::delivery::sent_as::sent_as;
-use crate::queue::dead_letters::Cause;
+use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
 use crate::queue::{DELIVERED_TYPE, delivered_headers};
 use crate::queue::{Doing, Params};
@@ -339,43 +340,36 @@ impl Lane {
         Some(())
     }
 
-    /// Puts operations among the dead letters; waits, for as long as it takes, if there is no room.
+    /// Puts operations among the dead letters. Those that find no room there are parked until they do; where nothing is
+    /// parked, and while the disk does not take them, the lane waits.
     pub(crate) async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
         while !dead.is_empty() {
+            let snapshot = self.topology().await?.1;
             let puts = dead.iter().map(|(operation, error)| {
-                let (batch, at) = (work.batch, work.operations[*operation]);
-                let origin = batch.origin(*operation);
-                let cause = Cause {
-                    group: group.settings.group.to_string(),
-                    cluster: group.settings.cluster.to_string(),
-                    status: error.status,
-                    kind: error.kind.clone(),
-                    reason: error.reason.clone(),
-                    attempts: work.attempts[*operation],
-                    accepted_ms: origin.time_ms,
-                    position: origin.position,
-                    lane: self.number,
-                    place: origin.place_of(*operation),
-                    target: batch.target().to_owned(),
-                    content_type: DELIVERED_TYPE.to_owned(),
-                    ..Cause::default()
-                };
-                group.queue.dead_letters.put(cause, &work.body[at.start..at.end])
+                let at = work.operations[*operation];
+                let index = named(work, *operation, &snapshot).index().to_owned();
+                let (cause, lines) = (self.cause(work, *operation, error), &work.body[at.start..at.end]);
+                let letters = &group.queue.dead_letters;
+                async move { letters.put(cause, &index, lines).await }
             });
             let results = join_all(puts).await;
-            let mut failed = None;
-            let mut results = results.into_iter();
-            dead.retain(|_| match results.next() {
-                Some(Err(error)) => {
-                    failed = Some(error.to_string());
-                    true
+            let (mut left, mut without_room, mut failed) = (Vec::new(), Vec::new(), None);
+            let can_park = self.parked().is_some();
+            for ((operation, error), result) in dead.into_iter().zip(results) {
+                match result {
+                    Ok(()) => work.dead += 1,
+                    Err(NotPut::NoRoom(why)) if can_park => without_room.push((operation, error, why)),
+                    Err(why) => {
+                        failed = Some(why.to_string());
+                        left.push((operation, error));
+                    }
                 }
-                _ => {
-                    work.dead += 1;
-                    false
-                }
-            });
+            }
+            dead = left;
+            if !without_room.is_empty() {
+                self.park_letters(work, without_room).await?;
+            }
             if let Some(why) = failed {
                 let why = format!("dead letters cannot be written: {why}");
                 group.set(self.number, Doing::Paused, Some(&why));
@@ -384,6 +378,27 @@ impl Lane {
             }
         }
         Some(())
+    }
+
+    /// Why an operation is dead, and where it came from.
+    fn cause(&self, work: &Work<'_>, operation: usize, error: &Error) -> Cause {
+        let (group, batch) = (&self.route.group, work.batch);
+        let origin = batch.origin(operation);
+        Cause {
+            group: group.settings.group.to_string(),
+            cluster: group.settings.cluster.to_string(),
+            status: error.status,
+            kind: error.kind.clone(),
+            reason: error.reason.clone(),
+            attempts: work.attempts[operation],
+            accepted_ms: origin.time_ms,
+            position: origin.position,
+            lane: self.number,
+            place: origin.place_of(operation),
+            target: batch.target().to_owned(),
+            content_type: DELIVERED_TYPE.to_owned(),
+            ..Cause::default()
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::delivery::batch::{ROOM_AGAIN, Work};
 use crate::delivery::lane::Lane;
 use crate::delivery::outcome::{Again, Error};
 use crate::queue::DELIVERED_TYPE;
-use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Scope, now_ms};
+use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Refused, Scope, now_ms};
 use crate::queue::{Doing, written};
 
 /// Operations of a batch that are parked for one key.
@@ -18,6 +18,8 @@ struct Lot {
     key: Key,
     why: String,
     operations: Vec<(usize, Named)>,
+    /// What the cluster said of each, if they are refused already.
+    refused: Vec<Refused>,
 }
 
 impl Lane {
@@ -46,6 +48,7 @@ impl Lane {
             key,
             why: String::new(),
             operations,
+            refused: Vec::new(),
         });
         let dead = self.put_all(&parked, work, lots.collect()).await?;
         self.bury(work, dead).await
@@ -69,6 +72,7 @@ impl Lane {
                 key,
                 why: again.why,
                 operations: Vec::new(),
+                refused: Vec::new(),
             });
             lot.operations.push((operation, named));
         }
@@ -86,6 +90,43 @@ impl Lane {
             );
         }
         self.put_all(&parked, work, lots).await
+    }
+
+    /// Parks operations that are refused, and whose dead letters find no room for what is said beside them: by index, so
+    /// that only what is refused of it waits.
+    pub(crate) async fn park_letters(
+        &mut self,
+        work: &Work<'_>,
+        refused: Vec<(usize, Error, String)>,
+    ) -> Option<()> {
+        let parked = self.parked()?;
+        let snapshot = self.topology().await?.1;
+        let mut lots: BTreeMap<Key, Vec<Lot>> = BTreeMap::new();
+        for (operation, error, why) in refused {
+            let named = named(work, operation, &snapshot);
+            let key = parked.state().letters_key(named.index());
+            let lots = lots.entry(key.clone()).or_default();
+            if lots
+                .last()
+                .is_none_or(|lot| lot.operations.len() >= LETTERS_AT_ONCE)
+            {
+                lots.push(Lot {
+                    key,
+                    why,
+                    operations: Vec::new(),
+                    refused: Vec::new(),
+                });
+            }
+            if let Some(lot) = lots.last_mut() {
+                lot.operations.push((operation, named));
+                lot.refused.push(error.in_short());
+            }
+        }
+        // There is always room for these, but for what is wrong with the disk.
+        let lots = lots.into_values().flatten().collect();
+        let left = self.put_all(&parked, work, lots).await?;
+        debug_assert!(left.is_empty(), "there is no bound for these");
+        Some(())
     }
 
     fn key(&self, parked: &Parked, work: &Work<'_>, scope: Scope, named: &Named, again: &Again) -> Key {
@@ -164,6 +205,7 @@ impl Lane {
             refusals: 0,
             parked_ms: now_ms(),
             gone: Vec::new(),
+            refused: lot.refused.clone(),
             instead_of: None,
         };
         let (mut lines, mut doubt) = (Vec::new(), false);
@@ -207,10 +249,39 @@ impl Lane {
         minted.copied().map(written).collect()
     }
 
-    fn parked(&self) -> Option<Arc<Parked>> {
+    pub(super) fn parked(&self) -> Option<Arc<Parked>> {
         self.route.group.parked.clone()
     }
 }
+
+// === impl Error ===
+
+impl Error {
+    /// As it is kept with a parked operation: many share a record, and a node may word it as long as it likes.
+    fn in_short(&self) -> Refused {
+        let cut = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
+        Refused {
+            status: self.status,
+            kind: cut(&self.kind, REFUSED_KIND_BYTES_MAX),
+            reason: cut(&self.reason, REFUSED_REASON_BYTES_MAX),
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self {
+            status: refused.status,
+            kind: refused.kind,
+            reason: refused.reason,
+        }
+    }
+}
+
+/// Refused operations that are parked together, at most.
+const LETTERS_AT_ONCE: usize = 1000;
+const REFUSED_KIND_BYTES_MAX: usize = 128;
+const REFUSED_REASON_BYTES_MAX: usize = 1 << 10;
 
 /// The names of an operation.
 pub(super) fn named(work: &Work<'_>, operation: usize, snapshot: &Snapshot) -> Named {

@@ -157,7 +157,13 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
             }
             Ok(Step::Failed(again, some)) => {
                 let first = if again.busy { retry.busy_delay } else { retry.delay };
-                let delay = |failures: u32| backoff(first, failures, fastrand::f64());
+                // Looking for room among the dead letters costs next to nothing.
+                let most = if key.is_letters() {
+                    ROOM_AGAIN
+                } else {
+                    Duration::MAX
+                };
+                let delay = |failures: u32| backoff(first, failures, fastrand::f64()).min(most);
                 let asked = asked_for(again.after);
                 let mut state = parked.state();
                 state.rest(&key, progress || some, Some(&again.why), |failures| {
@@ -199,7 +205,13 @@ async fn step(
         group.consumer.flush().map_err(|error| error.to_string())?;
         parked.state().ready();
     }
-    let given_up = parked.state().is_given_up(key);
+    let given_up = parked.state().is_given_up(key) || key.is_letters();
+    if let Key::Letters { index } = key
+        && !group.queue.dead_letters.has_room(index)
+    {
+        let why = "its dead letters find no room still (dead_letters_max_size)".to_owned();
+        return Ok(Step::Failed(Again::unsent(why), false));
+    }
     let docs_max = group.settings.batch_docs_max.min(*limit);
     let bytes_max = group.settings.batch_bytes_max as u64;
     let (picked, wording) = parked.state().pick(key, docs_max, bytes_max);
@@ -236,11 +248,11 @@ async fn step(
     let mut failed = None;
     if given_up {
         for operation in send.drain(..) {
-            let error = Error {
+            let error = load.refused(operation).unwrap_or_else(|| Error {
                 status: 503,
                 kind: "given_up_by_operator".to_owned(),
                 reason: load.why(operation),
-            };
+            });
             dead.push(Dead { operation, error });
         }
     } else if !send.is_empty() {
@@ -283,9 +295,9 @@ async fn step(
         }
     }
     let to_bury = dead.len();
-    let buried = bury(route, &load, &work, dead).await;
+    let (buried, why) = bury(route, &load, &work, dead, &snapshot).await;
     if buried.len() < to_bury {
-        failed = Some(Again::unsent("dead letters cannot be written".to_owned()));
+        failed = Some(Again::unsent(format!("dead letters cannot be written: {why}")));
     }
     let some = finish(route, parked, &store, key, load, buried).await?;
     Ok(match failed {
@@ -302,8 +314,14 @@ enum Fate {
     Stays(Again),
 }
 
-/// Makes dead letters of operations; returns those that it was done for. The others stay parked.
-async fn bury(route: &Route, load: &Load, work: &Work<'_>, dead: Vec<Dead>) -> Vec<usize> {
+/// Makes dead letters of operations; returns those that it was done for, and why not for the others, which stay parked.
+async fn bury(
+    route: &Route,
+    load: &Load,
+    work: &Work<'_>,
+    dead: Vec<Dead>,
+    snapshot: &Snapshot,
+) -> (Vec<usize>, String) {
     let group = &route.group;
     let puts = dead.iter().map(|Dead { operation, error }| {
         let (piece, op) = load.of[*operation];
@@ -327,24 +345,30 @@ async fn bury(route: &Route, load: &Load, work: &Work<'_>, dead: Vec<Dead>) -> V
             ..Cause::default()
         };
         let at = work.operations[*operation];
-        group.queue.dead_letters.put(cause, &work.body[at.start..at.end])
+        let index = named(work, *operation, snapshot).index().to_owned();
+        let (letters, lines) = (&group.queue.dead_letters, &work.body[at.start..at.end]);
+        async move { letters.put(cause, &index, lines).await }
     });
     let results = join_all(puts).await;
-    let mut buried = Vec::new();
+    let (mut buried, mut failed) = (Vec::new(), String::new());
     for (one, result) in dead.iter().zip(results) {
         match result {
             Ok(()) => buried.push(one.operation),
             Err(error) => {
-                let why = error.to_string();
-                wire::rationed!(
-                    tracing::error,
-                    why,
-                    "a parked operation that is given up stays parked"
-                );
+                failed = error.to_string();
+                let why = &failed;
+                // Refused ones have waited for room all the time, as their key says.
+                if !load.pieces[load.of[one.operation].0].entry.key.is_letters() {
+                    wire::rationed!(
+                        tracing::error,
+                        why,
+                        "a parked operation that is given up stays parked"
+                    );
+                }
             }
         }
     }
-    buried
+    (buried, failed)
 }
 
 /// Says on disk what is gone, and then in memory, from where on what comes later may pass.
@@ -482,13 +506,14 @@ impl Load {
                 }
                 let lane = self.pieces[self.of[operation].0].entry.lane;
                 let held = match key {
-                    Key::Documents => None,
+                    Key::Documents | Key::Letters { .. } => None,
                     _ => {
                         let named = named(work, operation, snapshot);
                         state.holder(&named, lane, &work.wording.target, Some(key))
                     }
                 };
-                let first = seen.insert(work.operations[operation].document);
+                // Those that are refused already are not sent, so none overtakes another.
+                let first = key.is_letters() || seen.insert(work.operations[operation].document);
                 match held {
                     Some(to) => elsewhere.push((operation, to)),
                     None if first => send.push(operation),
@@ -554,6 +579,13 @@ impl Load {
         let (piece, op) = self.of[operation];
         let moved: &mut BTreeMap<Key, Vec<u32>> = &mut self.pieces[piece].tried.moved;
         moved.entry(to).or_default().push(op);
+    }
+
+    /// What the cluster said of an operation that is refused already.
+    fn refused(&self, operation: usize) -> Option<Error> {
+        let (piece, op) = self.of[operation];
+        let refused = self.pieces[piece].entry.refused.get(op as usize)?;
+        Some(refused.clone().into())
     }
 
     fn why(&self, operation: usize) -> String {

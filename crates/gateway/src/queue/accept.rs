@@ -82,6 +82,9 @@ impl Accept {
             Some(Turn::First(claim)) => Some(claim),
             None => None,
         };
+        if let Some(refusal) = self.finds_no_room(&queued) {
+            return refusal;
+        }
         let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let keyed = claim
             .as_ref()
@@ -133,6 +136,15 @@ impl Accept {
                 response
             }
         }
+    }
+
+    /// The answer to a request for an index whose refused documents fill the room that there is for them: what is accepted
+    /// of it could be refused too, and would then have nowhere to go.
+    fn finds_no_room(&self, queued: &Queued<'_>) -> Option<Response<Outgoing>> {
+        let table = &queued.snapshot.table;
+        let names = queued.plan.names().iter().map(|name| table.name_of(*name));
+        let (index, bytes) = self.queue.parked.as_ref()?.overfull(names)?;
+        Some(Fault::letters_full(index, bytes).response())
     }
 
     /// Says which names the documents have that are about to be put into the log.

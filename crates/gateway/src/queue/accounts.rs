@@ -270,6 +270,12 @@ impl Queues {
             parked(&|parked| parked.bytes() as f64),
         );
         family(
+            "queue_parked_letters",
+            "gauge",
+            "Parked documents of a consumer group that are refused, and wait for room among the dead letters.",
+            parked(&|parked| parked.state().letters() as f64),
+        );
+        family(
             "queue_parked_seconds",
             "gauge",
             "Age of the operations of a consumer group that have been parked longest.",

@@ -11,6 +11,7 @@ mod edit;
 mod encoding;
 mod letter;
 mod replay;
+mod room;
 mod tidy;
 mod wanted;
 
@@ -18,16 +19,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use log::{AppendError, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
+use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 
 use books::Books;
 pub(crate) use books::Tally;
 pub(crate) use edit::{Edit, Unfit};
 pub(crate) use letter::{Cause, Letter, Shown};
 pub(crate) use replay::{REPLAYED, Way, recount};
+pub(crate) use room::NotPut;
+use room::Room;
 pub(crate) use wanted::{Committed, Wanted};
 
 /// The dead letters of one queue.
@@ -36,10 +38,7 @@ pub(crate) struct DeadLetters {
     /// Segments before its place go.
     kept: Consumer,
     file: PathBuf,
-    /// Bytes at most; a part of them is kept free for edits and for tidying up.
-    bytes_max: AtomicU64,
-    /// How much that is.
-    reserve: AtomicU64,
+    room: Room,
     books: Mutex<Arc<Books>>,
     /// Whoever changes the books: one after the other.
     work: Mutex<()>,
@@ -85,8 +84,7 @@ pub(crate) struct Page {
 impl DeadLetters {
     /// Opens the store in a folder, or makes it.
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, String> {
-        let reserve = options.segment_bytes;
-        let bytes_max = options.quota_bytes.saturating_sub(reserve);
+        let room = Room::new(&options);
         let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
         let kept = log
             .consumer(KEPT, StartAt::Oldest)
@@ -97,8 +95,7 @@ impl DeadLetters {
             log,
             kept,
             file,
-            bytes_max: AtomicU64::new(bytes_max),
-            reserve: AtomicU64::new(reserve),
+            room,
             books: Mutex::new(Arc::new(books)),
             work: Mutex::default(),
             under_way: Mutex::default(),
@@ -109,32 +106,19 @@ impl DeadLetters {
     /// Takes over how much there may be.
     pub(crate) fn adjust(&self, options: Options) -> Result<(), OpenError> {
         self.log.adjust(&options)?;
-        let reserve = options.segment_bytes;
-        self.reserve.store(reserve, Ordering::Relaxed);
-        let bytes_max = options.quota_bytes.saturating_sub(reserve);
-        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        self.room.adjust(&options);
         Ok(())
     }
 
-    /// Puts an operation (its lines) there; durable when it returns. It counts once its batch is committed
-    /// ([`DeadLetters::committed`]). It may fail for want of room, and for what is wrong with the disk; never for what the
-    /// operation or its cause holds.
-    pub(crate) async fn put(&self, mut cause: Cause, operation: &[u8]) -> Result<(), AppendError> {
+    /// Puts an operation (its lines) there, which names `index`; durable when it returns. It counts once its batch is
+    /// committed ([`DeadLetters::committed`]). It may fail for want of room, and for what is wrong with the disk; never for
+    /// what the operation or its cause holds.
+    pub(crate) async fn put(&self, mut cause: Cause, index: &str, operation: &[u8]) -> Result<(), NotPut> {
         cause.cut();
         let mut record = encoding::record(&self.log, letter::FIRST, &cause, operation, None);
-        let used = self.log.status().bytes;
-        let quota = self.bytes_max.load(Ordering::Relaxed);
         let bytes = record.payload_bytes() as u64;
-        // One that would not fit into the empty store would wait for ever: it is taken as long as there is room for any.
-        let is_oversized = bytes + RECORD_BYTES > quota - quota.min(self.reserve.load(Ordering::Relaxed));
-        if if is_oversized {
-            used >= quota
-        } else {
-            used + bytes > quota
-        } {
-            return Err(AppendError::Full(Full::Quota { used, quota }));
-        }
-        if is_oversized {
+        let claim = self.room.claim(index, bytes, self.log.status().bytes)?;
+        if claim.is_oversized {
             record.beyond_quota();
         }
         *lock(&self.under_way).entry(cause.group.clone()).or_default() += 1;
@@ -142,8 +126,14 @@ impl DeadLetters {
         let put = self.log.append_async(record).await.map(drop);
         if put.is_err() {
             self.leave(&group, 1);
+            claim.give_back();
         }
-        put
+        Ok(put?)
+    }
+
+    /// Whether there may be room for a letter of an index.
+    pub(crate) fn has_room(&self, index: &str) -> bool {
+        self.room.has_some(index, self.log.status().bytes)
     }
 
     /// So many letters of a group count now, durably. Notes now and then up to where all do, so that the next start has
@@ -358,6 +348,7 @@ impl DeadLetters {
                 books.tally(&one.group).purged += 1;
             }
         })?;
+        self.room.begin_anew();
         self.tidy(&work);
         Ok(picked.len() as u64)
     }
@@ -466,6 +457,7 @@ impl DeadLetters {
         change(&mut books);
         let saved = books.save(&self.file);
         *lock(&self.books) = Arc::new(books);
+        self.room.begin_anew();
         saved
     }
 }
@@ -479,8 +471,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a record takes beside its payload, at most: its head, its parameters, and the segment's.
-const RECORD_BYTES: u64 = 64 << 10;
 /// The one consumer of the store: where the oldest letter is.
 const KEPT: &str = "kept";
 /// The file of the books, beside the store's segments.

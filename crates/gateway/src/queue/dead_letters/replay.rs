@@ -387,7 +387,7 @@ mod tests {
                 place,
                 ..Cause::default()
             };
-            let put = letters.put(cause, b"{\"delete\":{\"_id\":\"1\"}}\n");
+            let put = letters.put(cause, "logs", b"{\"delete\":{\"_id\":\"1\"}}\n");
             runtime.block_on(put).unwrap();
         }
         // As the group's lane is past them.
@@ -445,7 +445,11 @@ mod tests {
             ..Cause::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let put = letters.put(cause, b"{\"delete\":{\"_index\":\"gone\",\"_id\":\"1\"}}\n");
+        let put = letters.put(
+            cause,
+            "logs",
+            b"{\"delete\":{\"_index\":\"gone\",\"_id\":\"1\"}}\n",
+        );
         runtime.block_on(put).unwrap();
         let committed = Committed([("c0".to_owned(), vec![1])].into());
         let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));

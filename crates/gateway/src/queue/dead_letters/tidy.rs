@@ -2,7 +2,6 @@
 //! where much of the store is gone but some letters hold it, these are written again at its end.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, mpsc};
 use std::time::Duration;
 
@@ -40,14 +39,14 @@ impl DeadLetters {
     /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of one that is full.
     fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
         let (bytes, gone) = (self.log.status().bytes, self.books().gone.bytes());
-        let is_tight = bytes > self.bytes_max.load(Ordering::Relaxed) / 4 * 3;
+        let is_tight = bytes > self.room.bytes_max() / 4 * 3;
         if gone < GONE_BYTES_MIN || gone * if is_tight { 4 } else { 2 } <= bytes {
             return Ok(());
         }
         // What is written now goes to a segment of its own.
         self.log.roll();
         let (end, mut from) = (self.log.status().end, 0);
-        let at_once = BYTES_AT_ONCE.min(self.reserve.load(Ordering::Relaxed) / 4);
+        let at_once = BYTES_AT_ONCE.min(self.room.reserve() / 4);
         loop {
             let (mut letters, mut bytes) = (Vec::new(), 0);
             self.visit(from, |letter| {

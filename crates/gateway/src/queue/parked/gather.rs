@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Parked;
 use super::state::{Standing, State};
-use super::store::Entry;
+use super::store::{Bound, Entry};
 
 impl Parked {
     /// Writes the oldest entries again, if the store is half full and most of it is gone. Only while no key is tried.
@@ -26,7 +26,7 @@ impl Parked {
                 ..*entry
             };
             // What fails is tried again later; what was written until then counts.
-            match store.put(&entry, &lines).await {
+            match store.put(&entry, &lines, Bound::Quota).await {
                 Ok((to, _)) => drop(moved.insert(at, to)),
                 Err(error) => {
                     tracing::warn!(%error, "parked operations keep more of the disk than they need");

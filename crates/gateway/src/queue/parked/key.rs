@@ -14,6 +14,9 @@ pub(crate) enum Key {
     Request { index: String, target: String },
     /// Documents that failed by themselves: each waits alone.
     Documents,
+    /// Refused for good, and waiting for room among the dead letters; nothing waits behind them. The index is
+    /// [`SEVERAL`] where there are too many to tell apart.
+    Letters { index: String },
 }
 
 /// What the failure of an operation concerns, as the node's words tell it.
@@ -50,6 +53,7 @@ impl Key {
             Key::Shards { .. } => 1,
             Key::Request { .. } => 2,
             Key::Documents => 3,
+            Key::Letters { .. } => 4,
         }
     }
 
@@ -64,8 +68,18 @@ impl Key {
             Key::Index { .. } => true,
             Key::Shards { lane: held, .. } => *held == lane,
             Key::Request { target: held, .. } => held == target,
-            Key::Documents => false,
+            Key::Documents | Key::Letters { .. } => false,
         }
+    }
+
+    /// Whether its operations hold back later ones for their index.
+    pub(crate) fn holds_names(&self) -> bool {
+        !matches!(self, Key::Documents | Key::Letters { .. })
+    }
+
+    /// Whether its operations are refused already.
+    pub(crate) fn is_letters(&self) -> bool {
+        matches!(self, Key::Letters { .. })
     }
 
     /// For people.
@@ -75,6 +89,7 @@ impl Key {
             Key::Shards { index, lane } => format!("shards:{index}:{lane}"),
             Key::Request { index, target } => format!("request:{index}:{target}"),
             Key::Documents => "documents".to_owned(),
+            Key::Letters { index } => format!("letters:{index}"),
         }
     }
 }
@@ -108,6 +123,9 @@ impl Named {
         std::iter::once(&*self.written).chain(concrete)
     }
 }
+
+/// Several indices.
+pub(crate) const SEVERAL: &str = "*";
 
 /// The number of a document: FNV-1a, since it stands in files that later versions read. Two documents that share one by
 /// chance wait for each other, and nothing else comes of it.

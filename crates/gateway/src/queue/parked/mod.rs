@@ -17,14 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use log::{AppendError, Full, Options};
+use log::{AppendError, Options};
 use tokio::sync::Notify;
 
 pub(crate) use key::{Key, Named, Scope};
 pub(crate) use state::{Picked, State, Tried};
 use state::{Piece, Standing};
+use store::Bound;
 use store::Record;
-pub(crate) use store::{Entry, Resolved, Store};
+pub(crate) use store::{Entry, Refused, Resolved, Store};
 
 /// What is parked of one queue and consumer group.
 pub(crate) struct Parked {
@@ -37,6 +38,8 @@ pub(crate) struct Parked {
     pub(crate) any: AtomicBool,
     /// Told when there may be something to try.
     pub(crate) changed: Notify,
+    /// Whether operations of any group may wait for room among the dead letters.
+    letters_wait: Arc<AtomicBool>,
 }
 
 /// What is parked of one queue, by consumer group.
@@ -44,6 +47,7 @@ pub(crate) struct ParkedOfQueue {
     folder: PathBuf,
     options: Mutex<Options>,
     groups: Mutex<BTreeMap<String, Arc<Parked>>>,
+    letters_wait: Arc<AtomicBool>,
 }
 
 /// Why operations were not parked.
@@ -67,13 +71,14 @@ impl ParkedOfQueue {
         committed: &[(String, Vec<u64>)],
     ) -> Result<Self, String> {
         let mut groups = BTreeMap::new();
+        let letters_wait = Arc::new(AtomicBool::default());
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
             let lanes = committed.iter().find(|(group, _)| *group == name);
             let lanes = lanes.map(|(_, lanes)| lanes.as_slice()).unwrap_or_default();
-            let parked = Parked::new(entry.path(), options.clone());
+            let parked = Parked::new(entry.path(), options.clone(), Arc::clone(&letters_wait));
             parked.load(lanes)?;
             groups.insert(name, Arc::new(parked));
         }
@@ -81,6 +86,7 @@ impl ParkedOfQueue {
             folder,
             options: Mutex::new(options),
             groups: Mutex::new(groups),
+            letters_wait,
         })
     }
 
@@ -89,9 +95,31 @@ impl ParkedOfQueue {
         let mut groups = lock(&self.groups);
         let parked = groups.entry(name.to_owned()).or_insert_with(|| {
             let options = lock(&self.options).clone();
-            Arc::new(Parked::new(self.folder.join(name), options))
+            let letters_wait = Arc::clone(&self.letters_wait);
+            Arc::new(Parked::new(self.folder.join(name), options, letters_wait))
         });
         Arc::clone(parked)
+    }
+
+    /// The name, of those of a request, whose refused operations find no more room anywhere, and how many bytes they have.
+    pub(crate) fn overfull<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> Option<(&'n str, u64)> {
+        if !self.letters_wait.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut any = false;
+        let over = self.all().into_iter().find_map(|(_, parked)| {
+            let (used, most) = parked.opened()?.bytes();
+            let state = parked.state();
+            any |= state.has_letters();
+            state.overfull(names.clone(), used, most)
+        });
+        if over.is_none() && !any {
+            self.letters_wait.store(false, Ordering::Relaxed);
+        }
+        over
     }
 
     pub(crate) fn all(&self) -> Vec<(String, Arc<Parked>)> {
@@ -133,7 +161,7 @@ impl ParkedOfQueue {
 // === impl Parked ===
 
 impl Parked {
-    fn new(folder: PathBuf, options: Options) -> Self {
+    fn new(folder: PathBuf, options: Options, letters_wait: Arc<AtomicBool>) -> Self {
         Self {
             folder,
             options: Mutex::new(options),
@@ -141,6 +169,7 @@ impl Parked {
             state: Mutex::default(),
             any: AtomicBool::new(false),
             changed: Notify::new(),
+            letters_wait,
         }
     }
 
@@ -192,6 +221,7 @@ impl Parked {
             piece.doubt = true;
             state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
         }
+        self.letters_wait.store(state.has_letters(), Ordering::Relaxed);
         self.any.store(!state.is_empty(), Ordering::Release);
         Ok(())
     }
@@ -238,16 +268,22 @@ impl Parked {
             true => entry.documents.len(),
             false => 0,
         };
-        if self.state().is_full(documents) {
-            let why = format!("{PIECES_MAX} entries or {DOCUMENTS_MAX} documents are there already");
-            return Err(NotParked::Full(why));
-        }
+        let bound = match entry.key.is_letters() {
+            true => Bound::None,
+            false => {
+                let state = self.state();
+                if state.is_full(documents) {
+                    let why = format!("{PIECES_MAX} entries or {DOCUMENTS_MAX} documents are there already");
+                    return Err(NotParked::Full(why));
+                }
+                Bound::Share(state.bytes_of(&entry.key))
+            }
+        };
         let store = self.open_store().map_err(NotParked::Disk)?;
-        let put = store.put(&entry, lines).await;
-        let (at, bytes) = put.map_err(|error| match error {
-            AppendError::Full(full @ Full::Quota { .. }) => NotParked::Full(full.to_string()),
-            error => NotParked::Disk(error.to_string()),
-        })?;
+        let (at, bytes) = store.put(&entry, lines, bound).await?;
+        if bound == Bound::None {
+            self.letters_wait.store(true, Ordering::Relaxed);
+        }
         let mut piece = Piece::new(at, bytes, &entry, None, Standing::Unsettled);
         piece.doubt = doubt;
         let mut state = self.state();

@@ -8,7 +8,7 @@ use cluster::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::key::{Key, Named};
+use super::key::{Key, Named, SEVERAL};
 use super::store::Entry;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
 
@@ -39,6 +39,8 @@ pub(crate) struct State {
 /// What one key holds.
 struct Held {
     names: BTreeSet<Box<str>>,
+    /// Bytes of the records of its pieces.
+    bytes: u64,
     pieces: BTreeMap<Order, Piece>,
     why: Arc<str>,
     since_ms: u64,
@@ -188,6 +190,7 @@ impl State {
         self.pieces += 1;
         let held = self.keys.entry(key.clone()).or_insert_with(|| Held {
             names: BTreeSet::new(),
+            bytes: 0,
             pieces: BTreeMap::new(),
             why: why.into(),
             since_ms: now_ms(),
@@ -202,7 +205,7 @@ impl State {
         }
         held.since_ms = held.since_ms.min(piece.parked_ms);
         for name in names {
-            if held.names.insert(name.as_str().into()) && key != Key::Documents {
+            if held.names.insert(name.as_str().into()) && key.holds_names() {
                 self.names
                     .entry(name.as_str().into())
                     .or_default()
@@ -218,7 +221,64 @@ impl State {
         if key == Key::Documents && piece.next_try.is_none() {
             held.next_try = held.next_try.min(Instant::now() + super::SOON);
         }
+        held.bytes += piece.bytes;
         held.pieces.insert(order, piece);
+    }
+
+    /// The key under which refused operations for an index wait for room among the dead letters.
+    pub(crate) fn letters_key(&self, index: &str) -> Key {
+        let of = |index: &str| Key::Letters {
+            index: index.to_owned(),
+        };
+        let key = of(index);
+        let is_crowded = || {
+            let letters = self.keys.keys().filter(|key| key.is_letters());
+            self.pieces >= PIECES_MAX || letters.take(LETTERS_KEYS_MAX).count() == LETTERS_KEYS_MAX
+        };
+        match !self.keys.contains_key(&key) && is_crowded() {
+            true => of(SEVERAL),
+            false => key,
+        }
+    }
+
+    /// Bytes that a key holds.
+    pub(crate) fn bytes_of(&self, key: &Key) -> u64 {
+        self.keys.get(key).map_or(0, |held| held.bytes)
+    }
+
+    /// The index of these names whose refused operations take more room than they may, if there is one: `most` bytes may be
+    /// parked in all, and `used` are.
+    pub(crate) fn overfull<'n>(
+        &self,
+        mut names: impl Iterator<Item = &'n str>,
+        used: u64,
+        most: u64,
+    ) -> Option<(&'n str, u64)> {
+        let letters: Vec<&Held> = self
+            .keys
+            .iter()
+            .filter(|(key, _)| key.is_letters())
+            .map(|(_, held)| held)
+            .collect();
+        let all: u64 = letters.iter().map(|held| held.bytes).sum();
+        let share = most.saturating_sub(used).max(most / SHARE_LEAST);
+        names.find_map(|name| {
+            let mut of_name = letters.iter().filter(|held| held.names.contains(name));
+            let over = of_name.find(|held| held.bytes > share || all > 2 * most)?;
+            Some((name, over.bytes))
+        })
+    }
+
+    /// Documents that are refused and wait for room among the dead letters.
+    pub(crate) fn letters(&self) -> u64 {
+        let letters = self.keys.iter().filter(|(key, _)| key.is_letters());
+        let pieces = letters.flat_map(|(_, held)| held.pieces.values());
+        pieces.map(|piece| u64::from(piece.docs)).sum()
+    }
+
+    /// Whether refused operations wait for room.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.keys.keys().any(Key::is_letters)
     }
 
     /// The key that an operation has to wait for, if there is one; of a rank behind `after`.
@@ -372,7 +432,7 @@ impl State {
     /// Holds the indices too that the names of parked operations stand for now.
     fn follow(&mut self, resolve: impl Fn(&str) -> Option<String>) {
         for (key, held) in &mut self.keys {
-            if *key == Key::Documents {
+            if !key.holds_names() {
                 continue;
             }
             let now: Vec<Box<str>> = held
@@ -587,15 +647,17 @@ impl State {
         documents
     }
 
-    /// Whether operations of such a lane are parked.
+    /// Whether operations of such a lane are parked and may still be executed.
     pub(crate) fn has_lane(&self, wanted: impl Fn(u32) -> bool) -> bool {
-        let mut pieces = self.keys.values().flat_map(|held| held.pieces.values());
+        let waiting = self.keys.iter().filter(|(key, _)| !key.is_letters());
+        let mut pieces = waiting.flat_map(|(_, held)| held.pieces.values());
         pieces.any(|piece| wanted(piece.lane))
     }
 
-    /// Whether operations are parked for an index of such a name.
+    /// Whether operations that may still be executed are parked for an index of such a name.
     pub(crate) fn has_name(&self, wanted: impl Fn(&str) -> bool) -> bool {
-        let mut names = self.keys.values().flat_map(|held| &held.names);
+        let waiting = self.keys.iter().filter(|(key, _)| !key.is_letters());
+        let mut names = waiting.flat_map(|(_, held)| &held.names);
         names.any(|name| wanted(name))
     }
 
@@ -638,7 +700,9 @@ impl State {
     }
 
     fn remove(&mut self, key: &Key, order: Order) -> Option<Piece> {
-        let piece = self.keys.get_mut(key)?.pieces.remove(&order)?;
+        let held = self.keys.get_mut(key)?;
+        let piece = held.pieces.remove(&order)?;
+        held.bytes = held.bytes.saturating_sub(piece.bytes);
         for document in piece.documents.iter().flatten() {
             if let Some(keys) = self.documents.get_mut(document) {
                 if let Some(at) = keys.iter().position(|held| held == key) {
@@ -672,6 +736,11 @@ impl State {
     }
 }
 
+/// Indices whose refused operations are told apart, at most.
+const LETTERS_KEYS_MAX: usize = 1000;
+/// The share of the store that the refused operations of an index may have in any case.
+const SHARE_LEAST: u64 = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -695,6 +764,7 @@ mod tests {
             refusals: 0,
             parked_ms: 5,
             gone: Vec::new(),
+            refused: Vec::new(),
             instead_of: None,
         }
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use serde::{Deserialize, Serialize};
 
+use super::NotParked;
 use super::key::Key;
 
 /// What is known of operations that were parked together.
@@ -39,9 +40,31 @@ pub(crate) struct Entry {
     /// Those of its operations that are gone already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) gone: Vec<u32>,
+    /// For each operation that is refused already, what the cluster said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) refused: Vec<Refused>,
     /// The record that this one takes the place of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<u64>,
+}
+
+/// Why an operation was refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    pub(crate) kind: String,
+    pub(crate) reason: String,
+}
+
+/// How much room an entry may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// As much as there is.
+    Quota,
+    /// With the bytes that its key holds already: no more than is left for all other keys.
+    Share(u64),
+    /// Whatever it takes: what was accepted has nowhere else to go.
+    None,
 }
 
 /// What became of parked operations.
@@ -105,12 +128,29 @@ impl Store {
     }
 
     /// Puts operations there, durable when it returns; where they are, and how many bytes they take.
-    pub(crate) async fn put(&self, entry: &Entry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
+    pub(crate) async fn put(
+        &self,
+        entry: &Entry,
+        lines: &[u8],
+        bound: Bound,
+    ) -> Result<(u64, u64), NotParked> {
         let used = self.log.status().bytes;
         let quota = self.bytes_max.load(Ordering::Relaxed);
         let head = serde_json::to_vec(entry).unwrap_or_default();
-        if used + (head.len() + lines.len()) as u64 > quota {
-            return Err(AppendError::Full(Full::Quota { used, quota }));
+        let bytes = (head.len() + lines.len()) as u64;
+        let left = quota.saturating_sub(used + bytes);
+        let fits = used + bytes <= quota;
+        match bound {
+            Bound::Quota | Bound::Share(_) if !fits => {
+                let why = format!("{used} bytes are used, and {quota} may be (parked_max_size)");
+                return Err(NotParked::Full(why));
+            }
+            Bound::Share(held) if held > 0 && held + bytes > left => {
+                return Err(NotParked::Full(format!(
+                    "{held} bytes wait for this already, and {left} are left for all else (parked_max_size)"
+                )));
+            }
+            _ => {}
         }
         let mut record = self.log.record(PUT, b"");
         record.group(0, entry.ops.len() as u32, |out| {
@@ -118,7 +158,13 @@ impl Store {
             out.push(b'\n');
             out.extend_from_slice(lines);
         });
-        let receipt = self.log.append_async(record).await?;
+        if bound == Bound::None {
+            record.beyond_quota();
+        }
+        let receipt = self.log.append_async(record).await.map_err(|error| match error {
+            AppendError::Full(full @ Full::Quota { .. }) => NotParked::Full(full.to_string()),
+            error => NotParked::Disk(error.to_string()),
+        })?;
         Ok((receipt.position, receipt.bytes))
     }
 
