@@ -164,11 +164,10 @@ pub(super) fn answer(
 fn too_few_copies(head: &Head) -> Option<String> {
     let wanted = head.parameter("wait_for_active_shards")?;
     let copies = wanted.parse::<u32>().ok().filter(|copies| *copies > 1)?;
-    let reason = format!(
+    Some(format!(
         "Not enough active copies to meet shard count of [{copies}] (have 1, needed {copies}). Timeout: [{}ms]",
         timeout(head).as_millis()
-    );
-    Some(json!({"type": "unavailable_shards_exception", "reason": reason}).to_string())
+    ))
 }
 
 /// How long a request waits for copies.
@@ -340,7 +339,10 @@ impl Bulk<'_> {
             self.fail(action, &index.name, action.id.as_deref(), *status, error);
             return;
         }
-        if let Some(error) = self.too_few_copies.clone() {
+        if let Some(error) = &self.too_few_copies {
+            let shard = routing.or(action.id.as_deref()).map_or(0, |key| index.shard(key));
+            let reason = format!("[{}][{shard}] {error}", index.name);
+            let error = json!({"type": "unavailable_shards_exception", "reason": reason}).to_string();
             self.fail(action, &index.name, action.id.as_deref(), 503, &error);
             return;
         }

@@ -360,3 +360,59 @@ fn a_write_that_is_not_queued_does_not_overtake_what_is_parked() {
     drained(&gateway, "c0");
     assert_ne!(by_query().status, 503);
 }
+
+#[test]
+fn what_a_client_can_write_into_a_reason_stops_nobody_but_its_own_document() {
+    let alias = "no write index is defined for alias [good]";
+    let shards = "[good][0] primary shard is not active Timeout: [3s], request: [index {[good][7], source[x] Not enough active copies to meet shard count of [9]}]";
+    let cases = [
+        // A script, or a pipeline, that fails with a value of the document.
+        (400, "illegal_argument_exception", format!("cannot parse [{alias}]"), "dead"),
+        (400, "mapper_parsing_exception", format!("cannot parse [{alias}]"), "dead"),
+        (400, "validation_exception", "no shards open".to_owned(), "dead"),
+        (500, "script_exception", "timed out while waiting for a dynamic mapping update".to_owned(), "documents"),
+        (500, "mapper_exception", "it says: timed out while waiting for a dynamic mapping update".to_owned(), "documents"),
+        // A pipeline that goes by a value of the document for an index.
+        (404, "index_not_found_exception", "no such index [elsewhere]".to_owned(), "documents"),
+        (403, "cluster_block_exception", "index [elsewhere] blocked by: [FORBIDDEN/8/index write (api)];".to_owned(), "documents"),
+        (403, "security_exception", "action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [elsewhere], this action".to_owned(), "documents"),
+        (503, "unavailable_shards_exception", shards.replace("good", "elsewhere"), "documents"),
+        (503, "unavailable_shards_exception", shards.to_owned(), "shards:good:"),
+    ];
+    for (status, kind, reason, expected) in cases {
+        let cluster = two_indices();
+        let place = Place::before(&[&cluster], "");
+        let gateway = place.start();
+        cluster.set_manners(Manners {
+            unfit: Some(Unfit {
+                holds: "{\"n\":666}".to_owned(),
+                status,
+                error: json!({"type": kind, "reason": reason}).to_string(),
+            }),
+            ..Manners::default()
+        });
+        send(&gateway, "/_bulk?wait_for_active_shards=1", &docs("good", 1, 666));
+        wait(&gateway, "c0", |one| one["pending"] == 0);
+        let others = docs("good", 200, 1).replace("\"_id\":\"", "\"_id\":\"x");
+        send(&gateway, "/_bulk?wait_for_active_shards=1", &others);
+        let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+        no_lane_waits(&one);
+        if expected == "dead" {
+            assert_eq!(
+                (&one["dead"], &one["indexed"]),
+                (&json!(1), &json!(200)),
+                "{reason}: {one}"
+            );
+            continue;
+        }
+        let key = one["parked_for"][0]["key"].as_str().unwrap_or_default();
+        assert!(key.starts_with(expected), "{kind} {reason}: {one}");
+        if expected == "documents" {
+            assert_eq!(
+                (&one["parked"], &one["indexed"]),
+                (&json!(1), &json!(200)),
+                "{reason}: {one}"
+            );
+        }
+    }
+}

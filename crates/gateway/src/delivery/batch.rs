@@ -17,6 +17,7 @@ use wire::guard::fault;
 use crate::bulk_request;
 use crate::bulk_request::Kind;
 use crate::bulk_request::ask_of;
+use crate::delivery::concern::is_of_another;
 use crate::delivery::lane::{Lane, Route};
 use crate::delivery::lookback::{Doubt, Past};
 use crate::delivery::memory::Held;
@@ -278,7 +279,7 @@ impl Lane {
             let mut split = false;
             for (operation, outcome) in not_done {
                 work.attempts[operation] += 1;
-                let outcome = route.judge(work, operation, outcome).await;
+                let outcome = route.judge(work, operation, outcome, &snapshot).await;
                 match route.by_rules(work, operation, outcome) {
                     Outcome::Done => {}
                     Outcome::Refused(error) => dead.push((operation, error)),
@@ -406,8 +407,22 @@ impl Lane {
 
 impl Route {
     /// Looks closer at what a node said of an operation, where its word alone does not settle it.
-    pub(crate) async fn judge(&self, work: &Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
+    pub(crate) async fn judge(
+        &self,
+        work: &Work<'_>,
+        operation: usize,
+        outcome: Outcome,
+        snapshot: &Snapshot,
+    ) -> Outcome {
         let outcome = match outcome {
+            // Its index, and others' documents there, have nothing to do with it.
+            Outcome::Park(Scope::Index | Scope::Shard, again)
+                if again.error().is_some_and(|error| {
+                    is_of_another(error, again.index.as_deref(), &named(work, operation, snapshot))
+                }) =>
+            {
+                Outcome::Park(Scope::Document, again)
+            }
             // Even alone: nothing that sending less would mend.
             Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
                 400 => Outcome::Refused(error),

@@ -11,6 +11,7 @@ mod apart;
 mod attempt;
 mod batch;
 mod brief;
+mod concern;
 mod deliveries;
 mod gate;
 mod handed_over;

@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
+use crate::delivery::concern::{concerned, is_slow_mapping};
 use crate::queue::parked::Scope;
 
 /// What became of an operation in one try.
@@ -49,6 +50,8 @@ pub(crate) struct Again {
     pub(crate) paused: bool,
     /// What a node said of this operation by itself; none: the whole request failed.
     pub(crate) error: Option<Box<Error>>,
+    /// The index that it names beside its words.
+    pub(crate) index: Option<Box<str>>,
 }
 
 /// As the cluster words it.
@@ -71,6 +74,7 @@ impl Again {
             busy: false,
             paused: false,
             error: None,
+            index: None,
         }
     }
 
@@ -217,6 +221,7 @@ pub(crate) fn unanswered(error: &SendError) -> Again {
         busy: false,
         paused: matches!(error.kind, SendErrorKind::Tls(_) | SendErrorKind::SpeaksTls),
         error: None,
+        index: None,
     }
 }
 
@@ -239,6 +244,7 @@ pub(crate) fn outcomes(
             busy: status == StatusCode::TOO_MANY_REQUESTS,
             paused,
             error: None,
+            index: None,
         })
     };
     let of_error = || error_of(status.as_u16(), serde_json::from_slice(body).ok()?);
@@ -284,22 +290,20 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         reason: String::from_utf8_lossy(reply.item(item)).into_owned(),
     });
     // A cluster with much to do; 500 would count, and kill in the end.
-    if status >= 500
-        && error
-            .reason
-            .contains("timed out while waiting for a dynamic mapping update")
-    {
+    if is_slow_mapping(&error) {
         return Outcome::Again(Again::unsent(error.to_string()));
     }
     if let Some(scope) = concerned(&error) {
         // Missing rights are for somebody to put right, which the lanes' numbers say where nothing is parked.
         let paused = error.status == 403;
         let busy = false;
+        let index = inner.and_then(|inner| inner["error"]["index"].as_str());
         return Outcome::Park(
             scope,
             Again {
                 paused,
                 busy,
+                index: index.map(Into::into),
                 ..Again::refused(error)
             },
         );
@@ -317,23 +321,6 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         paused,
         ..Again::refused(error)
     })
-}
-
-/// What the error of an item concerns, if it says nothing of the operation itself and nothing of the whole cluster.
-fn concerned(error: &Error) -> Option<Scope> {
-    let says = |text: &str| error.reason.contains(text);
-    let is_of_index = match (error.status, error.kind.as_str()) {
-        // A block on the whole cluster names no index.
-        (403 | 429, "cluster_block_exception") => error.reason.starts_with("index ["),
-        (403, _) | (400, "index_closed_exception") | (404, "index_not_found_exception") => true,
-        (400, "illegal_argument_exception") => {
-            says("no write index is defined for alias") || says("has more than one index associated with it")
-        }
-        (400, "validation_exception") => says("shards open"),
-        (503, "unavailable_shards_exception") => return Some(Scope::Shard),
-        _ => false,
-    };
-    is_of_index.then_some(Scope::Index)
 }
 
 /// An error as the servers write it, with what caused it.

@@ -7,6 +7,7 @@ use bulk::Op;
 use cluster::Snapshot;
 
 use crate::delivery::batch::{ROOM_AGAIN, Work};
+use crate::delivery::concern::{asks_for_copies, lacks_copies};
 use crate::delivery::lane::Lane;
 use crate::delivery::outcome::{Again, Error};
 use crate::queue::DELIVERED_TYPE;
@@ -132,16 +133,13 @@ impl Lane {
     fn key(&self, parked: &Parked, work: &Work<'_>, scope: Scope, named: &Named, again: &Again) -> Key {
         let index = named.index().to_owned();
         let target = &work.wording.target;
-        let reason = again.error().map_or("", |error| &error.reason);
         match scope {
             Scope::Document => Key::Documents,
             Scope::Index => {
                 let known = parked.state().index_key(named.names());
                 known.unwrap_or(Key::Index { index })
             }
-            Scope::Shard
-                if reason.contains("active copies") && target.contains("wait_for_active_shards=") =>
-            {
+            Scope::Shard if again.error().is_some_and(lacks_copies) && asks_for_copies(target) => {
                 Key::Request {
                     index,
                     target: target.clone(),

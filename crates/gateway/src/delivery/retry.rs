@@ -272,7 +272,7 @@ async fn step(
         let mut split = false;
         for (operation, outcome) in outcomes {
             work.attempts[operation] += 1;
-            let outcome = route.judge(&work, operation, outcome).await;
+            let outcome = route.judge(&work, operation, outcome, &snapshot).await;
             let outcome = route.by_rules(&mut work, operation, outcome);
             split |= matches!(outcome, Outcome::Split(_));
             load.note(operation, &work);

@@ -317,7 +317,7 @@ fn ended(status: StatusCode, body: &[u8], bytes: u64) -> Option<Ended> {
     let refused = !fine
         && memmem::find(body, br#""status":429"#).is_some()
         // An index whose disk is full says 429 as well, whatever its node has to do.
-        && memmem::find(body, b"cluster_block_exception").is_none();
+        && memmem::find(body, br#""type":"cluster_block_exception""#).is_none();
     Some(match refused {
         true => Ended::Refused,
         false => Ended::Worked { bytes },

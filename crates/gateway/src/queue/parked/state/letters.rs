@@ -1,0 +1,63 @@
+//! Operations that are refused for good and wait for room among the dead letters: by index, and nothing waits behind them.
+
+use super::super::PIECES_MAX;
+use super::super::key::{Key, SEVERAL};
+use super::{Held, State};
+
+impl State {
+    /// The key under which refused operations for an index wait for room among the dead letters.
+    pub(crate) fn letters_key(&self, index: &str) -> Key {
+        let of = |index: &str| Key::Letters {
+            index: index.to_owned(),
+        };
+        let key = of(index);
+        let is_crowded = || {
+            let letters = self.keys.keys().filter(|key| key.is_letters());
+            self.pieces >= PIECES_MAX || letters.take(LETTERS_KEYS_MAX).count() == LETTERS_KEYS_MAX
+        };
+        match !self.keys.contains_key(&key) && is_crowded() {
+            true => of(SEVERAL),
+            false => key,
+        }
+    }
+
+    /// The index of these names whose refused operations take more room than they may, if there is one: `most` bytes may be
+    /// parked in all, and `used` are.
+    pub(crate) fn overfull<'n>(
+        &self,
+        mut names: impl Iterator<Item = &'n str>,
+        used: u64,
+        most: u64,
+    ) -> Option<(&'n str, u64)> {
+        let letters: Vec<&Held> = self
+            .keys
+            .iter()
+            .filter(|(key, _)| key.is_letters())
+            .map(|(_, held)| held)
+            .collect();
+        let all: u64 = letters.iter().map(|held| held.bytes).sum();
+        let share = most.saturating_sub(used).max(most / SHARE_LEAST);
+        names.find_map(|name| {
+            let mut of_name = letters.iter().filter(|held| held.names.contains(name));
+            let over = of_name.find(|held| held.bytes > share || all > 2 * most)?;
+            Some((name, over.bytes))
+        })
+    }
+
+    /// Documents that are refused and wait for room among the dead letters.
+    pub(crate) fn letters(&self) -> u64 {
+        let letters = self.keys.iter().filter(|(key, _)| key.is_letters());
+        let pieces = letters.flat_map(|(_, held)| held.pieces.values());
+        pieces.map(|piece| u64::from(piece.docs)).sum()
+    }
+
+    /// Whether refused operations wait for room.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.keys.keys().any(Key::is_letters)
+    }
+}
+
+/// Indices whose refused operations are told apart, at most.
+const LETTERS_KEYS_MAX: usize = 1000;
+/// The share of the store that the refused operations of an index may have in any case.
+const SHARE_LEAST: u64 = 64;
