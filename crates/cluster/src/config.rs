@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use settings::Secret;
 use wire::{ClientTls, ClientTlsConfig, Roots};
 
 use crate::address::Address;
 use crate::role::Role;
-use crate::secret::Secret;
 
 /// Everything that [`Cluster::start`](crate::Cluster::start) needs to know.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ fn watch(real: &RealCluster) -> Result<Arc<Cluster>> {
     if let Some((username, password)) = real.credentials() {
         config.credentials = Credentials::Basic {
             username: username.to_owned(),
-            password: password.into(),
+            password: settings::Secret::new(password),
         };
     }
     config.tls.ca_file = real.ca_path();

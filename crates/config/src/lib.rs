@@ -33,7 +33,6 @@ mod retry;
 pub mod router;
 mod runtime;
 mod schema;
-mod secret;
 mod show;
 mod vocabulary;
 pub mod when;
@@ -42,8 +41,7 @@ pub use file::scalar::{BadUnit, parse_bytes, parse_time, show_bytes, show_time};
 pub use resolve::{BadListenAddress, listen_address, overlap};
 pub use runtime::*;
 pub use schema::{Explanation, NoSuchKey, explain, markdown, schema};
-pub use secret::{MASK, Secret};
-pub use settings::{Environment, Place, Problem, Rejected, Severity};
+pub use settings::{Environment, MASK, Place, Problem, Rejected, Secret, Severity};
 pub use show::show;
 
 use std::net::SocketAddr;

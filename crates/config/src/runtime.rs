@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use settings::Secret;
 
 pub use super::retry::{Matching, Retry, RetryRules};
-use super::secret::Secret;
 use crate::router::Router;
 use crate::when::When;
 
@@ -373,6 +373,18 @@ pub enum SaslMechanism {
     #[default]
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
+}
+
+impl SaslMechanism {
+    /// Its name, as it is registered.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
 }
 
 /// When an appended request counts as safe.

@@ -1,11 +1,11 @@
 //! `config show`: the file with every default filled in, secrets masked.
 
 use serde_json::Value as Json;
+use settings::MASK;
 
 use super::check::{follow, types};
 use super::file::ConfigFile;
 use super::schema::cached;
-use super::secret::MASK;
 
 /// The configuration as YAML: what was written, and every default, marked as such. No secret is in it: not those
 /// of secret keys, not those in URLs, and no value of the section `env`.

@@ -15,8 +15,8 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post, put};
-use cluster::Secret;
 use serde_json::Value;
+use settings::Secret;
 use tokio::sync::watch;
 
 use crate::names::Names;

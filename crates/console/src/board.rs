@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use wire::lock;
 
 use crate::clock::now_ms;
-use crate::lock::lock;
 use crate::series::{FINE_MS, Series, step_for};
 use crate::store::{ClusterEntry, GatewayEntry};
 

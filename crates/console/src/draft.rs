@@ -1,7 +1,8 @@
 //! What a form or a file gives of a cluster or gateway, checked before it is kept.
 
-use cluster::{Address, BadAddress, Secret};
+use cluster::{Address, BadAddress};
 use serde::{Deserialize, Deserializer};
+use settings::Secret;
 
 use crate::secrets::row_id;
 use crate::store::{ClusterEntry, GatewayEntry};
@@ -135,7 +136,7 @@ impl GatewayDraft {
 /// An empty secret is none.
 fn secret_of(given: &Option<Option<Secret>>) -> Option<Option<&Secret>> {
     let given = given.as_ref()?;
-    Some(given.as_ref().filter(|secret| !secret.expose().is_empty()))
+    Some(given.as_ref().filter(|secret| !secret.is_empty()))
 }
 
 fn check_name(name: &str) -> Result<(), BadDraft> {

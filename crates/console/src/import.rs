@@ -1,8 +1,8 @@
 //! The registry from a file: all of it, or nothing and what is wrong with it, by line and column.
 
-use cluster::Secret;
 use serde_json::{Value, json};
 use settings::Place;
+use settings::Secret;
 use settings::problem::{Problems, nearest};
 use settings::yaml::{self, Node};
 

@@ -18,7 +18,6 @@ mod board;
 mod clock;
 mod draft;
 mod import;
-mod lock;
 mod names;
 mod outbound;
 mod page;
@@ -40,8 +39,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster::Secret;
 use serde_json::Value;
+use settings::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;

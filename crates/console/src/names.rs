@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wire::lock;
 
-use crate::lock::lock;
 use crate::outbound::{AskError, Outbound};
 use crate::target::Target;
 

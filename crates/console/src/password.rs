@@ -5,7 +5,7 @@ use std::sync::Arc;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use cluster::Secret;
+use settings::Secret;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::{Semaphore, oneshot};
 use wire::guard::{Work, thread};

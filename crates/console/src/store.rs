@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use wire::lock;
 
 pub(crate) use audit::Change;
 pub(crate) use registry::{ClusterEntry, GatewayEntry};
 pub(crate) use users::{SESSION_MS_MAX, User};
 
 use crate::StartError;
-use crate::lock::lock;
 use crate::secrets::{NotOpened, Vault};
 
 /// The store. Cheap to clone.

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cluster::{Address, BadAddress, BadConfig, Credentials, Secret};
+use cluster::{Address, BadAddress, BadConfig, Credentials};
 use http::HeaderValue;
+use settings::Secret;
 use wire::{ClientTls, ClientTlsConfig, Origin, Roots, TlsError};
 
 use crate::store::{ClusterEntry, GatewayEntry, Store, StoreError};

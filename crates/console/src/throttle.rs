@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use wire::lock;
 
 /// Failed logins, by whom they were tried for and from where.
 #[derive(Debug, Default)]

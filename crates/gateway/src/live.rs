@@ -113,9 +113,9 @@ pub(crate) fn watch_config(settings: &config::Cluster) -> ClusterConfig {
         None => Credentials::None,
         Some(config::Credentials::Basic { username, password }) => Credentials::Basic {
             username: username.clone(),
-            password: cluster::Secret::new(password.expose()),
+            password: password.clone(),
         },
-        Some(config::Credentials::ApiKey(key)) => Credentials::ApiKey(cluster::Secret::new(key.expose())),
+        Some(config::Credentials::ApiKey(key)) => Credentials::ApiKey(key.clone()),
     };
     watch.tls = TlsFiles {
         ca_file: settings.tls.ca_file.clone(),

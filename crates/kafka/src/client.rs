@@ -61,7 +61,7 @@ fn add_tls(config: &mut ClientConfig, tls: &Tls) {
 
 fn add_sasl(config: &mut ClientConfig, sasl: &Sasl) {
     config
-        .set("sasl.mechanism", sasl.mechanism.as_str())
+        .set("sasl.mechanism", sasl.mechanism)
         .set("sasl.username", &sasl.username)
         .set("sasl.password", &sasl.password);
 }

@@ -76,7 +76,7 @@ mod absent;
 pub use cursor::Cursor;
 pub use error::{AppendError, HeadError, OpenError, ReadError};
 pub use head::Head;
-pub use options::{Mechanism, Options, Sasl, StartAt, Tls};
+pub use options::{Options, Sasl, StartAt, Tls};
 
 #[cfg(feature = "client")]
 pub use append::Append;

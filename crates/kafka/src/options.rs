@@ -43,23 +43,12 @@ pub struct Tls {
 /// An account at the brokers. Its password never prints.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sasl {
-    /// How it is proved.
-    pub mechanism: Mechanism,
+    /// How it is proved: the name of a mechanism as it is registered, `PLAIN` (RFC 4616) or `SCRAM-SHA-512` (RFC 5802).
+    pub mechanism: &'static str,
     /// User name.
     pub username: String,
     /// Password.
     pub password: String,
-}
-
-/// How an account is proved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mechanism {
-    /// With the password itself (RFC 4616).
-    Plain,
-    /// With the knowledge of it (RFC 5802, RFC 7677).
-    ScramSha256,
-    /// As before, with SHA-512.
-    ScramSha512,
 }
 
 /// Where a consumer group that is new begins; one that has committed something goes on from there.
@@ -87,20 +76,6 @@ impl fmt::Debug for Sasl {
     }
 }
 
-// === impl Mechanism ===
-
-impl Mechanism {
-    /// Its name, as it is registered.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +83,7 @@ mod tests {
     #[test]
     fn a_password_never_prints() {
         let sasl = Sasl {
-            mechanism: Mechanism::ScramSha256,
+            mechanism: "SCRAM-SHA-256",
             username: "tidegate".to_owned(),
             password: "hunter2".to_owned(),
         };

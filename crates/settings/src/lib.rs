@@ -1,7 +1,7 @@
 //! Files that people write, read so that a mistake is told with its line, its column and what to write instead.
 //!
 //! [`yaml`] turns text into a tree that remembers where everything stood; [`tree`] nests dotted keys and puts in the
-//! environment; [`problem`] collects what is wrong. What the keys mean is the business of whoever reads the tree.
+//! environment; [`problem`] collects what is wrong; a [`Secret`] never prints. What the keys mean is the business of whoever reads the tree.
 //!
 //! ```
 //! use settings::problem::Problems;
@@ -17,8 +17,10 @@
 //! ```
 
 pub mod problem;
+mod secret;
 pub mod tree;
 pub mod yaml;
 
 pub use problem::{Place, Problem, Rejected, Severity};
+pub use secret::{MASK, Secret};
 pub use tree::Environment;

@@ -7,6 +7,7 @@
 
 mod capacity;
 mod case;
+mod gateway_file;
 mod generators;
 mod machine;
 mod proxy;

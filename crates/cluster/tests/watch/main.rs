@@ -252,7 +252,7 @@ fn refused_credentials_are_said_clearly_and_requests_still_find_a_node() {
 
     let credentials = Credentials::Basic {
         username: "admin".to_owned(),
-        password: "admin".into(),
+        password: settings::Secret::new("admin"),
     };
     let cluster = start(ClusterConfig {
         credentials,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use settings::Secret;
+
 use super::{Ignored, Names, OneOrMany, Time, section};
 use crate::runtime::Anonymous;
-use crate::secret::Secret;
 
 section! {
     /// A cluster of Elasticsearch or OpenSearch.

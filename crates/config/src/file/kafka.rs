@@ -1,8 +1,9 @@
 //! `tls` and `sasl` of a queue in Kafka.
 
+use settings::Secret;
+
 use super::section;
 use crate::runtime::SaslMechanism;
-use crate::secret::Secret;
 
 section! {
     /// TLS to Kafka's brokers.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use settings::Secret;
+
 use super::{
     Bytes, ElasticsearchFile, EntryFile, FlowFile, Ignored, OneOrMany, PipelineFile, RouterFile, Time,
     section,
 };
 use crate::runtime::{LogFormat, LogLevel};
-use crate::secret::Secret;
 
 section! {
     /// Configuration of the gateway. Keys may be nested or dotted: `path: {data: x}` is `path.data: x`.

@@ -6,8 +6,6 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::secret::Secret;
-
 /// A span of time, always with its unit: `500ms`, `60s`, `1m30s`, `2h`, `1d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub Duration);
@@ -293,22 +291,6 @@ impl JsonSchema for Ignored {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "deprecated": true })
-    }
-}
-
-// === impl Secret ===
-
-impl JsonSchema for Secret {
-    fn schema_name() -> Cow<'static, str> {
-        "Secret".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "password" })
     }
 }
 

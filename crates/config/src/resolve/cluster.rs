@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use settings::Secret;
 
 use super::{Resolver, item_path};
 use crate::file::{ElasticsearchFile, FilterFile, FlowFile, ForwardFile, SchemeFile};
 use crate::runtime::*;
-use crate::secret::Secret;
 
 impl Resolver<'_> {
     pub(super) fn clusters(

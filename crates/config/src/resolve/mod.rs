@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Method;
+use settings::Secret;
 
 use super::check::Places;
 use super::file::{ConfigFile, RouterFile, RuleFile};
 use super::problem::{Place, Problems, Severity, nearest};
 use super::runtime::*;
-use super::secret::Secret;
 use crate::router::{Pattern, Router, Rule};
 
 /// Reads the checked file as what the gateway runs. Problems are added; the result is of use only if none of

@@ -8,15 +8,15 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse as _, Response};
-use cluster::Secret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
 use super::guard::{Token, cookie, token_of};
 use super::{Desk, Peer, Refusal};
-use crate::lock::lock;
 use crate::store::{Change, User};
+use settings::Secret;
+use wire::lock;
 
 #[derive(Deserialize)]
 pub(super) struct Setup {

@@ -1,8 +1,8 @@
 //! The registry: clusters and gateways, with their secrets sealed.
 
-use cluster::Secret;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Serialize;
+use settings::Secret;
 
 use super::{Store, StoreError};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{Compression, Config, Fsync, SaslMechanism};
+use config::{Compression, Config, Fsync};
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
 
@@ -317,11 +317,7 @@ fn open_topic(settings: &config::KafkaTopic) -> Result<kafka::Topic, kafka::Open
             client_certificate: tls.client_certificate.clone(),
         }),
         sasl: settings.sasl.as_ref().map(|sasl| kafka::Sasl {
-            mechanism: match sasl.mechanism {
-                SaslMechanism::Plain => kafka::Mechanism::Plain,
-                SaslMechanism::ScramSha256 => kafka::Mechanism::ScramSha256,
-                SaslMechanism::ScramSha512 => kafka::Mechanism::ScramSha512,
-            },
+            mechanism: sasl.mechanism.as_str(),
             username: sasl.username.clone(),
             password: sasl.password.expose().to_owned(),
         }),

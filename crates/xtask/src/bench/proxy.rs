@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use testkit::load::Report;
 
 use super::case::Case;
+use super::gateway_file::gateway_file;
 use super::machine::{OTHER_CORE, PROXY_CORE};
 use crate::steps::bound_to_us;
 
@@ -306,36 +307,19 @@ fn tidegate_yml(case: &Case, nodes: &Nodes, address: SocketAddr, admin: SocketAd
     } else {
         Default::default()
     };
-    format!(
-        "path: {{data: {folder}/data, logs: {folder}/logs}}
-admin.binding: {admin}
-entry:
-  - name: es
-    router: es
-    network.binding: {address}{entry_tls}
-router:
-  - name: es
-    default_flow: forward
-    rules:
-      - method: [POST, PUT]
-        pattern: [\"/_bulk\", \"/{{index}}/_bulk\"]
-        flow: [bulk]
-flow:
-  - name: bulk
-    filter:
-      - bulk_reshuffle: {{elasticsearch: fake, mode: sync, level: node, combine: {{enabled: {combine}}}}}
-      - elasticsearch: {{elasticsearch: fake}}
-  - name: forward
-    filter:
-      - elasticsearch: {{elasticsearch: fake}}
-elasticsearch:
+    let filters = format!(
+        "      - bulk_reshuffle: {{elasticsearch: fake, mode: sync, level: node, combine: {{enabled: {combine}}}}}
+      - elasticsearch: {{elasticsearch: fake}}",
+        combine = case.combine,
+    );
+    let cluster = format!(
+        "elasticsearch:
   - name: fake
     endpoints: [\"{endpoint}\"]{cluster_tls}
 ",
-        folder = folder.display(),
-        combine = case.combine,
         endpoint = nodes.urls[0],
-    )
+    );
+    gateway_file(folder, address, admin, &entry_tls, &filters) + &cluster
 }
 
 /// The proxy that looks at nothing: each request to the next node in turn, connections kept and shared.

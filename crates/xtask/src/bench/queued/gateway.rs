@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use testkit::client::Client;
 
+use super::super::gateway_file::gateway_file;
 use super::super::machine::cpu_seconds;
 use super::super::proxy::{Kind, Nodes, Proxy, client, free_address};
 use super::QueuedCase;
@@ -166,31 +167,15 @@ impl Drop for Gateway {
 }
 
 fn yml(case: &QueuedCase, node: &str, address: SocketAddr, admin: SocketAddr, folder: &Path) -> String {
-    format!(
-        "path.data: {folder}/data
-admin.binding: {admin}
-entry:
-  - name: es
-    router: es
-    network.binding: {address}
-router:
-  - name: es
-    default_flow: forward
-    rules:
-      - method: [POST, PUT]
-        pattern: [\"/_bulk\", \"/{{index}}/_bulk\"]
-        flow: [bulk]
-flow:
-  - name: bulk
-    filter:
-      - bulk_reshuffle:
+    let filters = format!(
+        "      - bulk_reshuffle:
           elasticsearch: fake
           mode: async
-          queue: {{name: bench, fsync: always, compression: {compression}}}
-  - name: forward
-    filter:
-      - elasticsearch: {{elasticsearch: fake}}
-pipeline:
+          queue: {{name: bench, fsync: always, compression: {compression}}}",
+        compression = case.compression,
+    );
+    let delivery = format!(
+        "pipeline:
   - name: deliver
     auto_start: false
     processor:
@@ -199,10 +184,9 @@ elasticsearch:
   - name: fake
     endpoints: [\"{node}\"]
 ",
-        folder = folder.display(),
-        compression = case.compression,
         compress = case.wire_gzip,
-    )
+    );
+    gateway_file(folder, address, admin, "", &filters) + &delivery
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

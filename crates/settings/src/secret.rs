@@ -1,6 +1,9 @@
 //! Text that never prints.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 /// A password, key or token. `Debug`, `Display` and serialisation show a mask of fixed length;
 /// [`Secret::expose`] is the one way to the text, so every use of it can be found by name.
@@ -52,6 +55,20 @@ impl serde::Serialize for Secret {
 impl<'de> serde::Deserialize<'de> for Secret {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Ok(Self(String::deserialize(from)?.into_boxed_str()))
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "password" })
     }
 }
 
