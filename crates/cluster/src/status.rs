@@ -72,6 +72,8 @@ pub struct Polls {
     pub changed: u64,
     /// Got no usable answer.
     pub failed: u64,
+    /// Found another cluster at the addresses of the one before.
+    pub rebuilt: u64,
 }
 
 /// One node.

@@ -237,14 +237,18 @@ impl Watch {
         let (cluster, uuid) = (&self.shared.config.name, &version.cluster_uuid);
         warn!(
             cluster,
-            uuid, "the cluster was built anew: everything learnt of the old one is dropped"
+            uuid,
+            "the cluster was built anew: everything learnt of the old one is dropped; whether its documents are back is \
+             for you to see (`tidegate diff`), what the queue still has can be delivered again (`tidegate queues offset`)"
         );
         self.discovered = None;
         self.discovered_for.clear();
         (self.at, self.reading, self.routes) = (None, None, None);
         self.metadata.clear();
         self.trust.clear();
-        self.shared.watched().score = Score::default();
+        let mut watched = self.shared.watched();
+        watched.score = Score::default();
+        watched.polls.rebuilt += 1;
     }
 }
 

@@ -333,6 +333,8 @@ fn status(shared: &Shared, state: &State) -> Status {
         segments: state.segments.len() as u64,
         bytes: state.bytes(),
         spare_bytes: shared.spares.bytes(),
+        quota_bytes: shared.room().quota_bytes,
+        free_bytes: shared.queue.free_bytes(),
         waiting_bytes: shared.queue.waiting_bytes(),
         records: state.totals.records,
         documents: state.totals.documents,

@@ -13,6 +13,10 @@ pub struct Status {
     pub bytes: u64,
     /// Bytes of used-up segments' files on disk, kept to be written again.
     pub spare_bytes: u64,
+    /// Bytes that all segments may take; 0: any.
+    pub quota_bytes: u64,
+    /// Bytes free on the disk when the writer or keeper last looked.
+    pub free_bytes: u64,
     /// Bytes of records handed over and not yet durable.
     pub waiting_bytes: u64,
     /// Records since the log's beginning.

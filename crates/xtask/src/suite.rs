@@ -37,6 +37,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
     let mut tally = Tally::default();
     if options.filter.is_none() {
         steps.step("console's page", || page::check(!options.quick));
+        if !options.quick {
+            steps.step("alerts", alerts);
+        }
     }
     let targets = Targets::read()?;
     let clusters = (!options.quick).then(|| thread::spawn(start_clusters));
@@ -98,6 +101,16 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         "\n{} passed, {} failed, {} skipped",
         tally.passed, tally.failed, tally.ignored
     ));
+    Ok(())
+}
+
+/// Prometheus' own tool reads the rules of `ops/`, and tries that each alert fires when it should.
+fn alerts() -> Result<()> {
+    let folder = crate::root().join("ops/prometheus");
+    for (what, file) in [("check", "tidegate.rules.yml"), ("test", "tidegate.test.yml")] {
+        let mut promtool = Command::new("promtool");
+        run(promtool.args([what, "rules", file]).current_dir(&folder))?;
+    }
     Ok(())
 }
 

@@ -107,6 +107,7 @@ const BLOCKS: &[(&str, &str, Is)] = &[
         "statsd: {enabled: true, host: localhost, port: 8125, namespace: loadgen}",
         Is::Load(AROUND_STATSD),
     ),
+    ("docs/metrics.md", "scrape_configs:", Is::Else("for Prometheus")),
     (
         "docs/operate.md",
         "q, c0: lanes 0,2,3 paused, before the cluster c0, for 12.4 s, next try in 17.6 s: 401 security_exception: …",
@@ -118,10 +119,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README.md and docs/*.md.
+/// README.md, docs/*.md and docs/runbooks/*.md.
 fn pages() -> Vec<(String, String)> {
-    let docs = std::fs::read_dir(root().join("docs")).unwrap();
-    let names = docs.map(|page| format!("docs/{}", page.unwrap().file_name().to_str().unwrap()));
+    let names = ["docs", "docs/runbooks"].into_iter().flat_map(|folder| {
+        let files = std::fs::read_dir(root().join(folder)).unwrap();
+        files.map(move |page| format!("{folder}/{}", page.unwrap().file_name().to_str().unwrap()))
+    });
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
     names.push("README.md".to_owned());
     names.sort();
@@ -263,7 +266,7 @@ fn every_command_of_the_pages_is_one_that_tidegate_takes() {
 /// A value in the place of a word that stands for one, where it is looked at.
 fn number_for(word: &str) -> String {
     match word {
-        "N" | "POSITION" => "1".to_owned(),
+        "N" | "ID" | "POSITION" => "1".to_owned(),
         "ADDR" => "127.0.0.1:0".to_owned(),
         _ => word.to_owned(),
     }
@@ -426,6 +429,7 @@ fn what_the_pages_ask_a_running_gateway_is_answered() {
             let named = words.iter().map(|word| match (*word, words[0]) {
                 ("QUEUE", _) | ("NAME", "queues") => "q",
                 ("NAME", _) => "p0",
+                ("POSITION", _) => "0",
                 (other, _) => other,
             });
             let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))

@@ -136,6 +136,7 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
     let refused = gateway.bulk(&partly_unfit(10));
     assert!(matches!(refused.status, 429 | 503), "{}", refused.text());
     assert!(refused.header("retry-after").is_some());
+    crate::ops::shows(&gateway, "tidegate_queue_refuses{queue=\"q\",reason=\"disk\"} 1");
     // What is there is delivered meanwhile; what does not fit waits for room.
     cluster.behave();
     let began = Instant::now();

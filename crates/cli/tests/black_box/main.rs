@@ -38,6 +38,7 @@ mod neighbours;
 mod nodes;
 mod online;
 mod operate;
+mod ops;
 mod order;
 mod packed;
 mod panics;

@@ -141,6 +141,21 @@ impl Desk {
             &by_cluster(&|s| s.polled_ago_ms.map(|ms| ms as f64 / 1e3)),
         );
         family(
+            "cluster_watched",
+            "gauge",
+            "Whether the cluster answers the watch; it is not there where discovery is off.",
+            &by_cluster(&|s| match s.state {
+                cluster::WatchState::Off => None,
+                state => Some(f64::from(u8::from(state == cluster::WatchState::Watching))),
+            }),
+        );
+        family(
+            "cluster_rebuilt_total",
+            "counter",
+            "How often another cluster was found at the addresses of the one before: it was built anew.",
+            &by_cluster(&|s| Some(s.polls.rebuilt as f64)),
+        );
+        family(
             "cluster_generation",
             "gauge",
             "Snapshots of the topology so far.",

@@ -8,7 +8,7 @@ use config::REPLAYING;
 use log::{LaneStatus, Status};
 use serde_json::{Value, json};
 
-use crate::queue::journal::Sharing;
+use crate::queue::journal::{Journal, REFUSALS, Sharing};
 use crate::queue::parked::{Parked, now_ms};
 use crate::queue::queues::{Doing, Group, Queue, Queues};
 use crate::queue::standstill;
@@ -161,6 +161,23 @@ impl Queues {
             let states = group.states();
             states.map(|(state, documents)| (format!("{labels},state=\"{state}\""), documents as f64))
         });
+        let on_disk = |of: &dyn Fn(&Status) -> Option<u64>| -> Vec<(String, f64)> {
+            let on_disk = accounts
+                .iter()
+                .filter(|account| matches!(account.queue.log, Journal::Disk(_)));
+            let samples = on_disk.filter_map(|account| {
+                let bytes = of(&account.status)?;
+                Some((format!("queue=\"{}\"", account.queue.name), bytes as f64))
+            });
+            samples.collect()
+        };
+        let refusals = accounts.iter().flat_map(|account| {
+            let found = account.queue.log.refuses_for();
+            REFUSALS.iter().map(move |reason| {
+                let labels = format!("queue=\"{}\",reason=\"{reason}\"", account.queue.name);
+                (labels, f64::from(u8::from(found == Some(*reason))))
+            })
+        });
         let shared = |of: &dyn Fn(Sharing) -> u64| -> Vec<(String, f64)> {
             let groups = self.groups().iter();
             let samples = groups.filter_map(|group| {
@@ -221,6 +238,24 @@ impl Queues {
             "gauge",
             "Bytes of a queue's files on disk that hold nothing any more and are kept to be written again.",
             by_queue(&|account| account.status.spare_bytes),
+        );
+        family(
+            "queue_bytes_max",
+            "gauge",
+            "Bytes that a queue may take on disk (max_size), where that is said.",
+            on_disk(&|status| Some(status.quota_bytes).filter(|bytes| *bytes > 0)),
+        );
+        family(
+            "queue_disk_free_bytes",
+            "gauge",
+            "Bytes free on the disk that a queue is on, when it last looked.",
+            on_disk(&|status| Some(status.free_bytes)),
+        );
+        family(
+            "queue_refuses",
+            "gauge",
+            "Whether a queue accepts nothing now, by reason: no room below max_size, none on the disk, a disk that failed, or one that is slower than what comes.",
+            refusals.collect(),
         );
         family(
             "queue_poisoned",

@@ -11,7 +11,10 @@ use std::time::Instant;
 use bulk::{Ask, Gather, Plan, RouteTable};
 use futures_util::future::Either;
 use kafka::{Group as TopicGroup, Topic};
-use log::{Commit, ConsumerStatus, LaneStatus, Log, Mark, Next, ReadError, Record, StartAt, Status};
+use log::{
+    AppendError, Commit, ConsumerStatus, Full, LaneStatus, Log, Mark, Next, ReadError, Record, StartAt,
+    Status,
+};
 
 use tokio::sync::oneshot;
 
@@ -327,6 +330,21 @@ impl Journal {
         match self {
             Journal::Disk(log) => log.admit(USUAL_BYTES).err().map(|error| error.to_string()),
             Journal::Kafka(shelf) => shelf.topic.status().poisoned,
+        }
+    }
+
+    /// The same in a word, one of [`REFUSALS`].
+    pub(crate) fn refuses_for(&self) -> Option<&'static str> {
+        match self {
+            Journal::Disk(log) => log.admit(USUAL_BYTES).err().and_then(|error| match error {
+                AppendError::Full(Full::Quota { .. }) => Some("max_size"),
+                AppendError::Full(Full::Floor { .. } | Full::Disk) | AppendError::Io(_) => Some("disk"),
+                AppendError::Full(Full::Waiting { .. }) => Some("busy"),
+                AppendError::Poisoned(_) => Some("failed"),
+                // It is being stopped; what is too large or empty is nothing that the queue refuses to all.
+                AppendError::Closed | AppendError::TooLarge { .. } | AppendError::Empty => None,
+            }),
+            Journal::Kafka(shelf) => shelf.topic.status().poisoned.map(|_| "failed"),
         }
     }
 
@@ -659,6 +677,9 @@ const PLACES_TOLD: usize = 16;
 
 /// What a queue has to have room for to count as one that accepts requests.
 const USUAL_BYTES: u64 = 64 << 10;
+
+/// Why a queue can accept nothing, each in a word.
+pub(crate) const REFUSALS: [&str; 4] = ["max_size", "disk", "failed", "busy"];
 
 #[cfg(test)]
 mod tests {

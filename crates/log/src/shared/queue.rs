@@ -89,6 +89,11 @@ impl Queue {
         Ok(())
     }
 
+    /// Bytes free on the disk, as last seen.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free.load(Ordering::Relaxed)
+    }
+
     /// All that wait. They count as waiting until they are settled.
     pub(crate) fn take(&self) -> VecDeque<Job> {
         std::mem::take(&mut lock(&self.waiting).jobs)
