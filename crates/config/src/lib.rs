@@ -23,6 +23,14 @@
 //! assert!(first.contains("did you mean `router`?") || first.contains("`router` is missing"), "{first}");
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod check;
 pub mod diff;
 pub mod file;

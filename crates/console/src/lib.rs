@@ -13,6 +13,14 @@
 //! Calls of the dev tools go to registered clusters only, with the account of the registry; what a cluster is registered
 //! for (read-only, protected) is enforced here, whatever the page does. No answer to a call is stored.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod api;
 mod board;
 mod clock;

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use config::diff::{Changes, diff, hold_back};
 use config::{Loaded, Logging};
+use wire::lock;
 use wire::{Workers, WorkersConfig};
 
 use crate::admin::Admin;
@@ -242,7 +243,7 @@ impl Gateway {
     }
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.listeners)
     }
 }
 

@@ -26,6 +26,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod admin;
 mod admission;
 mod answer;

@@ -1,8 +1,9 @@
 //! What became of reloads: whether what runs is what the file says, and since when.
 
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use wire::lock;
 
 /// Counts reloads of the configuration. The start counts as the first success.
 #[derive(Debug)]
@@ -38,20 +39,20 @@ impl Default for Reloads {
 impl Reloads {
     /// A configuration was put in force, but for so many keys that wait for a restart.
     pub(crate) fn succeeded(&self, waiting: usize) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.0);
         counted.succeeded += 1;
         (counted.in_force, counted.waiting, counted.succeeded_at) = (true, waiting, now());
     }
 
     /// A configuration was refused: the one before stays in force.
     pub(crate) fn failed(&self) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.0);
         counted.failed += 1;
         counted.in_force = false;
     }
 
     pub(crate) fn counted(&self) -> Counted {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 

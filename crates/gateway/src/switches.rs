@@ -25,7 +25,7 @@ pub(crate) use setting::{BadSwitch, Setting};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
@@ -34,6 +34,7 @@ use config::{Combine, DirectRouting, Loaded};
 use crate::start_error::StartError;
 use indices::Indices;
 use setting::Meaning;
+use wire::lock;
 
 /// The switches of all clusters.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Switches {
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<ArcSwap<Switched>>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

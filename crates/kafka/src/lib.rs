@@ -40,6 +40,14 @@
 //! The client is `librdkafka`, compiled in by the feature `client`. Without it the types are there, and
 //! [`Topic::open`] says what is missing.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod cursor;
 mod error;
 mod head;

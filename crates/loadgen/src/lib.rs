@@ -39,6 +39,14 @@
 //! [`compare()`] measures two ways to a cluster against one another; [`diff()`] tells whether an index holds the same on two
 //! clusters.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests sleep, lock and look at clocks as they like"
+    )
+)]
+
 mod answer;
 mod ask;
 mod compare;

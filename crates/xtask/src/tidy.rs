@@ -1,5 +1,6 @@
 //! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks at.
 
+mod clocks;
 mod lengths;
 mod rooms;
 mod starts;
@@ -55,6 +56,7 @@ pub(crate) fn run() -> Result<()> {
         if let Ok(text) = std::fs::read_to_string(root.join(file)) {
             check_text(file, &text, &mut wrong);
             starts::check(file, &text, &mut wrong);
+            clocks::check(file, &text, &mut wrong);
             lengths.look(file, &text);
             check_links(&root, file, &text, &mut wrong);
         }

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep};
+use wire::lock;
 
 /// Accepts whoever comes, and has another one leave for it if need be.
 pub(crate) struct Few {
@@ -177,7 +178,7 @@ impl Seat {
 
     fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waker = lock(&self.waker).take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -185,7 +186,7 @@ impl Seat {
 
     /// Whether it has to leave; the task of `cx` is woken when it has to.
     fn has_to_leave(&self, cx: &Context<'_>) -> bool {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        *lock(&self.waker) = Some(cx.waker().clone());
         self.leaves.load(Ordering::Relaxed)
     }
 }

@@ -1,9 +1,10 @@
 //! What `/metrics` has beside counters: the state of entries, memory, clusters and nodes.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use wire::ServerCounts;
+use wire::lock;
 
 use super::Desk;
 use super::process::write_process;
@@ -11,13 +12,13 @@ use crate::switches::admin;
 
 impl Desk {
     pub(super) fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = lock(&self.listeners);
         listeners.counts()
     }
 
     /// The certificate chain (PEM) that each entry with TLS shows now.
     pub(super) fn certificates(&self) -> Vec<(Arc<str>, Vec<u8>)> {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = lock(&self.listeners);
         listeners.certificates()
     }
 

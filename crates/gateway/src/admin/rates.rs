@@ -1,10 +1,11 @@
 //! Rates of queues: counted every few seconds, over the last minute.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use wire::lock;
 
 use crate::queue::Queues;
 
@@ -38,7 +39,7 @@ impl Rates {
             (account.queue.name.to_string(), sample)
         });
         let sample = (Instant::now(), accounts.collect());
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&self.samples);
         samples.push_back(sample);
         if samples.len() > SAMPLES {
             samples.pop_front();
@@ -47,7 +48,7 @@ impl Rates {
 
     /// Adds rates to a queue as `/queue/stats` shows it: since the oldest sample.
     pub(super) fn add_to(&self, name: &str, queue: &mut Value) {
-        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = lock(&self.samples);
         let Some((since, Some(before))) = samples.front().map(|(since, all)| (since, all.get(name))) else {
             return;
         };

@@ -15,7 +15,7 @@ mod probe;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 pub use account::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
@@ -25,6 +25,7 @@ pub(crate) use identity::IDENTITY;
 
 use identity::Key;
 use kept::Keeper;
+use wire::lock;
 
 /// What is known of the clients of all clusters.
 #[derive(Debug)]
@@ -113,6 +114,6 @@ impl Rights {
     }
 
     fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Door>>> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.doors)
     }
 }

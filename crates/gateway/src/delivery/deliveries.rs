@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use wire::guard::{self, Pauses, Work};
+use wire::lock;
 
 use crate::delivery::thread::deliver;
 use crate::live::Shared;
@@ -53,7 +54,7 @@ impl Deliveries {
     /// Starts one, unless it runs.
     pub(crate) fn start_one(&self, group: &Arc<Group>) -> io::Result<()> {
         let turn = self.turn(key(group));
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&turn);
         let mut runs = self.runs();
         if group.phase() != Phase::Stopped {
             return Ok(());
@@ -90,6 +91,7 @@ impl Deliveries {
         let ends = Instant::now() + within;
         let have_ended = || groups.iter().all(|group| group.phase() == Phase::Stopped);
         while !have_ended() && Instant::now() < ends {
+            #[allow(clippy::disallowed_methods, reason = "no core calls this")]
             std::thread::sleep(LOOK_AGAIN);
         }
         have_ended()
@@ -98,7 +100,7 @@ impl Deliveries {
     /// Does something to a consumer group while nothing delivers for it; none if something does.
     pub(crate) fn while_stopped<T>(&self, queue: &str, group: &str, act: impl FnOnce() -> T) -> Option<T> {
         let turn = self.turn((queue.into(), group.into()));
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&turn);
         let queues = self.shared.queues.load();
         let group = queues.group(queue, group);
         let stopped = group.is_none_or(|group| group.phase() == Phase::Stopped);
@@ -124,13 +126,13 @@ impl Deliveries {
     }
 
     fn turn(&self, key: Key) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.turns);
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(key).or_default())
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.runs)
     }
 }
 
@@ -172,6 +174,7 @@ fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Durati
         if *stopped.borrow() {
             return false;
         }
+        #[allow(clippy::disallowed_methods, reason = "this thread is the delivery's own")]
         std::thread::sleep(LOOK_AGAIN);
     }
     true

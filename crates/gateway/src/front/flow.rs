@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cluster::NodeChoice;
 use config::router::Router;
@@ -13,6 +13,7 @@ use config::{BulkReshuffle, Filter, FilterAction, Flow, Forward, Sending};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, response};
 use wire::guard::{Work, guarded};
+use wire::lock;
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::admission::rights::Rights;
@@ -91,7 +92,7 @@ impl Front {
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
-            let entry = Arc::clone(&self.label.lock().unwrap_or_else(PoisonError::into_inner));
+            let entry = Arc::clone(&lock(&self.label));
             if live.config.entries.iter().any(|known| known.name == entry) {
                 let (shared, worker) = (&self.shared, &self.worker);
                 let compiled = Compiled::new(

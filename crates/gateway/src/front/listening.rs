@@ -6,12 +6,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use config::{Entry, diff, overlap};
 use tokio::sync::oneshot;
 use wire::guard::{self, Work};
+use wire::lock;
 use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 
 use crate::front::certificate::{Identity, Look};
@@ -137,10 +138,7 @@ impl Listeners {
         }
         // Names first: whoever sees the new configuration must see the new name.
         for (at, entry, _) in &staying {
-            let mut label = self.open[*at]
-                .label
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut label = lock(&self.open[*at].label);
             *label = Arc::clone(&entry.name);
         }
         shared.live.store(Arc::clone(live));

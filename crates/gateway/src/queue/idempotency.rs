@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use crate::print::Print;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
 use kept::Kept;
+use wire::lock;
 
 /// What a record says of the key that its request had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,7 +272,7 @@ impl Keys {
     }
 
     fn unkept(&self) -> MutexGuard<'_, Vec<Unkept>> {
-        self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unkept)
     }
 
     /// How many are remembered.
@@ -285,7 +286,7 @@ impl Keys {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use log::{
 };
 
 use tokio::sync::oneshot;
+use wire::lock;
 
 use crate::error::NotQueued;
 use crate::queue::record::Params;
@@ -452,7 +453,7 @@ fn cut(
 
 impl Shelf {
     fn groups(&self) -> MutexGuard<'_, Vec<(String, TopicGroup)>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.groups)
     }
 }
 

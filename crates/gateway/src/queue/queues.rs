@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::{Compression, Config, Fsync};
 use log::{Codec, Event, LaneStatus, Log, Options, ReadError, RealDisk, Retention, StartAt};
 use serde_json::{Value, json};
+use wire::lock;
 
 use crate::admission::form::Forms;
 use crate::metrics::Count;
@@ -233,14 +234,14 @@ impl Queue {
     /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how much there
     /// may be, and what waits for the queue.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
-        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = settings.passing;
+        *lock(&self.passing) = settings.passing;
         // What a topic is like is Kafka's matter.
         let of_log = self
             .log
             .on_disk()
             .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
         let of_letters = self.dead_letters.adjust(letters_options(settings));
-        *self.parked_age_max.lock().unwrap_or_else(PoisonError::into_inner) = settings.parked_age_max;
+        *lock(&self.parked_age_max) = settings.parked_age_max;
         let parked = self.parked.as_ref();
         let of_parked = parked.map_or(Ok(()), |parked| parked.adjust(&parked_options(settings)));
         of_log
@@ -251,7 +252,7 @@ impl Queue {
 
     /// How long operations are parked before they are given up.
     pub(crate) fn parked_age_max(&self) -> Duration {
-        *self.parked_age_max.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.parked_age_max)
     }
 
     /// What is parked of one of its consumer groups.
@@ -261,7 +262,7 @@ impl Queue {
 
     /// What is done with writes that cannot be queued.
     pub(crate) fn passing(&self) -> config::Passing {
-        *self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.passing)
     }
 
     /// How far its consumer groups have committed.
@@ -466,16 +467,16 @@ impl Group {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.phase)
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        *lock(&self.phase) = phase;
     }
 
     /// Delivery was told to stop.
     pub(crate) fn stopping(&self) {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phase = lock(&self.phase);
         if *phase == Phase::Running {
             *phase = Phase::Stopping;
         }
@@ -539,9 +540,7 @@ impl Group {
     }
 
     fn lane(&self, lane: u32) -> std::sync::MutexGuard<'_, LaneState> {
-        self.lanes[lane as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lanes[lane as usize])
     }
 
     /// How old the oldest document is that a lane works on, or that waits while nothing delivers.
@@ -573,7 +572,7 @@ impl Group {
         let shared = self.consumer.lanes_shared();
         let lanes = lanes.iter().zip(&self.lanes).enumerate();
         let lanes = lanes.map(|(number, (lane, state))| {
-            let state = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let state = lock(state).clone();
             let mut value = json!({
                 "accepted": lane.accepted,
                 "done": lane.done,

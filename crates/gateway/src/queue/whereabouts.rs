@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::ArcSwap;
 use bulk::{Formula, RouteTable, Target, lanes_of};
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::queue::fence::{Fence, Lanes};
 use crate::queue::journal::Journal;
 use kept::{Found, Kept};
+use wire::lock;
 
 /// Where the names of one queue lead.
 pub(crate) struct Whereabouts {
@@ -452,7 +453,7 @@ impl Whereabouts {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.book)
     }
 }
 

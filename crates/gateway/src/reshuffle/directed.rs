@@ -16,6 +16,7 @@ use config::DirectRouting;
 
 use crate::switches::{Switched, in_force};
 use turns::Turns;
+use wire::lock;
 
 /// The turns of all indices, by cluster; as long as the process.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ struct Leg {
 impl Directory {
     /// Of a cluster, by its name in the configuration.
     pub(crate) fn of(&self, cluster: &Arc<str>) -> Arc<Book> {
-        let mut books = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut books = lock(&self.0);
         Arc::clone(books.entry(Arc::clone(cluster)).or_default())
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bulk::Writes;
 use http::Response;
 use tokio::sync::Mutex as AsyncMutex;
 use wire::Outgoing;
+use wire::lock;
 
 use super::Clock;
 use super::ask::{self, Caller, Failure, Found};
@@ -115,7 +116,7 @@ impl Door {
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     /// Finds out whether the cluster lets a client in. An error is the answer to its request.
@@ -172,7 +173,7 @@ impl Door {
     /// The user that a client is; the outer `None`: the cluster asks nobody.
     async fn ask_who(&self, caller: Caller<'_>) -> Result<Option<Option<Print>>, Failure> {
         self.unless_away()?;
-        let known = *self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *lock(&self.path);
         let path = match known {
             Some(path) => path,
             None => match ask::secured(caller)
@@ -182,7 +183,7 @@ impl Door {
                 None => return Ok(None),
                 Some(path) => {
                     self.memory().open = None;
-                    *self.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+                    *lock(&self.path) = Some(path);
                     path
                 }
             },
@@ -324,13 +325,13 @@ impl Door {
 
     /// Whose turn it is to ask about a client.
     fn turn(&self, identity: Identity) -> Arc<AsyncMutex<Last>> {
-        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asking = lock(&self.asking);
         Arc::clone(asking.entry(identity).or_default())
     }
 
     /// Nobody asks about a client any more, if this was the last one who did.
     fn leave(&self, identity: Identity, turn: Arc<AsyncMutex<Last>>) {
-        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asking = lock(&self.asking);
         drop(turn);
         if asking
             .get(&identity)

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use bulk::Ops;
 use serde::{Deserialize, Serialize};
 use wire::guard::{self, Work};
+use wire::lock;
 
 use super::identity::{Identity, Key};
 use super::memory::{Known, Memory, Said};
@@ -191,7 +192,7 @@ impl Keeper {
     /// Writes what is new, and ends.
     pub(super) fn close(&self) {
         self.bell.change(|rung| rung.closing = true);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -222,14 +223,14 @@ impl Bell {
 
     fn change(&self, change: impl FnOnce(&mut Rung)) {
         let (rung, told) = &*self.0;
-        change(&mut rung.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(rung));
         told.notify_all();
     }
 
     /// Waits for something new; whether it is the last.
     fn wait(&self) -> bool {
         let (rung, told) = &*self.0;
-        let rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let rung = lock(rung);
         let waited = told.wait_while(rung, |rung| !rung.news && !rung.closing);
         let mut rung = waited.unwrap_or_else(PoisonError::into_inner);
         rung.news = false;
@@ -239,7 +240,7 @@ impl Bell {
     /// Waits before the next write; whether it is to end, with nothing new meanwhile.
     fn pause(&self) -> bool {
         let (rung, told) = &*self.0;
-        let rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let rung = lock(rung);
         let waited = told.wait_timeout_while(rung, BETWEEN_WRITES, |rung| !rung.closing);
         let (rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
         rung.closing && !rung.news

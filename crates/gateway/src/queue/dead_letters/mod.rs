@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
+use wire::lock;
 
 use books::Books;
 pub(crate) use books::Tally;
@@ -465,10 +466,6 @@ impl DeadLetters {
 fn settled_before(books: &Books, letter: &Letter) -> u64 {
     let tally = books.tallies.get(&letter.cause.group);
     tally.map_or(0, |tally| tally.settled_before)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The one consumer of the store: where the oldest letter is.

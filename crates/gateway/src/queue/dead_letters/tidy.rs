@@ -70,6 +70,10 @@ impl DeadLetters {
                     return Err(error);
                 }
                 letters.retain(|letter| self.books().holds(letter.id, letter.at));
+                #[allow(
+                    clippy::disallowed_methods,
+                    reason = "replays and edits have threads of their own"
+                )]
                 std::thread::sleep(ROOM_AGAIN);
             }
             self.release()?;

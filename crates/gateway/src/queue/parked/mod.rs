@@ -14,11 +14,12 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use log::{AppendError, Options};
 use tokio::sync::Notify;
+use wire::lock;
 
 pub(crate) use key::{Key, Named, Scope};
 pub(crate) use state::{Picked, State, Tried};
@@ -374,10 +375,6 @@ pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
 pub(crate) fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_millis() as u64)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Entries in memory at most, of about 200 bytes each.

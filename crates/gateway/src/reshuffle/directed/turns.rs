@@ -9,9 +9,10 @@
 //! of a shard whose node is down runs on with the others', so that its return is no flood: it takes its turns, and while
 //! it has less than the others its clock runs at half speed, so that it gets twice its share until it has caught up.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use bulk::{NodeIx, Run, run_docs_max};
+use wire::lock;
 
 /// The turns of one index.
 #[derive(Debug, Default)]
@@ -111,7 +112,7 @@ impl Turns {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,13 +1,14 @@
 //! Requests whose parts may travel together: those that tell the cluster the same.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use cluster::Node;
 use config::Combine;
 use http::header::{CONTENT_LENGTH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method};
+use wire::lock;
 
 use super::batch::Member;
 use crate::gather::{self, Asking, Shifts, Step, Target};
@@ -88,7 +89,7 @@ impl Families {
         settings: &Combine,
     ) -> Arc<Family> {
         let key = key(filter, message, peculiar);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         if let Some(family) = known.by_key.get(&*key) {
             return Arc::clone(family);
         }
@@ -125,7 +126,7 @@ impl Family {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 
     /// Whether a part that comes now finds nobody to wait for, and is under way by itself from now on.
