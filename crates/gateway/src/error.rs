@@ -20,6 +20,15 @@ pub(crate) struct Fault {
     retry_after_s: Option<u32>,
 }
 
+/// What a request gets instead of what it asked for.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    /// The gateway itself refuses it, or failed.
+    Fault(Fault),
+    /// The cluster was asked about it and refuses it, in these words.
+    Cluster(Box<Response<Outgoing>>),
+}
+
 /// The reply is larger than `max_response_size`, in bytes.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the node's reply is larger than max_response_size ({0} bytes)")]
@@ -32,6 +41,30 @@ pub(crate) enum NotQueued {
     Disk(#[from] log::AppendError),
     #[error(transparent)]
     Kafka(#[from] kafka::AppendError),
+}
+
+// === impl Rejection ===
+
+impl From<Fault> for Rejection {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Response<Outgoing>> for Rejection {
+    fn from(answer: Response<Outgoing>) -> Self {
+        Self::Cluster(Box::new(answer))
+    }
+}
+
+impl Rejection {
+    /// The answer to send.
+    pub(crate) fn response(self) -> Response<Outgoing> {
+        match self {
+            Self::Fault(fault) => fault.response(),
+            Self::Cluster(answer) => *answer,
+        }
+    }
 }
 
 // === impl NotQueued ===

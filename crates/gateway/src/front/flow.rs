@@ -17,7 +17,7 @@ use wire::lock;
 use wire::{Incoming, Outgoing, Refusal, Refused, Service, SourceError, Worker};
 
 use crate::admission::rights::Rights;
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::front::access_log;
 use crate::front::access_log::{AccessLog, Noted};
 use crate::front::listening::Label;
@@ -110,18 +110,20 @@ impl Front {
         Rc::clone(&self.compiled.borrow())
     }
 
-    async fn answer(&self, request: Request<Incoming>, compiled: &Compiled) -> Response<Outgoing> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        compiled: &Compiled,
+    ) -> Result<Response<Outgoing>, Rejection> {
         let (mut head, incoming) = request.into_parts();
         if head.method == Method::CONNECT {
-            return Fault::unsupported("CONNECT is not supported").response();
+            return Err(Fault::unsupported("CONNECT is not supported").into());
         }
         let Some(router) = &compiled.router else {
-            return Fault::no_flow().response();
+            return Err(Fault::no_flow().into());
         };
-        let flows = match router.decide(&head.method, head.uri.path(), head.uri.query()) {
-            Ok(flows) => flows,
-            Err(why) => return Fault::undecided(why).response(),
-        };
+        let flows = router.decide(&head.method, head.uri.path(), head.uri.query());
+        let flows = flows.map_err(Fault::undecided)?;
         if router.binds_indices() {
             head.extensions.insert(Belongs::to(router, flows));
         }
@@ -143,25 +145,20 @@ impl Front {
             }
             match (&stage.action, body) {
                 (Action::Forward(proxy, panel), whole) => {
-                    let whole = match named_in_body::admit(proxy, &head, whole).await {
-                        Ok(whole) => whole,
-                        Err(fault) => return fault.response(),
-                    };
-                    return match Call::of(&head.method, head.uri.path()) {
+                    let whole = named_in_body::admit(proxy, &head, whole).await?;
+                    let answer = match Call::of(&head.method, head.uri.path()) {
                         None => proxy.forward(head, whole, cluster::PickReason::Request).await,
                         Some(call) => call.answer(proxy, panel, head, whole).await,
                     };
+                    return Ok(answer?);
                 }
                 (Action::Reshuffle(reshuffle), Body::Streamed(incoming)) => {
-                    match reshuffle.take(head, incoming).await {
-                        Step::Done(answer) => return answer,
+                    match reshuffle.take(head, incoming).await? {
+                        Step::Done(answer) => return Ok(answer),
                         Step::Next(next_head, next_body, passing) => {
                             let (next, queues) = ((&next_head, next_body), &self.shared.queues);
-                            let admitted = reshuffle.admit(queues, next, &passing, &presence).await;
-                            match admitted {
-                                Ok(next_body) => (head, body) = (next_head, next_body),
-                                Err(answer) => return answer,
-                            }
+                            body = reshuffle.admit(queues, next, &passing, &presence).await?;
+                            head = next_head;
                         }
                     }
                 }
@@ -169,7 +166,7 @@ impl Front {
                 (Action::Reshuffle(_), held) => body = held,
             }
         }
-        Fault::no_flow().response()
+        Err(Fault::no_flow().into())
     }
 }
 
@@ -182,10 +179,11 @@ impl Service for Front {
         request.extensions_mut().insert(id.clone());
         let compiled = self.compiled();
         let answered = guarded(Work::Request, self.answer(request, &compiled)).await;
-        let mut response = answered.unwrap_or_else(|panicked| {
+        let answered = answered.unwrap_or_else(|panicked| {
             panicked.report(Work::Request, "its client gets 500, other requests go on");
-            Fault::panicked().response()
+            Err(Fault::panicked().into())
         });
+        let mut response = answered.unwrap_or_else(Rejection::response);
         // A fault in the extensions: the gateway itself has answered.
         if pretty && response.extensions().get::<Fault>().is_some() {
             response = laid_out(response);

@@ -43,26 +43,21 @@ impl Proxy {
         mut head: Parts,
         body: Body,
         reason: PickReason,
-    ) -> Response<Outgoing> {
+    ) -> Result<Response<Outgoing>, Fault> {
         let target = head
             .uri
             .path_and_query()
             .map_or("/", |target| target.as_str())
             .to_owned();
         wire::strip_hop_by_hop(&mut head.headers, &[HOST]);
-        let body = match self.settle(body).await {
-            Ok(body) => body,
-            Err(answer) => return answer,
-        };
+        let body = self.settle(body).await?;
         let snapshot = self.outbound.cluster().snapshot();
         // What is quoted stands where a body was read: who sends none is answered as ever, packed if it likes.
         if !matches!(body, Sendable::Nothing) && unquoted::may_quote(&snapshot) {
             return self.forward_to_quoting(head, &target, body, reason).await;
         }
-        match self.reach(&mut head, &target, body, reason).await {
-            Ok(reached) => self.answer(reached, RequestId::of(&head.extensions)),
-            Err(answer) => answer,
-        }
+        let reached = self.reach(&mut head, &target, body, reason).await?;
+        self.answer(reached, RequestId::of(&head.extensions))
     }
 
     /// The same at a cluster whose errors quote: what may quote is read whole, and passed on without what is others'.
@@ -72,15 +67,12 @@ impl Proxy {
         target: &str,
         body: Sendable,
         reason: PickReason,
-    ) -> Response<Outgoing> {
+    ) -> Result<Response<Outgoing>, Fault> {
         head.headers.remove(ACCEPT_ENCODING);
         let lent = self.fallback.would_fill(&head.headers);
         let asked = Asked::new(&head, target, body.held(), lent);
         let request_id = RequestId::of(&head.extensions);
-        let reached = match self.reach(&mut head, target, body, reason).await {
-            Ok(reached) => reached,
-            Err(answer) => return answer,
-        };
+        let reached = self.reach(&mut head, target, body, reason).await?;
         if head.method == Method::HEAD || !asked.may_be_quoted(reached.0.status()) {
             return self.answer(reached, request_id);
         }
@@ -97,23 +89,22 @@ impl Proxy {
                     Some(unquoted) => Outgoing::from(unquoted),
                     None => Outgoing::from(body.freeze()),
                 };
-                Response::from_parts(told, body)
+                Ok(Response::from_parts(told, body))
             }
             Err(error) => {
                 self.outbound.ledger().failed(&node, &error, began, &request_id);
-                Fault::upstream(&error).response()
+                Err(Fault::upstream(&error))
             }
         }
     }
 
-    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes plain. What
-    /// the client is told instead is the error.
+    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes plain.
     pub(crate) async fn fetch(
         &self,
         head: &mut Parts,
         target: &str,
         body: Bytes,
-    ) -> Result<(response::Parts, Buffer), Response<Outgoing>> {
+    ) -> Result<(response::Parts, Buffer), Fault> {
         wire::strip_hop_by_hop(&mut head.headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);
         let body = match body.is_empty() {
             true => Sendable::Nothing,
@@ -128,7 +119,7 @@ impl Proxy {
             Err(error) => {
                 let request_id = RequestId::of(&head.extensions);
                 self.outbound.ledger().failed(&node, &error, began, &request_id);
-                Err(Fault::upstream(&error).response())
+                Err(Fault::upstream(&error))
             }
         }
     }
@@ -139,12 +130,7 @@ impl Proxy {
     }
 
     /// What a client gets whose body could not be read.
-    pub(crate) fn unread(&self, error: &BodyError) -> Response<Outgoing> {
-        self.fault_of(error).response()
-    }
-
-    /// The same, before it is an answer.
-    pub(crate) fn fault_of(&self, error: &BodyError) -> Fault {
+    pub(crate) fn unread(&self, error: &BodyError) -> Fault {
         let fault = Fault::body(error);
         self.counters.clients_gone.add(u64::from(fault.is_none()));
         fault.unwrap_or_else(Fault::gone)
@@ -157,7 +143,7 @@ impl Proxy {
         target: &str,
         mut body: Sendable,
         reason: PickReason,
-    ) -> Result<Reached, Response<Outgoing>> {
+    ) -> Result<Reached, Fault> {
         self.fallback.fill(&mut head.headers);
         self.counters.forwarded.add(1);
         let request_id = RequestId::of(&head.extensions);
@@ -185,7 +171,7 @@ impl Proxy {
                         || retries >= self.outbound.retries_max(unsent, snapshot.nodes.len())
                     {
                         self.counters.clients_gone.add(u64::from(client_gone(&error)));
-                        return Err(Fault::upstream(&error).response());
+                        return Err(Fault::upstream(&error));
                     }
                     if tried.len() + 1 >= snapshot.nodes.len() {
                         tokio::time::sleep(self.outbound.retry_delay(retries)).await;
@@ -199,7 +185,7 @@ impl Proxy {
     }
 
     /// Small bodies are read first, so that another node can be tried; large ones are streamed.
-    async fn settle(&self, body: Body) -> Result<Sendable, Response<Outgoing>> {
+    async fn settle(&self, body: Body) -> Result<Sendable, Fault> {
         match body {
             Body::Held(bytes) => Ok(Sendable::Held(bytes)),
             Body::Streamed(incoming) => match incoming.length() {
@@ -215,17 +201,21 @@ impl Proxy {
         }
     }
 
-    fn answer(&self, (reply, node, began): Reached, request_id: RequestId) -> Response<Outgoing> {
+    fn answer(
+        &self,
+        (reply, node, began): Reached,
+        request_id: RequestId,
+    ) -> Result<Response<Outgoing>, Fault> {
         let (mut head, body) = reply.into_parts();
         wire::strip_hop_by_hop(&mut head.headers, &[]);
         if let (Some(limit), Some(length)) = (self.response_bytes_max, body.length())
             && length > limit
         {
-            return Fault::reply_too_large(ReplyTooLarge(limit)).response();
+            return Err(Fault::reply_too_large(ReplyTooLarge(limit)));
         }
         let ledger = self.outbound.ledger().clone();
         let body = Relay::of(body, self.response_bytes_max, ledger, node, began, request_id);
-        Response::from_parts(head, body)
+        Ok(Response::from_parts(head, body))
     }
 }
 

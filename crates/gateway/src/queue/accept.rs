@@ -63,8 +63,7 @@ impl Accept {
     /// Finds out whether the cluster would let its client write all of this, which will be delivered with the gateway's
     /// account.
     pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
-        let guest = self.door.let_in(caller).await;
-        let guest = guest.map_err(|answer| Denied::Answer(Box::new(answer)))?;
+        let guest = self.door.let_in(caller).await?;
         self.door.permit(guest, plan.writes(), caller).await
     }
 
@@ -75,16 +74,14 @@ impl Accept {
         outbound: &Outbound,
         queued: Queued<'_>,
         turn: Option<Turn>,
-    ) -> Response<Outgoing> {
+    ) -> Result<Response<Outgoing>, Fault> {
         let request_id = RequestId::of(&queued.head.extensions);
         let claim = match turn {
-            Some(Turn::Again(accepted)) => return self.again(queued, &accepted),
+            Some(Turn::Again(accepted)) => return Ok(self.again(queued, &accepted)),
             Some(Turn::First(claim)) => Some(claim),
             None => None,
         };
-        if let Some(refusal) = self.finds_no_room(&queued) {
-            return refusal;
-        }
+        self.finds_room(&queued)?;
         let millis = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let keyed = claim
             .as_ref()
@@ -117,7 +114,7 @@ impl Accept {
             Err(error) => {
                 let queue = &*self.queue.name;
                 wire::rationed!(tracing::warn, %request_id, queue, %error, "a bulk was not accepted");
-                Fault::not_queued(&error).response()
+                Err(Fault::not_queued(&error))
             }
             Ok(receipt) => {
                 if let (Some(noted), Some(whereabouts), Receipt::Disk(receipt)) =
@@ -133,18 +130,21 @@ impl Accept {
                 } else if let (Some(keys), Receipt::Disk(receipt)) = (&self.queue.keys, &receipt) {
                     keys.passed(receipt.position + receipt.bytes);
                 }
-                response
+                Ok(response)
             }
         }
     }
 
-    /// The answer to a request for an index whose refused documents fill the room that there is for them: what is accepted
-    /// of it could be refused too, and would then have nowhere to go.
-    fn finds_no_room(&self, queued: &Queued<'_>) -> Option<Response<Outgoing>> {
+    /// Refuses a request for an index whose refused documents fill the room that there is for them: what is accepted of it
+    /// could be refused too, and would then have nowhere to go.
+    fn finds_room(&self, queued: &Queued<'_>) -> Result<(), Fault> {
         let table = &queued.snapshot.table;
         let names = queued.plan.names().iter().map(|name| table.name_of(*name));
-        let (index, bytes) = self.queue.parked.as_ref()?.overfull(names)?;
-        Some(Fault::letters_full(index, bytes).response())
+        let parked = self.queue.parked.as_ref();
+        match parked.and_then(|parked| parked.overfull(names)) {
+            Some((index, bytes)) => Err(Fault::letters_full(index, bytes)),
+            None => Ok(()),
+        }
     }
 
     /// Says which names the documents have that are about to be put into the log.

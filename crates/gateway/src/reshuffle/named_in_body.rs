@@ -33,7 +33,7 @@ enum Form {
 }
 
 /// Reads the body of a request that names indices there; what is to be sent, or what the client is told instead.
-pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Body, Box<Fault>> {
+pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Body, Fault> {
     let Some(belongs) = head.extensions.get::<Belongs>() else {
         return Ok(body);
     };
@@ -47,19 +47,19 @@ pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Bod
             let collected = incoming.collect_with_original(BODY_BYTES_MAX).await;
             let Collected { original, decoded } = match collected {
                 Ok(collected) => collected,
-                Err(error) => return Err(Box::new(proxy.fault_of(&error))),
+                Err(error) => return Err(proxy.unread(&error)),
             };
             let original = original.freeze();
             match decoded {
                 None => (original.clone(), original),
                 Some(Ok(decoded)) => (original, decoded.freeze()),
-                Some(Err(_)) => return Err(Box::new(Fault::names_unreadable())),
+                Some(Err(_)) => return Err(Fault::names_unreadable()),
             }
         }
     };
     if form == Form::Bulk {
         return match belongs::elsewhere(head, &read) {
-            Some(fault) => Err(Box::new(fault)),
+            Some(fault) => Err(fault),
             None => Ok(Body::Held(original)),
         };
     }
@@ -69,10 +69,10 @@ pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Bod
         _ => form.names(&read),
     };
     let Some(names) = names else {
-        return Err(Box::new(Fault::names_unreadable()));
+        return Err(Fault::names_unreadable());
     };
     match names.iter().find(|name| !belongs.has(head, form.api(), name)) {
-        Some(name) => Err(Box::new(Fault::named_elsewhere(name))),
+        Some(name) => Err(Fault::named_elsewhere(name)),
         None => Ok(Body::Held(original)),
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bulk::RouteTable;
+use http::Uri;
 use http::request::Parts;
-use http::{Response, Uri};
 use tokio::time::Instant;
-use wire::{Outgoing, Presence};
+use wire::Presence;
 
 use crate::error::Fault;
 use crate::nodes::Body;
@@ -72,14 +72,14 @@ impl Awaited {
 
 impl Reshuffle {
     /// Lets a request go on, its body with it: at once if it is no write or nothing is queued here, else when it is its turn.
-    /// Otherwise the answer: nothing of it was executed then.
+    /// After an error nothing of it was executed.
     pub(crate) async fn admit(
         &self,
         queues: &ArcSwap<Queues>,
         (head, body): (&Parts, Body),
         passing: &Passing,
         presence: &Presence,
-    ) -> Result<Body, Response<Outgoing>> {
+    ) -> Result<Body, Fault> {
         let Some(Accept { queue, .. }) = &self.accept else {
             return Ok(body);
         };
@@ -93,9 +93,9 @@ impl Reshuffle {
         let others = second_clusters(queue, groups);
         if settings.refused_with_second_cluster && !others.is_empty() {
             if passing.why == HeadWhy::Rights.as_str() {
-                return Err(Fault::not_allowed(&queue.name, &others).response());
+                return Err(Fault::not_allowed(&queue.name, &others));
             }
-            return Err(Fault::would_be_missing(&queue.name, &others, passing.why).response());
+            return Err(Fault::would_be_missing(&queue.name, &others, passing.why));
         }
         let Some(within) = settings.waits else {
             return Ok(body);
@@ -114,10 +114,10 @@ impl Reshuffle {
         tokio::select! {
             biased;
             // Who has gone may have sent something else meanwhile, which this must not follow.
-            () = presence.gone() => Err(Fault::gone().response()),
+            () = presence.gone() => Err(Fault::gone()),
             in_time = caught_up(queue, groups, &awaited, within) => match in_time {
                 true => Ok(body),
-                false => Err(Fault::would_overtake(&queue.name).response()),
+                false => Err(Fault::would_overtake(&queue.name)),
             },
         }
     }

@@ -24,7 +24,7 @@ use wire::{Incoming, Outgoing, Shared};
 
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::nodes::lines::Load;
 use crate::nodes::strip_for_parts;
 use crate::nodes::{Body, Message};
@@ -44,15 +44,24 @@ enum Sent {
 
 impl Reshuffle {
     /// Takes a request that may write a single document; `target` is its path and query.
-    pub(crate) async fn take_single(&self, head: Parts, target: &str, incoming: Incoming) -> Step {
+    pub(crate) async fn take_single(
+        &self,
+        head: Parts,
+        target: &str,
+        incoming: Incoming,
+    ) -> Result<Step, Rejection> {
         let write = match head::classify(&head.method, target, &head.headers) {
             Kind::Other => {
-                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+                return Ok(Step::Next(
+                    head,
+                    Body::Streamed(incoming),
+                    Passing::unknown(NO_BULK),
+                ));
             }
             Kind::Pass(why) => {
                 self.counters.pass_single(why);
                 let passing = Passing::unknown(why.as_str());
-                return Step::Next(head, Body::Streamed(incoming), passing);
+                return Ok(Step::Next(head, Body::Streamed(incoming), passing));
             }
             Kind::Write(write) => write,
         };
@@ -66,35 +75,35 @@ impl Reshuffle {
         if let Some(why) = odd {
             self.counters.pass_single(why);
             let passing = Passing::unknown(why.as_str());
-            return Step::Next(head, Body::Streamed(incoming), passing);
+            return Ok(Step::Next(head, Body::Streamed(incoming), passing));
         }
         let Held { body, original } = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
                 self.counters.pass_single(SingleWhy::ContentEncoding);
                 let passing = Passing::unknown(SingleWhy::ContentEncoding.as_str());
-                return Step::Next(head, Body::Held(original), passing);
+                return Ok(Step::Next(head, Body::Held(original), passing));
             }
-            Err(Unread::Answered(answer)) => return Step::Done(answer),
+            Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         let no_defaults = BulkHead::default();
         // Not directed: a routing that the client knows nothing of would not be in the answer's `Location`.
         let ask = self.ask(&no_defaults, None);
         let Some(load) = self.one_operation(&write.single, &body, &ask, &snapshot) else {
             let passing = Passing::unknown(NO_BULK);
-            return Step::Next(head, Body::Held(original.unwrap_or(body)), passing);
+            return Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing));
         };
         self.counters.single_joined.add(1);
         let sent = self.send_single(&head, write, &load, &ask, &snapshot).await;
         if let Ok(load) = Arc::try_unwrap(load) {
             self.scratch.borrow_mut().recycle(load.plan);
         }
-        match sent {
-            Sent::Answer(answer) => Step::Done(answer),
+        match sent? {
+            Sent::Answer(answer) => Ok(Step::Done(answer)),
             Sent::Refused => {
                 self.counters.single_again.add(1);
                 let passing = Passing::unknown(NO_BULK);
-                Step::Next(head, Body::Held(original.unwrap_or(body)), passing)
+                Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing))
             }
         }
     }
@@ -139,7 +148,7 @@ impl Reshuffle {
         load: &Arc<Load>,
         ask: &Ask<'_>,
         snapshot: &Arc<Snapshot>,
-    ) -> Sent {
+    ) -> Result<Sent, Fault> {
         let (headers, lent) = self.headers_of_bulk(&head.headers, &write);
         let request_id = RequestId::of(&head.extensions);
         let split = Split {
@@ -168,7 +177,7 @@ impl Reshuffle {
         self.count_docs(1, &answer, &reply);
         self.sample(&load.body, ask, &snapshot.table);
         let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
-        match (answer, turned) {
+        Ok(match (answer, turned) {
             (Answer::Items(items), Ok(Turned::Answer(turned))) => {
                 // A failed write may hint at a change of the topology, but not one that the document itself is to blame for.
                 if turned.status >= 400 && !matches!(turned.status, 404 | 409) {
@@ -184,7 +193,7 @@ impl Reshuffle {
             (Answer::Items(_), Ok(Turned::Refused(_))) => Sent::Refused,
             (Answer::Items(_), Ok(Turned::Unread)) => {
                 self.counters.replies_malformed.add(1);
-                Sent::Answer(Fault::unknown_fate("a node's item cannot be read").response())
+                return Err(Fault::unknown_fate("a node's item cannot be read"));
             }
             // Its words fit one document too. Asking again would add to what is too much (429), and what is not well (5xx),
             // or stands between here and the cluster, may have executed it.
@@ -192,10 +201,10 @@ impl Reshuffle {
                 Sent::Answer(with_head(head, &[], Outgoing::from(body)))
             }
             (Answer::Refused(..), _) => Sent::Refused,
-            (Answer::Unsent(error), _) => Sent::Answer(Fault::upstream(&error).response()),
-            (Answer::Unknown(why), _) => Sent::Answer(Fault::unknown_fate(&why).response()),
-            (Answer::Items(_), Err(error)) => Sent::Answer(Fault::unknown_fate(error.reason()).response()),
-        }
+            (Answer::Unsent(error), _) => return Err(Fault::upstream(&error)),
+            (Answer::Unknown(why), _) => return Err(Fault::unknown_fate(&why)),
+            (Answer::Items(_), Err(error)) => return Err(Fault::unknown_fate(error.reason())),
+        })
     }
 
     /// The headers that a write's bulk has, and whether the account among them is the gateway's.

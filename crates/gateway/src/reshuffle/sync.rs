@@ -17,22 +17,19 @@ use wire::guard::fault;
 use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, Shared};
 
 use crate::admission::form::Asking;
-use crate::admission::rights::{Caller, Denied};
 use crate::answer::{json_response, with_head};
 use crate::bulk_request;
 use crate::bulk_request::{BulkHead, Kind};
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::metrics::Counters;
-use crate::nodes::lines::Load;
-use crate::nodes::{Body, Fallback, Message, Outbound, strip_for_parts};
-use crate::queue::{Accept, Asked, Queued, Turn};
-use crate::request_id::RequestId;
+use crate::nodes::{Body, Fallback, Outbound};
+use crate::queue::Accept;
+use crate::reshuffle::decide::{Coming, Decided};
 use crate::reshuffle::directed::{Book, Course};
-use crate::reshuffle::introduce::Introduced;
 use crate::reshuffle::packed::Coding;
 use crate::reshuffle::passing::Passing;
 use crate::reshuffle::queued_answer::AnswerShape;
-use crate::reshuffle::{belongs, introduce, packed};
+use crate::reshuffle::{belongs, packed};
 use crate::scratch::with_scratch;
 use crate::split::{Answer, Combiner, ItemError, Sender, Split};
 use crate::switches::Panel;
@@ -79,20 +76,21 @@ pub(crate) struct Held {
 pub(crate) enum Unread {
     /// It is not packed as it says; as it came.
     Corrupt(Shared),
-    /// It is not all here, and this is what the client is told.
-    Answered(Response<Outgoing>),
+    /// It is not all here.
+    Refused(Fault),
 }
 
 impl Reshuffle {
     /// Takes a request that may be a bulk.
-    pub(crate) async fn take(&self, head: Parts, incoming: Incoming) -> Step {
+    pub(crate) async fn take(&self, head: Parts, incoming: Incoming) -> Result<Step, Rejection> {
         let coding = Coding::accepted(&head.headers).filter(|_| self.packs());
-        match (self.take_unpacked(head, incoming).await, coding) {
-            (Step::Done(answer), Some(coding)) => {
-                Step::Done(packed::answer(answer, coding, &self.pool).await)
-            }
-            (step, _) => step,
-        }
+        let step = self.take_unpacked(head, incoming).await;
+        let (answer, coding) = match (step, coding) {
+            (Ok(Step::Done(answer)), Some(coding)) => (answer, coding),
+            (Err(rejection), Some(coding)) => (rejection.response(), coding),
+            (step, _) => return step,
+        };
+        Ok(Step::Done(packed::answer(answer, coding, &self.pool).await))
     }
 
     /// Whether answers are packed for those who accept it: as far as the cluster's nodes do so.
@@ -100,7 +98,7 @@ impl Reshuffle {
         self.settings.compress_answers && self.outbound.cluster().snapshot().compresses_answers
     }
 
-    async fn take_unpacked(&self, head: Parts, incoming: Incoming) -> Step {
+    async fn take_unpacked(&self, head: Parts, incoming: Incoming) -> Result<Step, Rejection> {
         let target = head
             .uri
             .path_and_query()
@@ -111,82 +109,95 @@ impl Reshuffle {
         }
         let (shape, target) = AnswerShape::take_off(&target);
         match self.take_as(head, &target, incoming).await {
-            Step::Done(answer) => Step::Done(shape.apply(answer)),
-            next => next,
+            Ok(Step::Done(answer)) => Ok(Step::Done(shape.apply(answer))),
+            other => other,
         }
     }
 
     /// Takes a request that may be a bulk; `target` is what counts of its path and query.
-    async fn take_as(&self, mut head: Parts, target: &str, incoming: Incoming) -> Step {
+    async fn take_as(&self, head: Parts, target: &str, incoming: Incoming) -> Result<Step, Rejection> {
         let arrived = Instant::now();
+        let queues = self.accept.is_some();
         let bulk_head = match bulk_request::classify(&head.method, target, &head.headers) {
-            Kind::Other if self.accept.is_some() => return self.queue_single(head, target, incoming).await,
+            Kind::Other if queues => return self.queue_single(head, target, incoming).await,
             Kind::Other if self.settings.rewrite_to_bulk => {
                 return self.take_single(head, target, incoming).await;
             }
             Kind::Other => {
-                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+                let body = Body::Streamed(incoming);
+                return Ok(Step::Next(head, body, Passing::unknown(NO_BULK)));
             }
-            Kind::Pass(why) => {
-                self.counters.pass_by_head(why);
-                let passing = Passing::unknown(why.as_str());
-                return Step::Next(head, Body::Streamed(incoming), passing);
-            }
-            Kind::Bulk(_) if self.settings.level == Level::Cluster && self.accept.is_none() => {
-                self.counters.pass_by_head(HeadWhy::Level);
-                let passing = Passing::unknown(HeadWhy::Level.as_str());
-                return Step::Next(head, Body::Streamed(incoming), passing);
+            Kind::Pass(why) => return Ok(self.pass_by_head(head, Body::Streamed(incoming), why)),
+            Kind::Bulk(_) if self.settings.level == Level::Cluster && !queues => {
+                return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::Level));
             }
             Kind::Bulk(bulk_head) => bulk_head,
         };
         // What would pass now would come before what is queued, and to this cluster only.
-        if self.accept.is_some() && self.learnt().await.is_none() {
-            return Step::Done(Fault::nothing_learnt().response());
+        if queues && self.learnt().await.is_none() {
+            return Err(Fault::nothing_learnt().into());
         }
         let snapshot = self.outbound.cluster().snapshot();
         if !snapshot.learnt() {
-            self.counters.pass_by_head(HeadWhy::NoTopology);
-            let passing = Passing::unknown(HeadWhy::NoTopology.as_str());
-            return Step::Next(head, Body::Streamed(incoming), passing);
+            return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::NoTopology));
         }
-        let dialect = snapshot.table.dialect();
-        if bulk_head.typed && !dialect.takes_types() {
-            self.counters.pass_by_head(HeadWhy::TypedPath);
-            let passing = Passing::unknown(HeadWhy::TypedPath.as_str());
-            return Step::Next(head, Body::Streamed(incoming), passing);
+        if bulk_head.typed && !snapshot.table.dialect().takes_types() {
+            return Ok(self.pass_by_head(head, Body::Streamed(incoming), HeadWhy::TypedPath));
         }
-        let mut held = match self.collect(incoming, &snapshot).await {
+        let held = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
-                self.counters.pass_by_head(HeadWhy::ContentEncoding);
-                let passing = Passing::unknown(HeadWhy::ContentEncoding.as_str());
-                return Step::Next(head, Body::Held(original), passing);
+                return Ok(self.pass_by_head(head, Body::Held(original), HeadWhy::ContentEncoding));
             }
-            Err(Unread::Answered(answer)) => return Step::Done(answer),
+            Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         self.counters.bulk_bytes.add(held.body.len() as u64);
         if let Some(fault) = belongs::elsewhere(&head, &held.body) {
-            return Step::Done(fault.response());
+            return Err(fault.into());
         }
-        // Before anything else changes what it says: the cluster judges what came.
-        if let Some(accept) = &self.accept
-            && let Err(refusal) = self.admit_form(accept, &mut head, target, &snapshot).await
-        {
-            return Step::Done(refusal);
-        }
-        let mut target = Cow::Borrowed(target);
-        if self.accept.is_some() && dialect.types_are_optional() && bulk_head.typed {
-            // Other clusters that get it may know no types.
-            target = Cow::Owned(target.replacen("/_doc/", "/", 1));
-        }
-        let mut introduced = Vec::new();
-        loop {
-            let decided = self.decide(head, &target, &bulk_head, held, arrived, &mut introduced);
-            match decided.await {
-                Ok(step) => return step,
-                Err(again) => (head, held) = *again,
+        let coming = Coming {
+            target,
+            bulk_head: &bulk_head,
+            arrived,
+        };
+        self.take_held(head, held, coming, &snapshot).await
+    }
+
+    /// Takes a bulk whose body is here, as often as it takes to have its indices made.
+    async fn take_held(
+        &self,
+        mut head: Parts,
+        mut held: Held,
+        coming: Coming<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<Step, Rejection> {
+        let mut target = Cow::Borrowed(coming.target);
+        if let Some(accept) = &self.accept {
+            // Before anything else changes what it says: the cluster judges what came.
+            self.admit_form(accept, &mut head, &target, snapshot).await?;
+            if coming.bulk_head.typed && snapshot.table.dialect().types_are_optional() {
+                // Other clusters that get it may know no types.
+                target = Cow::Owned(target.replacen("/_doc/", "/", 1));
             }
         }
+        let coming = Coming {
+            target: &target,
+            ..coming
+        };
+        let mut introduced = Vec::new();
+        loop {
+            match self.decide(head, held, coming, &mut introduced).await? {
+                Decided::Done(answer) => return Ok(Step::Done(answer)),
+                Decided::Next(head, body, passing) => return Ok(Step::Next(head, body, passing)),
+                Decided::Again(again, still_held) => (head, held) = (again, still_held),
+            }
+        }
+    }
+
+    /// Leaves a bulk to the next filter for what its head says.
+    fn pass_by_head(&self, head: Parts, body: Body, why: HeadWhy) -> Step {
+        self.counters.pass_by_head(why);
+        Step::Next(head, body, Passing::unknown(why.as_str()))
     }
 
     /// The topology once it was read, if that is soon.
@@ -196,230 +207,13 @@ impl Reshuffle {
         learnt.then(|| cluster.snapshot())
     }
 
-    /// Takes a bulk whose body is here; gives it back, to be taken again, when an index has been made for it or is being made.
-    pub(crate) async fn decide(
-        &self,
-        mut head: Parts,
-        target: &str,
-        bulk_head: &BulkHead<'_>,
-        Held { body, original }: Held,
-        arrived: Instant,
-        introduced: &mut Vec<String>,
-    ) -> Result<Step, Box<(Parts, Held)>> {
-        let snapshot = self.outbound.cluster().snapshot();
-        let switched = self.panel.now();
-        let course = self
-            .book
-            .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
-        drop(switched);
-        let turn = match self.turn(&head, target, &body, &snapshot).await {
-            Ok(turn) => turn,
-            Err(refusal) => {
-                self.counters.bulk_key_refused.add(1);
-                return Ok(Step::Done(refusal));
-            }
-        };
-        // A request that has a key gets the same ids however often it comes, so they follow from the key.
-        let ask = Ask {
-            // Other clusters that get what is queued may know no types.
-            without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
-            ..self.ask(bulk_head, Some(&course).filter(|_| turn.is_none()))
-        };
-        let (verdict, items) = match self.accept {
-            // What is queued is answered before anybody executes it.
-            Some(_) => {
-                let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(&body)), &snapshot.table);
-                let out = items.as_mut_vec();
-                fault("request", &body);
-                let verdict = with_scratch(&self.scratch, |scratch| match &turn {
-                    None => bulk::plan_acknowledged(&body, &ask, table, &mut self.mint(&ask), scratch, out),
-                    Some(turn) => bulk::plan_acknowledged(&body, &ask, table, &mut turn.mint(), scratch, out),
-                });
-                (verdict, Some(items))
-            }
-            None => (self.plan(&body, &ask, &snapshot.table), None),
-        };
-        match &verdict {
-            Verdict::Plan(_) => self.counters.docs_directed.add(course.docs()),
-            Verdict::Pass(_) => course.give_back_all(),
-        }
-        match verdict {
-            // It must not be executed again, as what passes would be.
-            Verdict::Pass(pass) if let Some(Turn::Again(accepted)) = &turn => {
-                self.counters.bulk_key_refused.add(1);
-                let refusal = Fault::not_repeatable(accepted.position, &pass.why.to_string());
-                Ok(Step::Done(refusal.response()))
-            }
-            Verdict::Pass(pass) => {
-                if pass.why == bulk::Why::UnknownIndex
-                    && self.accept.is_some()
-                    && let Some(index) = introduce::named(&body, pass.line, bulk_head.index.as_deref())
-                    && self.is_acceptable_but_new(&body, &ask, &snapshot.table)
-                {
-                    // It was there, and is gone again; or there are more than one request should have to wait for.
-                    if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {
-                        return Ok(Step::Done(Fault::not_introduced(&index).response()));
-                    }
-                    match Box::pin(self.introduce(&index, &head, &snapshot)).await {
-                        Introduced::Known => {
-                            introduced.push(index);
-                            return Err(Box::new((head, Held { body, original })));
-                        }
-                        Introduced::NotYet => {
-                            return Ok(Step::Done(Fault::not_introduced(&index).response()));
-                        }
-                        Introduced::Refused => {}
-                    }
-                }
-                // An index that is being made is known by its name only, for a moment.
-                if pass.why == bulk::Why::IndexUnavailable && self.accept.is_some() {
-                    self.outbound.cluster().hint();
-                    if arrived.elapsed() >= LEARNT_WITHIN {
-                        return Ok(Step::Done(Fault::index_not_ready().response()));
-                    }
-                    tokio::time::sleep(LOOK_AGAIN).await;
-                    return Err(Box::new((head, Held { body, original })));
-                }
-                self.counters.pass(pass.why);
-                let request_id = RequestId::of(&head.extensions);
-                tracing::debug!(%request_id, why = %pass.why, line = pass.line, "bulk passes whole");
-                if matches!(pass.why, bulk::Why::UnknownIndex | bulk::Why::IndexClosed) {
-                    self.outbound.cluster().hint();
-                }
-                let passing = Passing::unknown(pass.why.as_str());
-                Ok(Step::Next(head, Body::Held(original.unwrap_or(body)), passing))
-            }
-            Verdict::Plan(plan) if let (Some(accept), Some(items)) = (&self.accept, items) => {
-                // A repeat writes nothing.
-                if !matches!(turn, Some(Turn::Again(_)))
-                    && let Err(denied) = self.permit(accept, &head, &snapshot, &plan).await
-                {
-                    course.give_back_all();
-                    let lanes = plan.parts.iter().map(|part| part.lane).collect();
-                    self.scratch.borrow_mut().recycle(plan);
-                    return Ok(match denied {
-                        Denied::Answer(answer) => Step::Done(*answer),
-                        Denied::Pass => {
-                            self.counters.pass_by_head(HeadWhy::Rights);
-                            let passing = Passing {
-                                why: HeadWhy::Rights.as_str(),
-                                lanes: Some(lanes),
-                            };
-                            Step::Next(head, Body::Held(original.unwrap_or(body)), passing)
-                        }
-                    });
-                }
-                self.fallback.fill(&mut head.headers);
-                self.sample(&body, &ask, &snapshot.table);
-                drop(original);
-                let queued = Queued {
-                    head: &head,
-                    target,
-                    body,
-                    pool: &self.pool,
-                    plan: &plan,
-                    ask: &ask,
-                    items,
-                    snapshot: &snapshot,
-                    arrived,
-                };
-                let repeats = matches!(turn, Some(Turn::Again(_)));
-                let answer = accept.take(&self.outbound, queued, turn).await;
-                if repeats {
-                    self.counters.bulk_repeated.add(1);
-                } else if answer.status().is_success() {
-                    self.counters.bulk_queued.add(1);
-                    self.counters.docs_queued.add(u64::from(plan.docs()));
-                } else {
-                    course.give_back_all();
-                }
-                self.scratch.borrow_mut().recycle(plan);
-                self.counters.bulk_latency.observe(arrived.elapsed());
-                Ok(Step::Done(answer))
-            }
-            Verdict::Plan(plan) => {
-                let load = Arc::new(Load { body, plan });
-                strip_for_parts(&mut head.headers);
-                let lent = self.fallback.fill(&mut head.headers);
-                let request_id = RequestId::of(&head.extensions);
-                let split = Split {
-                    load: &load,
-                    ask: &ask,
-                    snapshot: &snapshot,
-                    message: Message {
-                        request_id: &request_id,
-                        method: &head.method,
-                        target,
-                        headers: &head.headers,
-                    },
-                    lent,
-                    deadline: self.outbound.deadline(),
-                };
-                let answer = self.send(split, &course).await;
-                self.sample(&load.body, &ask, &snapshot.table);
-                if let Ok(load) = Arc::try_unwrap(load) {
-                    self.scratch.borrow_mut().recycle(load.plan);
-                }
-                self.counters.bulk_latency.observe(arrived.elapsed());
-                Ok(Step::Done(answer))
-            }
-        }
-    }
-
-    /// Whether the client of a request may do all that is planned for it.
-    async fn permit(
-        &self,
-        accept: &Accept,
-        head: &Parts,
-        snapshot: &Snapshot,
-        plan: &Plan,
-    ) -> Result<(), Denied> {
-        let mut headers = Cow::Borrowed(&head.headers);
-        if self.fallback.would_fill(&headers) {
-            self.fallback.fill(headers.to_mut());
-        }
-        let caller = Caller {
-            outbound: &self.outbound,
-            snapshot,
-            headers: &headers,
-            request_id: &RequestId::of(&head.extensions),
-        };
-        accept.admit(caller, plan).await
-    }
-
-    /// What a request has to do that has a key; none: it has none. An error is the answer.
-    async fn turn(
-        &self,
-        head: &Parts,
-        target: &str,
-        body: &[u8],
-        snapshot: &Snapshot,
-    ) -> Result<Option<Turn>, Response<Outgoing>> {
-        let Some(accept) = &self.accept else {
-            return Ok(None);
-        };
-        let Some(keys) = accept.keys_for(&head.headers) else {
-            return Ok(None);
-        };
-        let mut headers = head.headers.clone();
-        self.fallback.fill(&mut headers);
-        let asked = Asked {
-            head,
-            headers: &headers,
-            target,
-            body,
-            snapshot,
-        };
-        accept.claim(&self.outbound, keys, asked).await.map(Some)
-    }
-
     /// Reads a body, within the cluster's limit and ours.
     pub(crate) async fn collect(&self, incoming: Incoming, snapshot: &Snapshot) -> Result<Held, Unread> {
         let limit = snapshot
             .max_content_length_bytes
             .map_or(self.body_bytes_max, |theirs| theirs.min(self.body_bytes_max));
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let answered = |error| Unread::Answered(self.unread(&error));
+        let answered = |error| Unread::Refused(self.unread(&error));
         let collected = incoming.collect_with_original(limit).await;
         let Collected { original, decoded } = collected.map_err(answered)?;
         match decoded {
@@ -437,14 +231,10 @@ impl Reshuffle {
     }
 
     /// What a client gets whose body could not be read.
-    pub(crate) fn unread(&self, error: &BodyError) -> Response<Outgoing> {
-        match Fault::body(error) {
-            Some(fault) => fault.response(),
-            None => {
-                self.counters.clients_gone.add(1);
-                Fault::gone().response()
-            }
-        }
+    pub(crate) fn unread(&self, error: &BodyError) -> Fault {
+        let fault = Fault::body(error);
+        self.counters.clients_gone.add(u64::from(fault.is_none()));
+        fault.unwrap_or_else(Fault::gone)
     }
 
     /// `course` is for documents without id and routing; none: they stay as they are.
@@ -484,7 +274,7 @@ impl Reshuffle {
 
     /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster would refuse as a
     /// whole makes no index.
-    fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
+    pub(super) fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
         let supposed = Ask {
             suppose_new: true,
             direct: None,
@@ -500,7 +290,7 @@ impl Reshuffle {
     }
 
     /// What makes ids, told the time if it may have to.
-    fn mint(&self, ask: &Ask<'_>) -> RefMut<'_, IdMint> {
+    pub(super) fn mint(&self, ask: &Ask<'_>) -> RefMut<'_, IdMint> {
         let mut ids = self.ids.borrow_mut();
         if ask.null_id != NullId::Keep || ask.direct.is_some() {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -509,7 +299,11 @@ impl Reshuffle {
         ids
     }
 
-    async fn send(&self, split: Split<'_>, course: &Course<'_>) -> Response<Outgoing> {
+    pub(super) async fn send(
+        &self,
+        split: Split<'_>,
+        course: &Course<'_>,
+    ) -> Result<Response<Outgoing>, Fault> {
         let began = Instant::now();
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
         let family = combiner.map(|combiner| combiner.family(split.message, &split.load.plan));
@@ -543,7 +337,7 @@ impl Reshuffle {
                     unreachable!("it has just been looked at")
                 };
                 let (head, body) = items.into_answer(began.elapsed(), &self.pool);
-                with_head(head, &[], body)
+                Ok(with_head(head, &[], body))
             }
             (answers, _) => match whole_answer(answers) {
                 Some(whole) => whole,
@@ -592,7 +386,7 @@ impl Reshuffle {
         answers: &[Answer],
         replies: Vec<Result<Reply<'_>, ItemError>>,
         took: Duration,
-    ) -> Response<Outgoing> {
+    ) -> Result<Response<Outgoing>, Fault> {
         let usable = answers.iter().zip(&replies).filter(|(_, reply)| reply.is_ok());
         let heads: Vec<_> = usable
             .filter_map(|(answer, _)| Some(&answer.items()?.head))
@@ -607,7 +401,7 @@ impl Reshuffle {
                 // Every reply was checked against its part before, so this says that we contradict ourselves.
                 let request_id = split.message.request_id;
                 wire::rationed!(tracing::error, %request_id, %error, "replies do not merge");
-                return Fault::unmerged(&error.to_string()).response();
+                return Err(Fault::unmerged(&error.to_string()));
             }
         };
         self.count_errors(merge.errors());
@@ -623,10 +417,10 @@ impl Reshuffle {
             chunks.push(chunk.into());
         }
         let body = chunks.into_iter().collect();
-        match heads.split_first() {
+        Ok(match heads.split_first() {
             Some((first, others)) => with_head((*first).clone(), others, body),
             None => json_response(body),
-        }
+        })
     }
 
     fn count(&self, plan: &Plan, answers: &[Answer], replies: &[Result<Reply<'_>, ItemError>]) {
@@ -655,14 +449,14 @@ impl Reshuffle {
         }
     }
 
-    /// Lets a request go on whose form the cluster takes. An error is the answer.
+    /// Lets a request go on whose form the cluster takes.
     pub(super) async fn admit_form(
         &self,
         accept: &Accept,
         head: &mut Parts,
         target: &str,
         snapshot: &Snapshot,
-    ) -> Result<(), Response<Outgoing>> {
+    ) -> Result<(), Rejection> {
         let asking = Asking {
             outbound: &self.outbound,
             fallback: &self.fallback,
@@ -672,20 +466,17 @@ impl Reshuffle {
 }
 
 /// When no part was taken: the answer for the request as a whole, as the cluster words it.
-fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
+fn whole_answer(answers: &[Answer]) -> Option<Result<Response<Outgoing>, Fault>> {
     match answers.first()? {
         Answer::Refused(head, body) => {
             let alike =
                 |answer: &Answer| matches!(answer, Answer::Refused(other, _) if other.status == head.status);
-            let whole = || with_head(head.clone(), &[], Outgoing::from(body.clone()));
+            let whole = || Ok(with_head(head.clone(), &[], Outgoing::from(body.clone())));
             answers.iter().all(alike).then(whole)
         }
         Answer::Unsent(error) => {
             let alike = |answer: &Answer| matches!(answer, Answer::Unsent(_));
-            answers
-                .iter()
-                .all(alike)
-                .then(|| Fault::upstream(error).response())
+            answers.iter().all(alike).then(|| Err(Fault::upstream(error)))
         }
         Answer::Items(_) | Answer::Unknown(_) => None,
     }
@@ -694,10 +485,6 @@ fn whole_answer(answers: &[Answer]) -> Option<Response<Outgoing>> {
 /// Why something is not queued that is no bulk.
 pub(crate) const NO_BULK: &str = "no_bulk";
 /// How long a bulk for a queue waits for a topology that was never read, and for an index to be ready.
-const LEARNT_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks at an index.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Indices that one bulk may make at most before it is queued.
-const INTRODUCED_MAX: usize = 16;
+pub(super) const LEARNT_WITHIN: Duration = Duration::from_secs(2);
 /// Samples are taken from a bulk's first documents: reading on costs time.
 const SAMPLED_FROM: usize = 16;

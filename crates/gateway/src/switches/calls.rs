@@ -93,7 +93,7 @@ impl Call {
         panel: &Panel,
         head: Parts,
         body: Body,
-    ) -> Response<Outgoing> {
+    ) -> Result<Response<Outgoing>, Fault> {
         match (Parameters::of(&head), body) {
             (Some(parameters), Body::Streamed(incoming)) => match (self, incoming.length()) {
                 (Call::ShowCluster, Some(0)) if panel.now().has_settings() => {
@@ -128,18 +128,15 @@ async fn set(
     mut head: Parts,
     incoming: wire::Incoming,
     parameters: &Parameters,
-) -> Response<Outgoing> {
+) -> Result<Response<Outgoing>, Fault> {
     let collected = incoming.collect_with_original(BODY_BYTES_MAX as usize).await;
-    let Collected { original, decoded } = match collected {
-        Ok(collected) => collected,
-        Err(error) => return proxy.unread(&error),
-    };
+    let Collected { original, decoded } = collected.map_err(|error| proxy.unread(&error))?;
     let text = match &decoded {
         None => &original,
         Some(Ok(decoded)) => decoded,
         // The cluster says what it thinks of it.
         Some(Err(BodyError::Corrupt(_) | BodyError::UnsupportedEncoding)) => &original,
-        Some(Err(error)) => return proxy.unread(error),
+        Some(Err(error)) => return Err(proxy.unread(error)),
     };
     let parted = match &call {
         Call::SetIndices { .. } => body::of_index(text),
@@ -151,7 +148,7 @@ async fn set(
             let body = Body::Held(original.freeze());
             return proxy.forward(head, body, PickReason::Request).await;
         }
-        Err(error) => return Fault::bad_switch(&error.0).response(),
+        Err(error) => return Err(Fault::bad_switch(&error.0)),
     };
     drop((original, decoded));
     let change = match (parted.ours, &call) {
@@ -165,43 +162,37 @@ async fn set(
     // Whether it can be is known before anything changes.
     let change = match change.and_then(|change| panel.now().with(&change).map(|_| change)) {
         Ok(change) => change,
-        Err(error) => return Fault::bad_switch(&error.0).response(),
+        Err(error) => return Err(Fault::bad_switch(&error.0)),
     };
     // The cluster's 200 is for what it narrowed a pattern to.
-    if let Err(answer) = may_all(proxy, &head, &change).await {
-        return answer;
-    }
+    may_all(proxy, &head, &change).await?;
     let target = target_of(&head);
     let theirs = Bytes::from(parted.theirs.to_string());
-    let (answer, body) = match proxy.fetch(&mut head, &target, theirs).await {
-        Ok(answer) => answer,
-        Err(fault) => return fault,
-    };
+    let (answer, body) = proxy.fetch(&mut head, &target, theirs).await?;
     if answer.status != StatusCode::OK {
-        return with_head(answer, &[], Outgoing::from(body));
+        return Ok(with_head(answer, &[], Outgoing::from(body)));
     }
     let request_id = RequestId::of(&head.extensions);
     let done = panel.change_off_core(change.clone()).await;
     if let Err(error) = done {
         tracing::error!(%request_id, cluster = &*panel.cluster, %error, "switches could not be kept: nothing is switched");
-        return match error {
+        return Err(match error {
             NotSwitched::Bad(bad) => Fault::bad_switch(&bad.0),
             NotSwitched::Unkept { .. } => Fault::not_kept(&error),
-        }
-        .response();
+        });
     }
     tracing::info!(%request_id, cluster = &*panel.cluster, by = "entry", change = %change.to_text(), "switched");
-    match call {
+    Ok(match call {
         Call::SetCluster => reworded(answer, &body, &parameters.shape, |settings| {
             shown::add_set(settings, &change.settings, &parameters.shape);
         }),
         _ => with_head(answer, &[], Outgoing::from(body)),
-    }
+    })
 }
 
 /// Whether a client has the right for all that its patterns cover, now and later. Elasticsearch narrows a pattern to what the
 /// client may see and says 200 to that; a switch for the pattern would be one for what others see, too.
-async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Response<Outgoing>> {
+async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fault> {
     let names = change.indices.iter().map(|(name, _)| name);
     let patterns: Vec<Box<str>> = names.filter(|name| name.contains('*')).cloned().collect();
     if patterns.is_empty() {
@@ -217,8 +208,8 @@ async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Res
     };
     match rights::covers(caller, &patterns, SETTINGS_UPDATE).await {
         Ok(None | Some(true)) => Ok(()),
-        Ok(Some(false)) => Err(Fault::not_covered(&patterns.join(",")).response()),
-        Err(why) => Err(Fault::unchecked(&why).response()),
+        Ok(Some(false)) => Err(Fault::not_covered(&patterns.join(","))),
+        Err(why) => Err(Fault::unchecked(&why)),
     }
 }
 
@@ -227,14 +218,12 @@ async fn show_cluster(
     panel: &Panel,
     mut head: Parts,
     parameters: &Parameters,
-) -> Response<Outgoing> {
+) -> Result<Response<Outgoing>, Fault> {
     let target = target_of(&head);
-    match proxy.fetch(&mut head, &target, Bytes::new()).await {
-        Ok((answer, body)) => reworded(answer, &body, &parameters.shape, |settings| {
-            shown::add_all(settings, &panel.now(), &parameters.shape);
-        }),
-        Err(fault) => fault,
-    }
+    let (answer, body) = proxy.fetch(&mut head, &target, Bytes::new()).await?;
+    Ok(reworded(answer, &body, &parameters.shape, |settings| {
+        shown::add_all(settings, &panel.now(), &parameters.shape);
+    }))
 }
 
 /// The cluster names the indices that have any of the settings that are asked for. So it is asked for one that all
@@ -245,7 +234,7 @@ async fn show_indices(
     mut head: Parts,
     parameters: &Parameters,
     name: Option<&str>,
-) -> Response<Outgoing> {
+) -> Result<Response<Outgoing>, Fault> {
     let mut target = head.uri.path().trim_end_matches('/').to_owned();
     if name.is_some() {
         target.push(',');
@@ -255,17 +244,14 @@ async fn show_indices(
         target.push('?');
         target.push_str(&parameters.unfiltered);
     }
-    let (answer, body) = match proxy.fetch(&mut head, &target, Bytes::new()).await {
-        Ok(answer) => answer,
-        Err(fault) => return fault,
-    };
-    reworded(answer, &body, &parameters.shape, |indices| {
+    let (answer, body) = proxy.fetch(&mut head, &target, Bytes::new()).await?;
+    Ok(reworded(answer, &body, &parameters.shape, |indices| {
         shown::add_to_indices(indices, &panel.now(), &parameters.shape);
         if name.is_some_and(|name| !asks_for(name, OF_EVERY_INDEX)) {
             shown::leave_out(indices, OF_EVERY_INDEX);
         }
         *indices = parameters.shape.filter_path.apply(std::mem::take(indices));
-    })
+    }))
 }
 
 /// A good answer of the cluster's with other contents; what is no such answer stays as it is.

@@ -14,7 +14,7 @@ use wire::{Chunk, Outgoing};
 use super::known::Verdict;
 use super::{AnswerHead, Form, Forms, alike};
 use crate::answer::with_head;
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::nodes::{Fallback, Message, Outbound, strip_for_parts};
 use crate::request_id::RequestId;
 
@@ -35,30 +35,30 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Lets a request go on whose form the cluster takes, and notes how it would be answered. An error is the answer.
+    /// Lets a request go on whose form the cluster takes, and notes how it would be answered.
     pub(crate) async fn admit(
         self,
         forms: &Forms,
         head: &mut Parts,
         target: &str,
         snapshot: &Snapshot,
-    ) -> Result<(), Response<Outgoing>> {
+    ) -> Result<(), Rejection> {
         let form = Form::of(head, target);
         let dialect = snapshot.table.dialect();
         let admitted = match forms.verdict(&form, dialect) {
             Verdict::Taken(answer_head) => answer_head,
-            Verdict::Refused(refusal) => return Err(refusal.response(target)),
+            Verdict::Refused(refusal) => return Err(refusal.response(target).into()),
             Verdict::Ask(before) => match (self.ask_form(head, &form, snapshot).await, before) {
                 (Ok(Said::Taken(headers)), _) => forms.taken(&form, dialect, headers),
                 (Ok(Said::Refused(refusal)), _) => {
                     let refusal = Arc::new(*refusal);
                     forms.refused(&form, dialect, &refusal);
-                    return Err(refusal.response(target));
+                    return Err(refusal.response(target).into());
                 }
-                (Ok(Said::ToThisClient(answer)), _) => return Err(*answer),
+                (Ok(Said::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
                 // A cluster that is away is what queues are for.
                 (Err(_), Some(before)) => before,
-                (Err(why), None) => return Err(Fault::form_unknown(&why).response()),
+                (Err(why), None) => return Err(Fault::form_unknown(&why).into()),
             },
         };
         head.extensions.insert::<AnswerHead>(admitted);

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bulk::Writes;
-use http::Response;
 use tokio::sync::Mutex as AsyncMutex;
 use wire::Outgoing;
 use wire::lock;
@@ -16,7 +15,7 @@ use super::identity::{Identity, Key};
 use super::kept::Bell;
 use super::memory::{FRESH, Judged, Memory, WHILE_AWAY, is_within};
 use crate::answer::with_head;
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::print::Print;
 
 /// What is known of the clients of a cluster.
@@ -59,9 +58,17 @@ pub(crate) struct Known {
 #[derive(Debug)]
 pub(crate) enum Denied {
     /// It is answered with this.
-    Answer(Box<Response<Outgoing>>),
+    Rejected(Rejection),
     /// It wants what its client may not do: let the cluster say so.
     Pass,
+}
+
+// === impl Denied ===
+
+impl From<Rejection> for Denied {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
 }
 
 // === impl Guest ===
@@ -119,8 +126,8 @@ impl Door {
         lock(&self.memory)
     }
 
-    /// Finds out whether the cluster lets a client in. An error is the answer to its request.
-    pub(crate) async fn let_in(&self, caller: Caller<'_>) -> Result<Guest, Response<Outgoing>> {
+    /// Finds out whether the cluster lets a client in.
+    pub(crate) async fn let_in(&self, caller: Caller<'_>) -> Result<Guest, Rejection> {
         let uuid = caller.snapshot.cluster_uuid.as_deref().unwrap_or_default();
         let identity = self.key.identity(uuid, caller.headers);
         if let Some(guest) = self.remembered(identity) {
@@ -151,7 +158,7 @@ impl Door {
             Err(failure) => {
                 let guest = self.without_answer(identity, &failure, now);
                 *last = Last(Some((at, failure)));
-                guest.map_err(|answer| *answer)
+                guest
             }
         };
         drop(last);
@@ -193,22 +200,13 @@ impl Door {
     }
 
     /// What becomes of a client that nobody could be asked about.
-    fn without_answer(
-        &self,
-        identity: Identity,
-        failure: &Failure,
-        now: i64,
-    ) -> Result<Guest, Box<Response<Outgoing>>> {
+    fn without_answer(&self, identity: Identity, failure: &Failure, now: i64) -> Result<Guest, Rejection> {
         let mut memory = self.memory();
         match failure {
             Failure::TurnedAway(answer) => {
                 memory.turned_away(identity);
                 let (head, body) = &**answer;
-                Err(Box::new(with_head(
-                    head.clone(),
-                    &[],
-                    Outgoing::from(body.to_vec()),
-                )))
+                Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())).into())
             }
             // A cluster does not begin to ask while it has no time to answer; but it may have been set up anew since.
             Failure::Away(_) | Failure::Unanswered(_)
@@ -221,7 +219,7 @@ impl Door {
                 let user = known.user;
                 Ok(Guest::Known(Known { identity, user }))
             }
-            Failure::Away(why) | Failure::Unanswered(why) => Err(Box::new(Fault::unchecked(why).response())),
+            Failure::Away(why) | Failure::Unanswered(why) => Err(Fault::unchecked(why).into()),
         }
     }
 
@@ -314,11 +312,11 @@ impl Door {
                 self.memory().turned_away(identity);
                 let (head, body) = &**answer;
                 let answer = with_head(head.clone(), &[], Outgoing::from(body.to_vec()));
-                Err(Denied::Answer(Box::new(answer)))
+                Err(Denied::Rejected(answer.into()))
             }
             Err(Failure::Away(_)) if self.memory().allowed_while_away(identity, wanted, now) => Ok(()),
             Err(Failure::Away(why) | Failure::Unanswered(why)) => {
-                Err(Denied::Answer(Box::new(Fault::unchecked(why).response())))
+                Err(Denied::Rejected(Fault::unchecked(why).into()))
             }
         }
     }

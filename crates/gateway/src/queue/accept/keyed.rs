@@ -10,7 +10,7 @@ use wire::Outgoing;
 
 use super::{Accept, Queued};
 use crate::admission::rights::Caller;
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::nodes::Outbound;
 use crate::queue::idempotency::{Accepted, Claim, Claimed, HEADER, Keyed, Keys, digest_of, key_of};
 use crate::request_id::RequestId;
@@ -58,13 +58,13 @@ impl Accept {
         keys.filter(|_| headers.contains_key(&HEADER))
     }
 
-    /// Claims the key of a request, if the cluster lets its client in. An error is the answer.
+    /// Claims the key of a request, if the cluster lets its client in.
     pub(crate) async fn claim(
         &self,
         outbound: &Outbound,
         keys: &Arc<Keys>,
         asked: Asked<'_>,
-    ) -> Result<Turn, Response<Outgoing>> {
+    ) -> Result<Turn, Rejection> {
         let request_id = RequestId::of(&asked.head.extensions);
         let caller = Caller {
             outbound,
@@ -75,16 +75,16 @@ impl Accept {
         let guest = self.door.let_in(caller).await?;
         let key = match key_of(&asked.head.headers, guest.user()) {
             Ok(Some(key)) => key,
-            Ok(None) | Err(_) => return Err(Fault::bad_key().response()),
+            Ok(None) | Err(_) => return Err(Fault::bad_key().into()),
         };
         let end = self.queue.log.status().end;
         match keys.claim(key, digest_of(asked.target, asked.body), end).await {
             Claimed::First(claim) => Ok(Turn::First(claim)),
             Claimed::Again(accepted) => Ok(Turn::Again(accepted)),
-            Claimed::Other => Err(Fault::key_of_another().response()),
-            Claimed::UnderWay => Err(Fault::key_under_way().response()),
-            Claimed::Full => Err(Fault::too_many_keys().response()),
-            Claimed::Share => Err(Fault::too_many_keys_of_one().response()),
+            Claimed::Other => Err(Fault::key_of_another().into()),
+            Claimed::UnderWay => Err(Fault::key_under_way().into()),
+            Claimed::Full => Err(Fault::too_many_keys().into()),
+            Claimed::Share => Err(Fault::too_many_keys_of_one().into()),
         }
     }
 

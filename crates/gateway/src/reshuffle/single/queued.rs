@@ -13,8 +13,9 @@ use super::answer;
 use super::head::{self, Kind, SingleHead};
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
-use crate::error::Fault;
+use crate::error::{Fault, Rejection};
 use crate::nodes::Body;
+use crate::reshuffle::decide::{Coming, Decided};
 use crate::reshuffle::passing::Passing;
 use crate::reshuffle::queued_answer::whole;
 use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread};
@@ -22,41 +23,47 @@ use crate::why::SingleWhy;
 
 impl Reshuffle {
     /// Takes a request that may write a single document; `target` is its path and query.
-    pub(crate) async fn queue_single(&self, head: Parts, target: &str, incoming: Incoming) -> Step {
+    pub(crate) async fn queue_single(
+        &self,
+        head: Parts,
+        target: &str,
+        incoming: Incoming,
+    ) -> Result<Step, Rejection> {
         let arrived = Instant::now();
         let write = match head::classify(&head.method, target, &head.headers) {
             Kind::Other => {
-                return Step::Next(head, Body::Streamed(incoming), Passing::unknown(NO_BULK));
+                return Ok(Step::Next(
+                    head,
+                    Body::Streamed(incoming),
+                    Passing::unknown(NO_BULK),
+                ));
             }
             // Its answer would have the document, which nobody has before it is written.
             Kind::Write(write) if write.single.op == Op::Update && write.target.contains("_source") => {
-                return self.pass_unread(head, incoming, SingleWhy::Parameter);
+                return Ok(self.pass_unread(head, incoming, SingleWhy::Parameter));
             }
             Kind::Write(write) if write.single.op == Op::Delete && incoming.length() != Some(0) => {
-                return self.pass_unread(head, incoming, SingleWhy::Body);
+                return Ok(self.pass_unread(head, incoming, SingleWhy::Body));
             }
-            Kind::Pass(why) => return self.pass_unread(head, incoming, why),
+            Kind::Pass(why) => return Ok(self.pass_unread(head, incoming, why)),
             Kind::Write(write) => write,
         };
         let Some(snapshot) = self.learnt().await else {
-            return Step::Done(Fault::nothing_learnt().response());
+            return Err(Fault::nothing_learnt().into());
         };
         let Held { body, original } = match self.collect(incoming, &snapshot).await {
             Ok(held) => held,
             Err(Unread::Corrupt(original)) => {
-                return self.pass_single(head, original, SingleWhy::ContentEncoding, None);
+                return Ok(self.pass_single(head, original, SingleWhy::ContentEncoding, None));
             }
-            Err(Unread::Answered(answer)) => return Step::Done(answer),
+            Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         let came = original.unwrap_or_else(|| body.clone());
         // Before anything of it is looked at: the cluster judges its parameters and media types, as those of a bulk.
         let mut as_bulk = parts_of_bulk(&head, &write);
-        if let Some(accept) = &self.accept
-            && let Err(refusal) = self
-                .admit_form(accept, &mut as_bulk, &write.target, &snapshot)
-                .await
-        {
-            return Step::Done(refusal);
+        if let Some(accept) = &self.accept {
+            self.admit_form(accept, &mut as_bulk, &write.target, &snapshot)
+                .await?;
         }
         let mut lines = self.pool.take(write.single.bytes_expected(&body));
         if let Err(why) = write.single.write_spaced(&body, lines.as_mut_vec()) {
@@ -64,7 +71,7 @@ impl Reshuffle {
                 NotALine::NoObject => SingleWhy::NoObject,
                 NotALine::LineBreak => SingleWhy::LineBreak,
             };
-            return self.pass_single(head, came, why, None);
+            return Ok(self.pass_single(head, came, why, None));
         }
         self.queue_lines((head, as_bulk), write, lines.freeze(), came, arrived)
             .await
@@ -78,8 +85,13 @@ impl Reshuffle {
         lines: Shared,
         came: Shared,
         arrived: Instant,
-    ) -> Step {
+    ) -> Result<Step, Rejection> {
         let no_defaults = BulkHead::default();
+        let coming = Coming {
+            target: &write.target,
+            bulk_head: &no_defaults,
+            arrived,
+        };
         let mut introduced = Vec::new();
         let mut held = Held {
             body: lines.clone(),
@@ -89,26 +101,19 @@ impl Reshuffle {
             let snapshot = self.outbound.cluster().snapshot();
             if write.single.op == Op::Update && is_peculiar(&write.single, &snapshot) {
                 let lanes = self.lanes_of(&lines, &snapshot);
-                return self.pass_single(head, came, SingleWhy::Update, lanes);
+                return Ok(self.pass_single(head, came, SingleWhy::Update, lanes));
             }
-            let decided = self.decide(
-                as_bulk,
-                &write.target,
-                &no_defaults,
-                held,
-                arrived,
-                &mut introduced,
-            );
-            match Box::pin(decided).await {
-                Ok(Step::Done(answer)) => {
+            let decided = self.decide(as_bulk, held, coming, &mut introduced);
+            match Box::pin(decided).await? {
+                Decided::Done(answer) => {
                     let routing = answer::routing(&write.single, &snapshot.table);
                     if answer.status() == StatusCode::OK {
                         self.counters.single_joined.add(1);
                     }
-                    return Step::Done(of_one(answer, routing));
+                    return Ok(Step::Done(of_one(answer, routing)));
                 }
-                Ok(Step::Next(_, _, passing)) => return Step::Next(head, Body::Held(came), passing),
-                Err(again) => (as_bulk, held) = *again,
+                Decided::Next(_, _, passing) => return Ok(Step::Next(head, Body::Held(came), passing)),
+                Decided::Again(again, still_held) => (as_bulk, held) = (again, still_held),
             }
         }
     }

@@ -1,0 +1,354 @@
+//! What becomes of a bulk whose body is here: it is planned, and then queued, split, or passed on as it came.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bulk::{Ask, Pass, Plan, Verdict};
+use cluster::Snapshot;
+use http::Response;
+use http::request::Parts;
+use wire::guard::fault;
+use wire::{Buffer, Outgoing};
+
+use crate::admission::rights::{Caller, Denied};
+use crate::bulk_request::BulkHead;
+use crate::error::{Fault, Rejection};
+use crate::nodes::lines::Load;
+use crate::nodes::{Body, Message, strip_for_parts};
+use crate::queue::{Accept, Asked, Queued, Turn};
+use crate::request_id::RequestId;
+use crate::reshuffle::directed::Course;
+use crate::reshuffle::introduce::{self, Introduced};
+use crate::reshuffle::passing::Passing;
+use crate::reshuffle::sync::{Held, LEARNT_WITHIN, Reshuffle};
+use crate::scratch::with_scratch;
+use crate::split::Split;
+use crate::why::HeadWhy;
+
+/// A bulk that is decided about, beside its head and its body.
+#[derive(Clone, Copy)]
+pub(crate) struct Coming<'a> {
+    /// Path and query that count.
+    pub(crate) target: &'a str,
+    pub(crate) bulk_head: &'a BulkHead<'a>,
+    pub(crate) arrived: Instant,
+}
+
+/// What came of a bulk.
+pub(crate) enum Decided {
+    /// It is answered.
+    Done(Response<Outgoing>),
+    /// It is left to the next filter, whole.
+    Next(Parts, Body, Passing),
+    /// An index was made for it or is being made: it is to be decided about again.
+    Again(Parts, Held),
+}
+
+/// What a decision goes by.
+struct Ground<'a> {
+    coming: Coming<'a>,
+    snapshot: &'a Arc<Snapshot>,
+    course: &'a Course<'a>,
+    ask: &'a Ask<'a>,
+}
+
+impl Reshuffle {
+    /// Decides about a bulk whose body is here. `introduced` are the indices that were made for it.
+    pub(crate) async fn decide(
+        &self,
+        head: Parts,
+        held: Held,
+        coming: Coming<'_>,
+        introduced: &mut Vec<String>,
+    ) -> Result<Decided, Rejection> {
+        let snapshot = self.outbound.cluster().snapshot();
+        let switched = self.panel.now();
+        let course = self
+            .book
+            .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
+        drop(switched);
+        let turn = self.turn(&head, coming.target, &held.body, &snapshot).await;
+        let turn = turn.inspect_err(|_| self.counters.bulk_key_refused.add(1))?;
+        // A request that has a key gets the same ids however often it comes, so they follow from the key.
+        let ask = Ask {
+            // Other clusters that get what is queued may know no types.
+            without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
+            ..self.ask(coming.bulk_head, Some(&course).filter(|_| turn.is_none()))
+        };
+        let ground = Ground {
+            coming,
+            snapshot: &snapshot,
+            course: &course,
+            ask: &ask,
+        };
+        let Some(accept) = &self.accept else {
+            return match self.plan(&held.body, &ask, &snapshot.table) {
+                Verdict::Plan(plan) => self.split_it(head, held, plan, &ground).await,
+                Verdict::Pass(pass) => self.pass_it(head, held, pass, &ground, introduced).await,
+            };
+        };
+        let (verdict, items) = self.plan_acknowledged(&held.body, turn.as_ref(), &ground);
+        match verdict {
+            Verdict::Plan(plan) => {
+                let acknowledged = Acknowledged { plan, items, turn };
+                self.queue_it(accept, head, held, acknowledged, &ground).await
+            }
+            // It must not be executed again, as what passes would be.
+            Verdict::Pass(pass) if let Some(Turn::Again(accepted)) = &turn => {
+                course.give_back_all();
+                self.counters.bulk_key_refused.add(1);
+                Err(Fault::not_repeatable(accepted.position, &pass.why.to_string()).into())
+            }
+            Verdict::Pass(pass) => self.pass_it(head, held, pass, &ground, introduced).await,
+        }
+    }
+
+    /// Plans what is queued, with the items of its answer: it is answered before anybody executes it.
+    fn plan_acknowledged(
+        &self,
+        body: &[u8],
+        turn: Option<&Turn>,
+        &Ground { snapshot, ask, .. }: &Ground<'_>,
+    ) -> (Verdict, Buffer) {
+        let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(body)), &snapshot.table);
+        let out = items.as_mut_vec();
+        fault("request", body);
+        let verdict = with_scratch(&self.scratch, |scratch| match turn {
+            None => bulk::plan_acknowledged(body, ask, table, &mut self.mint(ask), scratch, out),
+            Some(turn) => bulk::plan_acknowledged(body, ask, table, &mut turn.mint(), scratch, out),
+        });
+        (verdict, items)
+    }
+
+    /// Sends each part of a planned bulk to its node, and merges the answers.
+    async fn split_it(
+        &self,
+        mut head: Parts,
+        held: Held,
+        plan: Plan,
+        ground: &Ground<'_>,
+    ) -> Result<Decided, Rejection> {
+        let (ask, snapshot) = (ground.ask, ground.snapshot);
+        self.counters.docs_directed.add(ground.course.docs());
+        // Nothing passes any more, so what came packed is not needed.
+        let body = held.body;
+        drop(held.original);
+        let load = Arc::new(Load { body, plan });
+        strip_for_parts(&mut head.headers);
+        let lent = self.fallback.fill(&mut head.headers);
+        let request_id = RequestId::of(&head.extensions);
+        let split = Split {
+            load: &load,
+            ask,
+            snapshot,
+            message: Message {
+                request_id: &request_id,
+                method: &head.method,
+                target: ground.coming.target,
+                headers: &head.headers,
+            },
+            lent,
+            deadline: self.outbound.deadline(),
+        };
+        let answer = self.send(split, ground.course).await;
+        self.sample(&load.body, ask, &snapshot.table);
+        if let Ok(load) = Arc::try_unwrap(load) {
+            self.scratch.borrow_mut().recycle(load.plan);
+        }
+        self.counters
+            .bulk_latency
+            .observe(ground.coming.arrived.elapsed());
+        Ok(Decided::Done(answer?))
+    }
+
+    /// Puts a planned bulk into the queue, if its client may do all of it, and answers it.
+    async fn queue_it(
+        &self,
+        accept: &Accept,
+        mut head: Parts,
+        Held { body, original }: Held,
+        Acknowledged { plan, items, turn }: Acknowledged,
+        &Ground {
+            coming,
+            snapshot,
+            course,
+            ask,
+        }: &Ground<'_>,
+    ) -> Result<Decided, Rejection> {
+        self.counters.docs_directed.add(course.docs());
+        let repeats = matches!(turn, Some(Turn::Again(_)));
+        // A repeat writes nothing.
+        if !repeats && let Err(denied) = self.permit(accept, &head, snapshot, &plan).await {
+            course.give_back_all();
+            let lanes = plan.parts.iter().map(|part| part.lane).collect();
+            self.scratch.borrow_mut().recycle(plan);
+            return match denied {
+                Denied::Rejected(rejection) => Err(rejection),
+                Denied::Pass => {
+                    self.counters.pass_by_head(HeadWhy::Rights);
+                    let passing = Passing {
+                        why: HeadWhy::Rights.as_str(),
+                        lanes: Some(lanes),
+                    };
+                    Ok(Decided::Next(head, Body::Held(original.unwrap_or(body)), passing))
+                }
+            };
+        }
+        self.fallback.fill(&mut head.headers);
+        self.sample(&body, ask, &snapshot.table);
+        drop(original);
+        let queued = Queued {
+            head: &head,
+            target: coming.target,
+            body,
+            pool: &self.pool,
+            plan: &plan,
+            ask,
+            items,
+            snapshot,
+            arrived: coming.arrived,
+        };
+        let answer = accept.take(&self.outbound, queued, turn).await;
+        if repeats {
+            self.counters.bulk_repeated.add(1);
+        } else if answer.is_ok() {
+            self.counters.bulk_queued.add(1);
+            self.counters.docs_queued.add(u64::from(plan.docs()));
+        } else {
+            course.give_back_all();
+        }
+        self.scratch.borrow_mut().recycle(plan);
+        self.counters.bulk_latency.observe(coming.arrived.elapsed());
+        Ok(Decided::Done(answer?))
+    }
+
+    /// Lets a bulk go on that the plan refuses, unless it has to wait for an index.
+    async fn pass_it(
+        &self,
+        head: Parts,
+        held: Held,
+        pass: Pass,
+        ground: &Ground<'_>,
+        introduced: &mut Vec<String>,
+    ) -> Result<Decided, Rejection> {
+        ground.course.give_back_all();
+        if self.accept.is_some() && self.awaits_index(&head, &held, &pass, ground, introduced).await? {
+            return Ok(Decided::Again(head, held));
+        }
+        self.counters.pass(pass.why);
+        let request_id = RequestId::of(&head.extensions);
+        tracing::debug!(%request_id, why = %pass.why, line = pass.line, "bulk passes whole");
+        if matches!(pass.why, bulk::Why::UnknownIndex | bulk::Why::IndexClosed) {
+            self.outbound.cluster().hint();
+        }
+        let passing = Passing::unknown(pass.why.as_str());
+        let body = held.original.unwrap_or(held.body);
+        Ok(Decided::Next(head, Body::Held(body), passing))
+    }
+
+    /// Has an index made that a bulk for a queue names, or waits for one that is being made; whether either was done, so that
+    /// the bulk may be planned again.
+    async fn awaits_index(
+        &self,
+        head: &Parts,
+        held: &Held,
+        pass: &Pass,
+        &Ground {
+            coming,
+            snapshot,
+            ask,
+            ..
+        }: &Ground<'_>,
+        introduced: &mut Vec<String>,
+    ) -> Result<bool, Rejection> {
+        if pass.why == bulk::Why::UnknownIndex
+            && let Some(index) = introduce::named(&held.body, pass.line, coming.bulk_head.index.as_deref())
+            && self.is_acceptable_but_new(&held.body, ask, &snapshot.table)
+        {
+            // It was there, and is gone again; or there are more than one request should have to wait for.
+            if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {
+                return Err(Fault::not_introduced(&index).into());
+            }
+            match Box::pin(self.introduce(&index, head, snapshot)).await {
+                Introduced::Known => {
+                    introduced.push(index);
+                    return Ok(true);
+                }
+                Introduced::NotYet => return Err(Fault::not_introduced(&index).into()),
+                Introduced::Refused => {}
+            }
+        }
+        // An index that is being made is known by its name only, for a moment.
+        if pass.why == bulk::Why::IndexUnavailable {
+            self.outbound.cluster().hint();
+            if coming.arrived.elapsed() >= LEARNT_WITHIN {
+                return Err(Fault::index_not_ready().into());
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether the client of a request may do all that is planned for it.
+    async fn permit(
+        &self,
+        accept: &Accept,
+        head: &Parts,
+        snapshot: &Snapshot,
+        plan: &Plan,
+    ) -> Result<(), Denied> {
+        let mut headers = Cow::Borrowed(&head.headers);
+        if self.fallback.would_fill(&headers) {
+            self.fallback.fill(headers.to_mut());
+        }
+        let caller = Caller {
+            outbound: &self.outbound,
+            snapshot,
+            headers: &headers,
+            request_id: &RequestId::of(&head.extensions),
+        };
+        accept.admit(caller, plan).await
+    }
+
+    /// What a request has to do that has a key; none: it has none.
+    async fn turn(
+        &self,
+        head: &Parts,
+        target: &str,
+        body: &[u8],
+        snapshot: &Snapshot,
+    ) -> Result<Option<Turn>, Rejection> {
+        let Some(accept) = &self.accept else {
+            return Ok(None);
+        };
+        let Some(keys) = accept.keys_for(&head.headers) else {
+            return Ok(None);
+        };
+        let mut headers = head.headers.clone();
+        self.fallback.fill(&mut headers);
+        let asked = Asked {
+            head,
+            headers: &headers,
+            target,
+            body,
+            snapshot,
+        };
+        accept.claim(&self.outbound, keys, asked).await.map(Some)
+    }
+}
+
+/// A bulk that is planned for a queue.
+struct Acknowledged {
+    plan: Plan,
+    /// The items of its answer.
+    items: Buffer,
+    /// What it has to do if it has a key.
+    turn: Option<Turn>,
+}
+
+/// Between two looks at an index.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Indices that one bulk may make at most before it is queued.
+const INTRODUCED_MAX: usize = 16;
