@@ -612,3 +612,37 @@ fn bulks_through_pipelines_that_cannot_be_queued_wait_on_every_server() {
         assert_eq!(cluster.docs("logs")["1"].source, "{\"n\":2}", "{flavour:?}");
     }
 }
+
+#[test]
+fn what_passes_waits_for_the_indices_of_its_lines_and_an_id_that_looks_like_an_api_is_an_id() {
+    let cluster = crate::parked::two_indices();
+    let place = Place::before(&[&cluster], ", passing_timeout: 300ms");
+    let gateway = place.start();
+    let block = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+    cluster.refuse_writes("blocked", Some((403, block)));
+    gateway.bulk(&crate::parked::docs("blocked", 20, 1)).ok().unwrap();
+    crate::place::wait(&gateway, "c0", |one| one["parked"] == 20 && one["pending"] == 0);
+    let send = |target: &str, body: &str| {
+        let headers = [("content-type", "application/json")];
+        let answer = gateway.client().send("POST", target, &headers, body.as_bytes());
+        answer.unwrap().status
+    };
+    // Without a line's end at its end no bulk is queued: the cluster refuses it, in its turn.
+    let line = |index: &str| format!("{{\"delete\":{{\"_index\":\"{index}\",\"_id\":\"1\"}}}}\n");
+    let last = |index: &str| line(index).trim_end().to_owned();
+    assert_eq!(send("/_bulk", &last("good")), 400);
+    assert_eq!(send("/blocked/_bulk", &last("good")), 400);
+    assert_eq!(send("/_bulk", &(line("good") + &last("blocked"))), 503);
+    assert_eq!(
+        send("/blocked/_bulk", &(line("good") + "{\"delete\":{\"_id\":\"1\"}}")),
+        503
+    );
+    assert_eq!(
+        send("/_bulk", &(line("good") + "{\"delete\"")),
+        503,
+        "nobody knows"
+    );
+    // This server knows no types: it is a document, and must not come before those that are queued.
+    assert_eq!(send("/blocked/_doc/_search", "{\"n\":1}"), 503);
+    assert!(send("/blocked/_search", "{}") != 503);
+}

@@ -206,6 +206,18 @@ fn names_in_bodies_belong_to_the_flow_of_the_path_or_are_refused() {
             "{\"docs\":[{\"_index\":\"metrics-a\",\"_id\":\"1\"}]}".to_owned(),
         ),
         (
+            "/logs-x/_mtermvectors",
+            "{\"ids\":[\"1\"],\"parameters\":{\"_index\":\"metrics-a\"}}".to_owned(),
+        ),
+        (
+            "/_bulk/stream",
+            "{\"index\":{\"_index\":\"metrics-a\",\"_id\":\"1\"}}\n{}\n".to_owned(),
+        ),
+        (
+            "/logs-x/_bulk/stream",
+            "{\"index\":{\"_index\":\"metrics-a\",\"_id\":\"1\"}}\n{}\n".to_owned(),
+        ),
+        (
             "/_reindex",
             "{\"source\":{\"index\":\"metrics-a\"},\"dest\":{\"index\":\"logs-x\"}}".to_owned(),
         ),
@@ -229,6 +241,14 @@ fn names_in_bodies_belong_to_the_flow_of_the_path_or_are_refused() {
         ("/metrics-a/_msearch", metrics),
         ("/_mget", "{\"docs\":[{\"_index\":\"logs-x\",\"_id\":\"1\"}]}"),
         ("/metrics-a/_mget", "{\"ids\":[\"1\"]}"),
+        (
+            "/logs-x/_mtermvectors",
+            "{\"ids\":[\"1\"],\"parameters\":{\"_index\":\"logs-x\"}}",
+        ),
+        (
+            "/_bulk/stream",
+            "{\"index\":{\"_index\":\"logs-x\",\"_id\":\"1\"}}\n{}\n",
+        ),
     ] {
         assert!(!refused(&two.send("POST", path, body)), "{path} {body}");
     }

@@ -1,7 +1,6 @@
 //! Bulks at a router with rules for certain indices: the path has chosen a flow, and no line may be for an index that a
 //! rule sends to another one.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -9,9 +8,9 @@ use config::router::Router;
 use http::request::Parts;
 use memchr::memmem;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 
 use crate::error::Fault;
+use crate::reshuffle::lines::actions;
 
 /// The flows that a request takes, and who has chosen them. In the extensions of its head.
 #[derive(Clone)]
@@ -36,29 +35,16 @@ impl Belongs {
     }
 }
 
-/// What a bulk is answered that has a line for an index that belongs elsewhere, or an action that cannot be read: servers
-/// read more than is read here (a number as a name, the first of several operations).
-///
-/// A line without a token is skipped where an action is due and is a source where a source is (`BulkRequestParser`).
+/// What a bulk is answered that has a line for an index that belongs elsewhere, or an action that cannot be read.
 pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
     let belongs = head.extensions.get::<Belongs>()?;
     memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;
     let mut seen: HashSet<String> = HashSet::new();
     let mut last: Option<String> = None;
-    let mut lines = body.split(|byte| *byte == b'\n');
-    while let Some(line) = lines.next() {
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let Some(action) = serde_json::from_slice::<Action<'_>>(line)
-            .ok()
-            .filter(Action::is_one)
-        else {
+    for action in actions(body) {
+        let Some(action) = action else {
             return Some(Fault::names_unreadable());
         };
-        if !action.is_delete() {
-            lines.next();
-        }
         let Some(index) = action.index() else { continue };
         if last.as_deref() == Some(index) || seen.contains(index) {
             continue;
@@ -70,44 +56,6 @@ pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
         last = Some(index.to_owned());
     }
     None
-}
-
-/// An action line, of which the index matters only.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Action<'a> {
-    #[serde(borrow)]
-    index: Option<Meta<'a>>,
-    create: Option<Meta<'a>>,
-    update: Option<Meta<'a>>,
-    delete: Option<Meta<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Meta<'a> {
-    #[serde(borrow, rename = "_index")]
-    index: Option<Cow<'a, str>>,
-}
-
-impl Action<'_> {
-    fn all(&self) -> [&Option<Meta<'_>>; 4] {
-        [&self.index, &self.create, &self.update, &self.delete]
-    }
-
-    fn is_one(&self) -> bool {
-        self.all().into_iter().flatten().count() == 1
-    }
-
-    fn is_delete(&self) -> bool {
-        self.delete.is_some()
-    }
-
-    fn index(&self) -> Option<&str> {
-        self.all()
-            .into_iter()
-            .flatten()
-            .find_map(|meta| meta.index.as_deref())
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// Whether a request may write documents. When in doubt it may: it waits then, and nothing else happens to it.
+/// Whether a request may write documents. When in doubt it may: it waits then, and nothing else happens to it. `types`: the
+/// server knows them.
 ///
 /// Segments are decoded first, as servers do before they look for a handler (`PathTrie`).
-pub(crate) fn writes_documents(method: &Method, path: &str) -> bool {
+pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return false;
     }
@@ -17,10 +18,10 @@ pub(crate) fn writes_documents(method: &Method, path: &str) -> bool {
         .collect();
     let reads = |segment: &str| READS.contains(&segment);
     let is_read = match segments.as_slice() {
-        // The third is a document's id, whatever it looks like. Only `POST /{index}/_doc/_search` is a search too, where
-        // servers know types.
+        // The third is a document's id, whatever it looks like. Only where servers know types is `POST /{index}/_doc/_search` a
+        // search; others have `POST /{index}/_doc/{id}` for it, and write.
         [_, api, _] if matches!(&**api, "_create" | "_update") => false,
-        [_, api, id] if &**api == "_doc" => *method == Method::POST && reads(id),
+        [_, api, id] if &**api == "_doc" => types && *method == Method::POST && reads(id),
         segments => segments.iter().skip(1).any(|segment| reads(segment)),
     };
     if is_read {
@@ -98,7 +99,13 @@ mod tests {
             (Method::POST, "/logs/_refresh", false),
             (Method::PUT, "/logs/_mapping/_doc", false),
         ] {
-            assert_eq!(writes_documents(&method, path), expected, "{method} {path}");
+            assert_eq!(writes_documents(&method, path, true), expected, "{method} {path}");
+            let is_document = path == "/logs/_doc/_search";
+            assert_eq!(
+                writes_documents(&method, path, false),
+                expected || is_document,
+                "{method} {path}"
+            );
         }
     }
 }

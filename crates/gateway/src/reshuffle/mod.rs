@@ -11,6 +11,7 @@ mod decide;
 pub(crate) mod directed;
 mod document_write;
 mod introduce;
+mod lines;
 pub(crate) mod named_in_body;
 mod packed;
 mod passing;

@@ -22,6 +22,8 @@ use config::router::decode;
 enum Form {
     /// `_bulk`, of a flow without `bulk_reshuffle`, which has a look of its own.
     Bulk,
+    /// `_bulk/stream`, which OpenSearch has from 2.17 on.
+    Stream,
     /// `_msearch`: each second line.
     Searches,
     /// `_mget`, `_mtermvectors`: each of `docs`.
@@ -57,7 +59,7 @@ pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Bod
             }
         }
     };
-    if form == Form::Bulk {
+    if matches!(form, Form::Bulk | Form::Stream) {
         return match belongs::elsewhere(head, &read) {
             Some(fault) => Err(fault),
             None => Ok(Body::Held(original)),
@@ -91,6 +93,7 @@ impl Form {
             ["_aliases"] => Some(Self::Aliases),
             // With an index, or with an index and a type.
             [.., "_bulk"] => Some(Self::Bulk),
+            [.., "_bulk", "stream"] => Some(Self::Stream),
             [.., "_msearch"] | [.., "_msearch", "template"] => Some(Self::Searches),
             [.., "_mget"] | [.., "_mtermvectors"] => Some(Self::Documents),
             _ => None,
@@ -100,7 +103,7 @@ impl Form {
     /// What follows an index in a path that asks the same of it alone.
     fn api(self) -> &'static str {
         match self {
-            Self::Bulk => "_bulk",
+            Self::Bulk | Self::Stream => "_bulk",
             Self::Searches => "_msearch",
             Self::Documents => "_mget",
             Self::Reindex => "_reindex",
@@ -130,8 +133,14 @@ impl Form {
             return Some(names);
         }
         if self == Self::Documents {
-            let Documents { docs } = serde_json::from_slice(body).ok()?;
-            return Some(docs.0.into_iter().collect());
+            let Documents { docs, parameters } = serde_json::from_slice(body).ok()?;
+            names.extend(docs.0);
+            names.extend(
+                parameters
+                    .and_then(|document| document.index)
+                    .map(Cow::into_owned),
+            );
+            return Some(names);
         }
         if body.len() > VALUE_BYTES_MAX {
             return None;
@@ -150,7 +159,7 @@ impl Form {
                     }
                 }
             }
-            Self::Bulk | Self::Searches | Self::Documents => return None,
+            Self::Bulk | Self::Stream | Self::Searches | Self::Documents => return None,
         }
         Some(names)
     }
@@ -180,9 +189,12 @@ fn collect(named: Option<&Value>, names: &mut Vec<String>) -> Option<()> {
 
 /// `_mget` and its like: nothing but the names of their documents' indices is kept.
 #[derive(Deserialize)]
-struct Documents {
+struct Documents<'a> {
     #[serde(default)]
     docs: Indices,
+    /// Of `_mtermvectors`: what holds for all of its `ids` (`MultiTermVectorsRequest.add`).
+    #[serde(borrow, default)]
+    parameters: Option<Document<'a>>,
 }
 
 #[derive(Default)]

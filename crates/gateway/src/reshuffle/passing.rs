@@ -83,7 +83,8 @@ impl Reshuffle {
         let Some(Accept { queue, .. }) = &self.accept else {
             return Ok(body);
         };
-        if !writes_documents(&head.method, head.uri.path()) {
+        let types = self.outbound.cluster().snapshot().table.dialect().takes_types();
+        if !writes_documents(&head.method, head.uri.path(), types) {
             return Ok(body);
         }
         // Shared by all cores, so it is taken only once it is needed.

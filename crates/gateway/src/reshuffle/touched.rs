@@ -6,10 +6,10 @@ use std::collections::HashSet;
 
 use bulk::{RouteTable, lanes_of};
 use http::Uri;
-use memchr::memmem;
 use serde_json::Value;
 
 use crate::queue::Queue;
+use crate::reshuffle::lines::actions;
 use config::router::{decode, overlap};
 
 /// Lanes and names of what a request may touch.
@@ -79,6 +79,7 @@ impl Touched {
         }
         let mut touched = Self::default();
         for index in &indices {
+            // One whose own pipeline may send documents elsewhere has no lanes that can be told.
             let route = table.laned(index).and_then(|target| target.write().ok())?;
             touched.lanes.extend(lanes_of(&route.name, route.shards(), lanes));
         }
@@ -105,19 +106,36 @@ fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
             let index = decode(index, false)?;
             (!index.contains([',', '*']) && index != "_all").then_some(index)
         }
-        // A bulk whose lines name nothing is for the index of its path.
-        [index, "_bulk"] if !names_indices(body) => {
-            let index = decode(index, false)?;
-            (!index.contains([',', '*']) && index != "_all").then_some(index)
-        }
+        ["_bulk"] => named_in_lines(None, body).map(Cow::Owned),
+        [index, "_bulk"] => named_in_lines(Some(index), body).map(Cow::Owned),
         _ => None,
     }
 }
 
-/// Whether a bulk may name indices in its lines; what is packed is not looked into.
-fn names_indices(body: &[u8]) -> bool {
-    let is_text = body.trim_ascii_start().first() == Some(&b'{');
-    !is_text || memmem::find(body, b"_index").is_some() || memmem::find(body, b"\\u").is_some()
+/// The indices that a bulk is for; `None` if that cannot be told of each of its lines.
+fn named_in_lines(default: Option<&str>, body: &[u8]) -> Option<String> {
+    // What is packed is not looked into.
+    if body.len() > LINES_BYTES_MAX || body.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let default = match default {
+        Some(default) => Some(decode(default, false)?),
+        None => None,
+    };
+    let mut names: HashSet<String> = HashSet::new();
+    for action in actions(body) {
+        let action = action.filter(|action| !action.has_pipeline())?;
+        let name = action.index().or(default.as_deref())?;
+        // One operation is for one index; a pattern or a list is none.
+        if name.contains([',', '*', '<']) || name == "_all" {
+            return None;
+        }
+        if !names.contains(name) {
+            names.insert(name.to_owned());
+        }
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    (!names.is_empty()).then(|| names.join(","))
 }
 
 /// The indices that a `_reindex` reads and writes.
@@ -141,6 +159,9 @@ fn reindexed(body: &[u8]) -> Option<String> {
     // A pipeline may send documents anywhere.
     body["dest"].get("pipeline").is_none().then(|| names.join(","))
 }
+
+/// Longer bulks are not read for the indices of their lines, bytes: no client waits for that.
+const LINES_BYTES_MAX: usize = 8 << 20;
 
 /// Longer bodies of `_reindex` are not read, bytes: as values they take many times their size.
 const REINDEX_BYTES_MAX: usize = 1 << 20;
@@ -235,8 +256,12 @@ mod tests {
         }
         for (body, expected) in [
             ("{\"index\":{}}\n{}\n", Some("a")),
-            ("{\"index\":{\"_index\":\"b\"}}\n{}\n", None),
-            ("{\"index\":{\"\\u005findex\":\"b\"}}\n{}\n", None),
+            ("{\"index\":{\"_index\":\"b\"}}\n{}\n", Some("b")),
+            ("{\"index\":{\"\\u005findex\":\"b\"}}\n{}\n", Some("b")),
+            ("{\"delete\":{\"_index\":\"b*\",\"_id\":\"1\"}}\n", None),
+            ("{\"index\":{\"_index\":\"b\",\"pipeline\":\"p\"}}\n{}\n", None),
+            ("{\"index\":{\"_index\":7}}\n{}\n", None),
+            ("{\"index\":{}}\n{}\nno action", None),
             ("\u{1f}\u{8b}packed", None),
         ] {
             let named = expression("/a/_bulk", body.as_bytes());
