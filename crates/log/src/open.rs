@@ -18,6 +18,7 @@ use crate::shared::state::State;
 use crate::shared::{Calls, Shared};
 use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::write::writer::Writer;
+use crate::write::written::WrittenFile;
 use crate::{Event, Lock, OpenError, Options};
 
 /// What the names in a log's folder say is there.
@@ -36,12 +37,14 @@ pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(Shar
     };
     let files = Files::read(&folder)?;
     let (mark, sequence) = Watermark::read(&folder).map_err(failed("cannot read MARK in"))?;
+    let written = WrittenFile::read(&folder).map_err(failed("cannot read WRITTEN in"))?;
     let quarantine = Quarantine::default();
     let recovery = Recovery {
         folder: &folder,
         options: &options,
         quarantine: &quarantine,
         mark,
+        known: mark.or_further(written),
         consumers: files.consumers.values().map(|cursors| cursors.now()).collect(),
     };
     let recovered = recovery.run(files.segments)?;

@@ -16,8 +16,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use log::{
-    AppendError, Codec, Consumer, Discard, Drive, Event, Full, LaneReader, Log, Next, OpenError, Options,
-    RealDisk, Record, Retention, StartAt, WhyLost,
+    AppendError, Codec, Consumer, Discard, Drive, Event, Fsync, Full, LaneReader, Log, Next, OpenError,
+    Options, RealDisk, Record, Retention, StartAt, WhyLost,
 };
 
 fn by_hand() -> Options {
@@ -594,4 +594,111 @@ fn spare_files_take_no_room_from_the_quota() {
         log.keep_turn();
         log.keep_turn();
     }
+}
+
+/// A log that is not synced, as a process that is killed leaves it: in another folder, since this one lives.
+fn killed(fsync: Fsync) -> tempfile::TempDir {
+    let (folder, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options {
+        fsync,
+        ..by_hand_in_one_segment()
+    };
+    let log = open(
+        folder.path(),
+        Options {
+            drive: Drive::Threads,
+            ..options
+        },
+    );
+    for _ in 0..3 {
+        log.append_blocking(record(&log)).unwrap();
+    }
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let file = file.unwrap();
+        if file.file_type().unwrap().is_file() {
+            std::fs::copy(file.path(), left.path().join(file.file_name())).unwrap();
+        }
+    }
+    left
+}
+
+fn by_hand_in_one_segment() -> Options {
+    Options {
+        segment_bytes: 1 << 20,
+        ..by_hand()
+    }
+}
+
+/// What opening a log says of it.
+fn told(folder: &Path) -> (Log, Vec<Event>) {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let of_log = Arc::clone(&events);
+    let options = Options {
+        on_event: Arc::new(move |event| of_log.lock().unwrap().push(event.clone())),
+        ..by_hand_in_one_segment()
+    };
+    let log = open(folder, options);
+    let events = events.lock().unwrap().clone();
+    (log, events)
+}
+
+#[test]
+fn damage_of_what_was_acknowledged_and_not_synced_is_told_after_a_kill_and_not_taken_for_a_torn_end() {
+    for (fsync, of_end) in [
+        (Fsync::Os, 500),
+        (Fsync::Os, 1_500),
+        (Fsync::Interval(Duration::from_secs(3600)), 500),
+    ] {
+        let left = killed(fsync);
+        let segment = std::fs::read_dir(left.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "segment"))
+            .unwrap();
+        let whole = std::fs::read(&segment).unwrap();
+        let mut bytes = whole.clone();
+        let at = bytes.len() - of_end;
+        bytes[at] ^= 1;
+        std::fs::write(&segment, &bytes).unwrap();
+        let (log, events) = told(left.path());
+        assert!(
+            !events.iter().any(|event| matches!(event, Event::TornTail { .. })),
+            "{events:?}"
+        );
+        assert_eq!(log.status().documents, 6, "{fsync:?} {of_end}: {events:?}");
+        let mut reader = log.consumer("g", StartAt::Oldest).unwrap().reader(0).unwrap();
+        assert_eq!(drain(&mut reader), (4, 2), "{fsync:?} {of_end}");
+        drop(log);
+        // Its end is gone.
+        let left = killed(fsync);
+        std::fs::write(
+            left.path().join(segment.file_name().unwrap()),
+            &whole[..whole.len() - of_end],
+        )
+        .unwrap();
+        let (_log, events) = told(left.path());
+        let lost = events
+            .iter()
+            .any(|event| matches!(event, Event::Lost(lost) if lost.documents.is_some()));
+        assert!(lost, "{fsync:?} {of_end}: {events:?}");
+    }
+}
+
+#[test]
+fn what_a_kill_cut_short_beyond_what_was_acknowledged_is_a_torn_end() {
+    let left = killed(Fsync::Os);
+    let segment = std::fs::read_dir(left.path())
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "segment"))
+        .unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes.extend_from_slice(&[7; 300]);
+    std::fs::write(&segment, &bytes).unwrap();
+    let (log, events) = told(left.path());
+    assert!(
+        events.iter().all(|event| matches!(event, Event::TornTail { .. })),
+        "{events:?}"
+    );
+    assert_eq!((events.len(), log.status().documents), (1, 6));
 }

@@ -64,6 +64,10 @@ pub trait Disk: Send + Sync + 'static {
     fn now_ms(&self) -> u64;
     /// Milliseconds of a clock that nobody sets, counted from any moment: for how long something lasts.
     fn elapsed_ms(&self) -> u64;
+    /// Which run of the system this is: as long as it lasts, what was written is there, synced or not. None: nobody knows.
+    fn boot(&self) -> Option<u128> {
+        None
+    }
 }
 
 /// An open file. Reads and writes say where, so that one can be shared.

@@ -107,6 +107,14 @@ impl Disk for RealDisk {
         let passed = START.get_or_init(Instant::now).elapsed().as_millis();
         FIRST_MS + u64::try_from(passed).unwrap_or_default()
     }
+
+    fn boot(&self) -> Option<u128> {
+        static BOOT: OnceLock<Option<u128>> = OnceLock::new();
+        *BOOT.get_or_init(|| {
+            let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            u128::from_str_radix(&id.trim().replace('-', ""), 16).ok()
+        })
+    }
 }
 
 /// Makes a folder and those above it that are not there. Each must outlast a power cut, so `sync` is called for the folder

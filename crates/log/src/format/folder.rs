@@ -171,6 +171,8 @@ pub(crate) const LOG: &str = "LOG";
 pub(crate) const LOCK: &str = "LOCK";
 /// How far it is known to be durable.
 pub(crate) const MARK: &str = "MARK";
+/// How far it is known to be written.
+pub(crate) const WRITTEN: &str = "WRITTEN";
 /// The ending of a cursor's name.
 pub(crate) const CURSOR: &str = ".cursor";
 /// The ending of a file that is about to be renamed.

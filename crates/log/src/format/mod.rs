@@ -9,6 +9,7 @@
 //! DIR/LOG                        what the log is: written once, by rename
 //! DIR/LOCK                       locked while a process has the log open for writing
 //! DIR/MARK                       how far the log is known to be durable
+//! DIR/WRITTEN                    how far it was written, where it is not synced at once
 //! DIR/<position>.segment         20 digits: the position of the segment's first byte
 //! DIR/<position>.spare           the file of a segment that was used up, to be written again
 //! DIR/<group>.cursor             one per consumer group
@@ -61,8 +62,8 @@
 //! A lane's reader checks the head and its own groups only. Bounds: [`PARAMS_MAX`](crate::PARAMS_MAX), [`GROUPS_MAX`](crate::GROUPS_MAX), [`PAYLOAD_MAX`](crate::PAYLOAD_MAX); every
 //! group has at least one document and one byte. A record longer than [`Options::segment_bytes`](crate::Options::segment_bytes) gets a segment to itself.
 //!
-//! # Slots: cursors and `MARK`
-//! Both are overwritten in place, in two slots in turn, so that a torn write leaves the other; the valid slot with the
+//! # Slots: cursors, `MARK` and `WRITTEN`
+//! All are overwritten in place, in two slots in turn, so that a torn write leaves the other; the valid slot with the
 //! higher sequence counts. The first is at 0, the second at the next multiple of 4096 that is beyond the first. A slot:
 //! magic of 5 bytes, version (1), u16 zero, CRC u32 (keyed) of all that follows, body length u32, sequence u64, body. The
 //! slot's number is its sequence modulo 2.
@@ -74,6 +75,8 @@
 //!   and renames it. A commit that a crash undoes means that groups are delivered again, never that they are skipped.
 //! - `"TGMRK"`, `MARK`: synced u64, records u64 and documents u64 before that position. Written after each sync, not synced
 //!   itself: whatever value it has was true.
+//! - `"TGWRT"`, `WRITTEN`: the id of the system's run (u64, u64), written u64, records u64 and documents u64 before that position. Written before
+//!   records are acknowledged that are not synced yet, once for all of them; it counts only in the same run of the system.
 
 pub(crate) mod bytes;
 pub(crate) mod checksum;

@@ -15,6 +15,7 @@ use crate::recover::recovery::as_open;
 use crate::shared::cursor;
 use crate::shared::spares;
 use crate::write::watermark::Watermark;
+use crate::write::written::WrittenFile;
 
 /// What a folder holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,10 +114,10 @@ impl SegmentReport {
 pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenError> {
     let look = Look::new(path.as_ref(), Arc::new(disk))?;
     let folder = &look.folder;
-    let mark = &look.mark;
+    let known = &look.known;
     let mut report = Report {
         lanes: folder.lanes,
-        synced: mark.synced,
+        synced: look.mark.synced,
         spares: look.spares.clone(),
         quarantined: folder
             .disk
@@ -128,7 +129,7 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
     let mut last_is_gone = false;
     for (number, &(first, _)) in look.segments.iter().enumerate() {
         let next = look.segments.get(number + 1).map(|(next, _)| *next);
-        let segment = look.segment(first, next, mark, &mut report.torn);
+        let segment = look.segment(first, next, known, &mut report.torn);
         if !matches!(&segment, Ok(segment) if segment.is_sound()) && look.is_gone(first) {
             // Used up since, and perhaps written again under the eyes that read it.
             last_is_gone = true;
@@ -142,8 +143,8 @@ pub fn check(path: impl AsRef<Path>, disk: impl Disk) -> Result<Report, OpenErro
         report.segments.push(segment);
     }
     let end = report.segments.last().map_or(0, |last| last.first + last.bytes);
-    if mark.synced > end && !last_is_gone {
-        report.gaps.push(end..mark.synced);
+    if known.synced > end && !last_is_gone {
+        report.gaps.push(end..known.synced);
     }
     for name in &look.cursors {
         report.cursors.push(look.cursor(name)?);
@@ -193,6 +194,8 @@ struct Look {
     folder: Folder,
     /// Read before the names: a segment that is begun meanwhile must not look like one that is missing.
     mark: Watermark,
+    /// How far it must be there.
+    known: Watermark,
     segments: Vec<(u64, u64)>,
     spares: Vec<Listed>,
     cursors: Vec<String>,
@@ -207,6 +210,8 @@ impl Look {
         let folder = folder.ok_or_else(none)?;
         let (mark, _) =
             Watermark::read(&folder).map_err(|source| open_error("cannot read MARK in", path, source))?;
+        let written = WrittenFile::read(&folder)
+            .map_err(|source| open_error("cannot read WRITTEN in", path, source))?;
         let files = folder
             .disk
             .list(path)
@@ -223,6 +228,7 @@ impl Look {
         Ok(Self {
             folder,
             mark,
+            known: mark.or_further(written),
             segments,
             spares,
             cursors,
@@ -239,7 +245,7 @@ impl Look {
         &self,
         first: u64,
         next: Option<u64>,
-        mark: &Watermark,
+        known: &Watermark,
         torn: &mut Option<Range<u64>>,
     ) -> Result<SegmentReport, OpenError> {
         let folder = &self.folder;
@@ -256,7 +262,7 @@ impl Look {
             ..SegmentReport::default()
         };
         let end = footer.as_ref().map_or(bytes, |footer| footer.at);
-        let (mut durable, mut bad) = (mark.synced, Vec::new());
+        let (mut durable, mut bad) = (known.synced, Vec::new());
         let within = Header::bytes(folder.lanes).min(end)..end;
         let scanned = self.scan(&*file, first, 0).run(within, |found| {
             match found {

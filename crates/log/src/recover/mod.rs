@@ -12,7 +12,8 @@
 //!   if it were on disk), then reads its heads, and the payloads beyond `MARK`.
 //! - **A torn tail is cut**: the first bad record of the last segment that lies beyond everything known to be durable
 //!   (`MARK`, and the `synced` field of any valid record after it) and all that follows. None of it was acknowledged.
-//!   [`Event::TornTail`](crate::Event::TornTail) says how much. (Two bits that rot, one in the last record and one in `MARK`, can make an acknowledged
+//!   [`Event::TornTail`](crate::Event::TornTail) says how much. After a kill, in the same run of the system, all that was acknowledged without a
+//!   sync counts as durable here too (`WRITTEN`): the page cache has outlived the process. (Two bits that rot, one in the last record and one in `MARK`, can make an acknowledged
 //!   record look like this.)
 //! - **A bad record below that is damage**, wherever it is: its bytes are copied to `quarantine/`, [`Event::Lost`](crate::Event::Lost) says
 //!   what it held, readers get [`Next::Lost`](crate::Next::Lost) in its place and count its documents as lost. They go on with the next

@@ -37,6 +37,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) quarantine: &'a Quarantine,
     /// How far the log is known to be durable.
     pub(crate) mark: Watermark,
+    /// How far it must be there: what was written since counts too as long as the system runs.
+    pub(crate) known: Watermark,
     /// Each consumer's cursors: what they have counted helps where the log's own totals are damaged.
     pub(crate) consumers: Vec<Vec<Cursor>>,
 }
@@ -150,7 +152,7 @@ impl Recovery<'_> {
         stale: bool,
     ) -> Result<u64, OpenError> {
         let path = self.folder.segment(first);
-        let (mut durable, mut suspects) = (self.mark.synced, Vec::new());
+        let (mut durable, mut suspects) = (self.known.synced, Vec::new());
         let scan = self.scan(&**file, first, self.mark.synced);
         let scanned = scan.run(within.clone(), |found| {
             match found {
@@ -302,15 +304,15 @@ impl Recovery<'_> {
 
     /// The end may be gone, which only the mark knows of.
     fn report_missing_end(&self, recovered: &mut Recovered) {
-        let lost = self.mark.documents.saturating_sub(recovered.totals.documents);
-        if self.mark.synced > recovered.end {
-            self.missing(recovered.end..self.mark.synced, Some(lost));
+        let lost = self.known.documents.saturating_sub(recovered.totals.documents);
+        if self.known.synced > recovered.end {
+            self.missing(recovered.end..self.known.synced, Some(lost));
             // Positions that clients were told are not used again.
-            recovered.end = self.mark.synced.next_multiple_of(crate::format::record::ALIGN);
+            recovered.end = self.known.synced.next_multiple_of(crate::format::record::ALIGN);
             recovered.active = None;
         }
         recovered.totals.documents += lost;
-        recovered.totals.records = recovered.totals.records.max(self.mark.records);
+        recovered.totals.records = recovered.totals.records.max(self.known.records);
     }
 
     fn missing(&self, range: Range<u64>, documents: Option<u64>) {

@@ -3,3 +3,4 @@
 pub(crate) mod append;
 pub(crate) mod watermark;
 pub(crate) mod writer;
+pub(crate) mod written;

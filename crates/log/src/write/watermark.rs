@@ -26,6 +26,11 @@ pub(crate) struct WatermarkFile {
 // === impl Watermark ===
 
 impl Watermark {
+    /// This one, or another that is further.
+    pub(crate) fn or_further(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.synced > self.synced).unwrap_or(self)
+    }
+
     /// As the file has it; the beginning, if there is none that checks.
     pub(crate) fn read(folder: &Folder) -> io::Result<(Self, u64)> {
         let file = match folder.disk.open(&folder.path.join(MARK)) {

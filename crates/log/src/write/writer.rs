@@ -13,6 +13,7 @@ use crate::lock::lock;
 use crate::shared::Shared;
 use crate::shared::queue::Job;
 use crate::write::watermark::{Watermark, WatermarkFile};
+use crate::write::written::WrittenFile;
 use crate::{AppendError, Fsync, Full, Receipt};
 
 /// The one who writes records.
@@ -25,6 +26,7 @@ pub(crate) struct Writer {
     /// Up to where it is synced.
     durable: u64,
     mark: WatermarkFile,
+    written: WrittenFile,
     /// When the oldest write that is not synced was made, by the clock that nobody sets.
     unsynced_since: Option<u64>,
     syncs: u64,
@@ -87,6 +89,7 @@ impl Writer {
             totals,
             durable: end,
             mark,
+            written: WrittenFile::default(),
             unsynced_since: None,
             syncs: 0,
         }
@@ -151,6 +154,9 @@ impl Writer {
             }
             if now || shared.adjustable().fsync == Fsync::Always {
                 self.sync(stretch_end, &stretch)?;
+            } else if !stretch.jobs.is_empty() {
+                let mark = self.mark_at(stretch_end, &stretch);
+                self.written.write(&shared.folder, &mark);
             }
             Ok(stretch_end)
         });
@@ -227,12 +233,18 @@ impl Writer {
             }
         }
         self.durable = end;
-        self.mark.write(&Watermark {
+        let mark = self.mark_at(end, stretch);
+        self.mark.write(&mark);
+        Ok(())
+    }
+
+    /// The end of a stretch, and what is before it.
+    fn mark_at(&self, end: u64, stretch: &Stretch) -> Watermark {
+        Watermark {
             synced: end,
             records: self.totals.records + stretch.jobs.len() as u64,
             documents: self.totals.documents + stretch.documents,
-        });
-        Ok(())
+        }
     }
 
     /// Shows records to readers and tells those who wait for them.

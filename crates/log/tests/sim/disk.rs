@@ -30,6 +30,8 @@ pub(crate) struct World {
     /// Spare files that became segments again.
     pub(crate) reused: u32,
     dead: bool,
+    /// Which run of the system this is.
+    boot: u128,
     files: Vec<Inode>,
     /// As the running system sees them.
     names: BTreeMap<PathBuf, usize>,
@@ -78,6 +80,7 @@ impl SimDisk {
             read_failures: 0,
             reused: 0,
             dead: false,
+            boot: 1,
             files: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -105,6 +108,7 @@ impl SimDisk {
         let mut world = self.world();
         let world = &mut *world;
         (world.dead, world.fuse) = (false, None);
+        world.boot += 1;
         for inode in &mut world.files {
             inode.settle(&mut world.rng);
         }
@@ -269,6 +273,10 @@ impl Disk for SimDisk {
 
     fn elapsed_ms(&self) -> u64 {
         self.world().now_ms
+    }
+
+    fn boot(&self) -> Option<u128> {
+        Some(self.world().boot)
     }
 }
 
