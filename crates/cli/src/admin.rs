@@ -93,6 +93,20 @@ impl Admin {
         self.answer(self.authorized(request).call())
     }
 
+    /// What one of the port's questions of health is answered: whether all is well, and more.
+    pub(crate) fn health(&self, path: &str) -> Result<(bool, Value)> {
+        let request = self.agent.get(self.url(path)).config();
+        let request = request.timeout_global(Some(HEALTH_TIMEOUT)).build();
+        let answer = self.authorized(request).call();
+        match answer {
+            Ok(mut answer) if answer.status() == 503 => {
+                let body = answer.body_mut().read_to_string().unwrap_or_default();
+                Ok((false, serde_json::from_str(&body).unwrap_or_default()))
+            }
+            answer => Ok((true, self.answer(answer)?)),
+        }
+    }
+
     pub(crate) fn post(&self, path: &str, query: &Terms) -> Result<Value> {
         let request = self.agent.post(self.url(path)).query_pairs(pairs(query));
         self.answer(self.authorized(request).send_empty())
@@ -225,5 +239,7 @@ fn unreached(error: &ureq::Error) -> String {
     }
 }
 
+/// Whoever checks the health of a process waits no longer.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 30;

@@ -11,6 +11,7 @@ mod diff;
 mod exit;
 mod explain;
 mod gateway;
+mod health;
 mod init;
 mod interrupt;
 mod loadgen;
@@ -52,6 +53,7 @@ struct Arguments {
 enum Command {
     Init(init::Arguments),
     Gateway(gateway::Arguments),
+    Health(health::Arguments),
     Explain(explain::Arguments),
     Check(check::Arguments),
     Config(config::Arguments),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
     match Arguments::parse_from(arguments).command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
+        Command::Health(arguments) => health::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

@@ -1,7 +1,11 @@
-//! `./dev dist`: what people install, made of this checkout: a Debian package, and an archive with the same in it. The same
-//! program gives the same bytes: times are the commit's, owners root, orders fixed.
+//! `./dev dist`: what people install, made of this checkout: packages of Debian and of RPM, an archive with the same in it, a
+//! container image, and a bill of materials. The same program gives the same bytes: times are the commit's, owners root, orders
+//! fixed.
 
 mod debian;
+mod image;
+mod rpm;
+mod sbom;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -35,6 +39,7 @@ struct Tree {
     version: String,
     /// Seconds since 1970: that of the commit, for all files.
     epoch: String,
+    commit: String,
 }
 
 /// Builds, packs, and says what there is.
@@ -50,8 +55,13 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     fs::create_dir_all(&to)?;
     let tree = Tree::make(&program)?;
     let package = debian::pack(&tree, &to, &options.compression)?;
-    let archive = tree.archive(&to, &options.compression)?;
-    let made = [package, archive];
+    let made = [
+        package,
+        rpm::pack(&tree, &to, &options.compression)?,
+        tree.archive(&to, &options.compression)?,
+        image::pack(&tree, &to, &options.compression)?,
+        sbom::write(&tree, &to)?,
+    ];
     let names = made.iter().filter_map(|file| file.file_name());
     let mut sums = Command::new("sha256sum");
     let sums = sums.args(names).current_dir(&to).output()?;
@@ -76,14 +86,16 @@ impl Tree {
         let root = Path::new("/tmp").join(format!("tidegate-dist-{}", std::process::id()));
         let told = output(Command::new(program).arg("--version"))?;
         let version = told.split_whitespace().last().context("a version")?.to_owned();
-        let mut commit = Command::new("git");
-        commit
-            .args(["log", "-1", "--format=%ct"])
+        let mut git = Command::new("git");
+        git.args(["log", "-1", "--format=%ct %H"])
             .current_dir(crate::root());
+        let told = output(&mut git)?;
+        let (epoch, commit) = told.trim().split_once(' ').context("a commit with its time")?;
         let tree = Self {
             root,
             version,
-            epoch: output(&mut commit)?.trim().to_owned(),
+            epoch: epoch.to_owned(),
+            commit: commit.to_owned(),
         };
         tree.fill(program)?;
         Ok(tree)
@@ -98,6 +110,15 @@ impl Tree {
         let doc = "usr/share/doc/tidegate";
         fs::copy(root().join("LICENSE"), self.path(&format!("{doc}/copyright"))?)?;
         fs::copy(root().join("README.md"), self.path(&format!("{doc}/README.md"))?)?;
+        for folder in ["docs", "docs/runbooks", "ops/prometheus", "ops/grafana"] {
+            for file in fs::read_dir(root().join(folder))? {
+                let file = file?.path();
+                let name = file.file_name().context("a name")?.to_string_lossy().into_owned();
+                if [".md", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
+                    fs::copy(&file, self.path(&format!("{doc}/{folder}/{name}"))?)?;
+                }
+            }
+        }
         let changelog = self.path(&format!("{doc}/changelog"))?;
         fs::copy(root().join("CHANGELOG.md"), &changelog)?;
         run(Command::new("gzip").arg("-9n").arg(&changelog))?;
@@ -164,6 +185,14 @@ impl Tree {
         Ok(())
     }
 
+    /// The commit's time, as documents have it.
+    fn time(&self) -> Result<String> {
+        let mut date = Command::new("date");
+        date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]);
+        let told = output(date.arg(format!("--date=@{}", self.epoch)))?;
+        Ok(told.trim().to_owned())
+    }
+
     /// Where a file of the tree is; its folder is there then.
     fn path(&self, file: &str) -> Result<PathBuf> {
         let path = self.root.join(file);
@@ -177,22 +206,41 @@ impl Tree {
         let name = format!("tidegate-{}-linux-{}", self.version, std::env::consts::ARCH);
         let file = to.join(format!("{name}.tar.gz"));
         let packed = file.with_extension("");
-        let mut tar = Command::new("tar");
-        tar.args([
-            "--sort=name",
-            "--owner=0",
-            "--group=0",
-            "--numeric-owner",
-            "--format=gnu",
-            "--exclude=./DEBIAN",
-        ]);
-        tar.arg(format!("--mtime=@{}", self.epoch))
-            .arg(format!("--transform=s,^\\.,{name},"));
-        tar.arg("-cf").arg(&packed).arg("-C").arg(&self.root).arg(".");
-        run(&mut tar)?;
+        let mut pack = tar(&self.root, &packed, &self.epoch);
+        pack.args(["--create", "--exclude=./DEBIAN"]);
+        run(pack.arg(format!("--transform=s,^\\.,{name},")).arg("."))?;
         run(Command::new("gzip").arg(effort).arg(&packed))?;
         Ok(file)
     }
+}
+
+/// `tar` for a folder, with everything set that its bytes would otherwise have of this machine.
+fn tar(folder: &Path, file: &Path, epoch: &str) -> Command {
+    let mut tar = Command::new("tar");
+    tar.args([
+        "--sort=name",
+        "--owner=0",
+        "--group=0",
+        "--numeric-owner",
+        "--format=gnu",
+    ]);
+    tar.arg(format!("--mtime=@{epoch}"));
+    tar.arg("--file").arg(file).arg("--directory").arg(folder);
+    tar
+}
+
+/// The files below a folder, in order, named from there.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut find = Command::new("find");
+    let told = output(find.arg(folder).args(["!", "-type", "d", "-printf", "%P\\n"]))?;
+    let mut files: Vec<PathBuf> = told.lines().map(PathBuf::from).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn sha256(file: &Path) -> Result<String> {
+    let told = output(Command::new("sha256sum").arg(file))?;
+    Ok(told.split_whitespace().next().context("a checksum")?.to_owned())
 }
 
 impl Drop for Tree {

@@ -1,9 +1,16 @@
-//! What `./dev dist` packs is installed, upgraded, removed and purged in a root of its own by dpkg.
+//! What `./dev dist` packs: the Debian package is installed, upgraded, removed and purged in a root of its own by dpkg, the RPM is
+//! looked at and unpacked by rpm's tools, the image is checked blob by blob and run, the bill of materials is read.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
+use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 /// The program that the workspace's build has put beside this one.
 fn program() -> PathBuf {
@@ -36,6 +43,40 @@ fn dist(to: &Path) -> String {
         .arg(to);
     good(&mut command);
     std::fs::read_to_string(to.join("SHA256SUMS")).unwrap()
+}
+
+/// Everything packed twice, and the checksums of each time.
+struct Packed {
+    first: PathBuf,
+    second: PathBuf,
+    sums: [String; 2],
+}
+
+impl Packed {
+    /// Packed once for all tests; the folder is left in `target`, for whoever wants to look at it.
+    fn get() -> &'static Self {
+        static PACKED: OnceLock<Packed> = OnceLock::new();
+        PACKED.get_or_init(|| {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist");
+            let _ = std::fs::remove_dir_all(&folder); // of the run before
+            let (first, second) = (folder.join("first"), folder.join("second"));
+            let sums = [dist(&first), dist(&second)];
+            Self { first, second, sums }
+        })
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        let files = std::fs::read_dir(&self.first).unwrap();
+        let mut files = files.map(|file| file.unwrap().path());
+        files.find(|file| file.to_str().unwrap().ends_with(end)).unwrap()
+    }
+
+    /// A new folder beside those that were packed.
+    fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.first.with_file_name(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
 }
 
 /// A folder that dpkg takes for a machine.
@@ -75,27 +116,25 @@ impl Machine {
 }
 
 #[test]
-fn the_package_is_installed_upgraded_removed_and_purged_and_made_alike_twice() {
-    let folder = std::env::temp_dir().join(format!("tidegate-dist-test-{}", std::process::id()));
-    let (first, second) = (folder.join("first"), folder.join("second"));
-    let sums = dist(&first);
-    assert_eq!(sums, dist(&second), "the same program, the same bytes");
-    assert_eq!(sums.lines().count(), 2, "{sums}");
-    let files = std::fs::read_dir(&first)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let files: Vec<PathBuf> = files.collect();
-    let find = |end: &str| {
-        files
-            .iter()
-            .find(|file| file.to_str().unwrap().ends_with(end))
-            .unwrap()
-    };
-    let package = find(".deb");
+fn the_same_program_gives_the_same_bytes_and_each_file_has_its_checksum() {
+    let packed = Packed::get();
+    assert_eq!(packed.sums[0], packed.sums[1]);
+    assert_eq!(packed.sums[0].lines().count(), 5, "{}", packed.sums[0]);
+    good(
+        Command::new("sha256sum")
+            .args(["--check", "--strict", "SHA256SUMS"])
+            .current_dir(&packed.first),
+    );
+}
+
+#[test]
+fn the_debian_package_is_installed_upgraded_removed_and_purged() {
+    let packed = Packed::get();
+    let package = &packed.file(".deb");
     let field = |name: &str| good(Command::new("dpkg-deb").arg("--field").arg(package).arg(name));
     assert!(field("Depends").contains("libc6"), "{}", field("Depends"));
 
-    let machine = Machine::new(folder.join("root"));
+    let machine = Machine::new(packed.folder("debian"));
     machine.dpkg("--install", package);
     assert!(machine.run(&["--version"]).starts_with("tidegate "));
     let config = machine.path("etc/tidegate/tidegate.yml");
@@ -113,6 +152,8 @@ fn the_package_is_installed_upgraded_removed_and_purged_and_made_alike_twice() {
         "usr/share/zsh/vendor-completions/_tidegate",
         "usr/share/fish/vendor_completions.d/tidegate.fish",
         "usr/share/doc/tidegate/copyright",
+        "usr/share/doc/tidegate/docs/runbooks/disk-full.md",
+        "usr/share/doc/tidegate/ops/prometheus/tidegate.rules.yml",
     ] {
         assert!(machine.path(file).exists(), "{file}");
     }
@@ -134,7 +175,7 @@ fn the_package_is_installed_upgraded_removed_and_purged_and_made_alike_twice() {
 
     // An upgrade leaves the file as it was made.
     std::fs::write(&config, "# mine\n").unwrap();
-    machine.dpkg("--install", &second.join(package.file_name().unwrap()));
+    machine.dpkg("--install", &packed.second.join(package.file_name().unwrap()));
     assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
     let queue = machine.path("var/lib/tidegate/data");
     std::fs::create_dir_all(&queue).unwrap();
@@ -143,11 +184,235 @@ fn the_package_is_installed_upgraded_removed_and_purged_and_made_alike_twice() {
     let told = machine.dpkg("--purge", Path::new("tidegate"));
     assert!(!config.exists() && queue.exists());
     assert!(told.contains("/var/lib/tidegate is left"), "{told}");
+}
 
-    let listed = good(Command::new("tar").arg("-tzf").arg(find(".tar.gz")));
+#[test]
+fn the_archive_has_the_same_below_one_folder() {
+    let listed = good(Command::new("tar").arg("-tzf").arg(Packed::get().file(".tar.gz")));
     let name = listed.lines().next().unwrap().trim_end_matches('/').to_owned();
     assert!(name.starts_with("tidegate-"), "{listed}");
     assert!(listed.contains(&format!("{name}/usr/bin/tidegate\n")), "{listed}");
     assert!(!listed.contains("DEBIAN"), "{listed}");
-    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_rpm_says_what_it_wants_and_has_and_unpacks_to_a_program_that_runs() {
+    let packed = Packed::get();
+    let package = packed.file(".rpm");
+    let ask = |question: &[&str]| good(Command::new("rpm").arg("-qp").args(question).arg(&package));
+    let listed = ask(&["--list"]);
+    for file in [
+        "/usr/bin/tidegate",
+        "/usr/lib/systemd/system/tidegate.service",
+        "/usr/lib/sysusers.d/tidegate.conf",
+        "/usr/share/zsh/site-functions/_tidegate",
+        "/usr/share/man/man1/tidegate.1.gz",
+    ] {
+        assert!(listed.lines().any(|found| found == file), "{file}: {listed}");
+    }
+    assert_eq!(ask(&["--configfiles"]).trim(), "/etc/tidegate/tidegate.yml");
+    let wanted = ask(&["--requires"]);
+    assert!(wanted.contains("libc.so.6(GLIBC_"), "{wanted}");
+    let scripts = ask(&["--scripts"]);
+    assert!(
+        scripts.contains("systemd-sysusers tidegate.conf") && scripts.contains("try-restart"),
+        "{scripts}"
+    );
+    let owners = ask(&["--queryformat", "[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]"]);
+    assert!(owners.lines().all(|owner| owner == "root:root"), "{owners}");
+    good(Command::new("rpm").args(["-K", "--nosignature"]).arg(&package));
+
+    let root = packed.folder("rpm");
+    let unpack = "rpm2archive - < \"$0\" | tar --extract --gzip --directory \"$1\"";
+    good(Command::new("sh").args(["-c", unpack]).arg(&package).arg(&root));
+    let program = root.join("usr/bin/tidegate");
+    assert!(good(Command::new(&program).arg("--version")).starts_with("tidegate "));
+    let config = root.join("etc/tidegate/tidegate.yml");
+    let checked = good(Command::new(&program).arg("check").arg(config));
+    assert!(checked.contains(": good"), "{checked}");
+}
+
+/// A layout's blob, once its length and digest were found to be what is said of it.
+fn blob(layout: &Path, described: &Value) -> PathBuf {
+    let digest = described["digest"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("sha256:")
+        .unwrap();
+    let file = layout.join("blobs/sha256").join(digest);
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    assert_eq!(bytes, described["size"].as_u64().unwrap(), "{described}");
+    let sum = good(Command::new("sha256sum").arg(&file));
+    assert_eq!(sum.split(' ').next(), Some(digest));
+    file
+}
+
+fn json(file: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+/// A program of an image, run as its user where that can be done; elsewhere by the image's own loader and libraries.
+fn in_image(root: &Path, arguments: &[&str]) -> Command {
+    let is_root = good(Command::new("id").arg("-u")).trim() == "0";
+    let mut command = match is_root {
+        true => {
+            let mut command = Command::new("chroot");
+            command
+                .arg("--userspec=65532:65532")
+                .arg(root)
+                .arg("/usr/bin/tidegate");
+            command
+        }
+        false => {
+            let mut command = Command::new(root.join("lib64/ld-linux-x86-64.so.2"));
+            command
+                .arg("--library-path")
+                .arg(root.join("lib/x86_64-linux-gnu"));
+            command.arg(root.join("usr/bin/tidegate"));
+            command
+        }
+    };
+    command.args(arguments).env_remove("TIDEGATE_CLUSTER");
+    command
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_image_is_what_its_digests_say_and_runs_with_nothing_of_this_machine() {
+    let packed = Packed::get();
+    let layout = packed.folder("layout");
+    good(
+        Command::new("tar")
+            .arg("-xf")
+            .arg(packed.file(".oci.tar"))
+            .arg("-C")
+            .arg(&layout),
+    );
+    assert_eq!(json(&layout.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
+    let index = json(&layout.join("index.json"));
+    let manifest = json(&blob(&layout, &index["manifests"][0]));
+    let config = json(&blob(&layout, &manifest["config"]));
+    let layer = blob(&layout, &manifest["layers"][0]);
+    assert_eq!(
+        config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"],
+        "not compressed here"
+    );
+    assert_eq!(config["config"]["User"], "65532:65532");
+    let check = config["config"]["Healthcheck"]["Test"].as_array().unwrap();
+    assert_eq!(
+        (&check[1], &check[2]),
+        (&"/usr/bin/tidegate".into(), &"health".into())
+    );
+    let docker = json(&layout.join("manifest.json"));
+    let named = docker[0]["Layers"][0].as_str().unwrap();
+    assert!(
+        manifest["layers"][0]["digest"]
+            .as_str()
+            .unwrap()
+            .ends_with(named.rsplit('/').next().unwrap())
+    );
+
+    let listed = good(Command::new("tar").args(["--numeric-owner", "-tvf"]).arg(&layer));
+    for line in listed.lines() {
+        let owner = if line.contains("./var/lib/tidegate/") {
+            " 65532/65532 "
+        } else {
+            " 0/0 "
+        };
+        assert!(line.contains(owner), "{line}");
+    }
+    let root = packed.folder("image");
+    good(Command::new("tar").arg("-xf").arg(&layer).arg("-C").arg(&root));
+    let version = good(&mut in_image(&root, &["--version"]));
+    assert!(version.starts_with("tidegate "), "{version}");
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let admin = format!("127.0.0.1:{port}");
+    let gateway = [
+        "gateway",
+        "--cluster",
+        "http://127.0.0.1:9",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        &admin,
+    ];
+    let mut gateway = in_image(&root, &gateway);
+    let _running = Running(
+        gateway
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let admin = format!("http://{admin}");
+    let began = Instant::now();
+    let healthy = || {
+        in_image(&root, &["health", "--live", "--admin", &admin])
+            .output()
+            .unwrap()
+    };
+    while !healthy().status.success() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", said(&healthy()));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let ready = in_image(&root, &["health", "--admin", &admin]).output().unwrap();
+    assert_eq!(
+        ready.status.code(),
+        Some(1),
+        "there is no cluster: {}",
+        said(&ready)
+    );
+}
+
+#[test]
+fn the_bill_of_materials_has_each_crate_of_the_program_once_and_no_other() {
+    let bill = json(&Packed::get().file(".spdx.json"));
+    assert_eq!(bill["spdxVersion"], "SPDX-2.3");
+    let packages = bill["packages"].as_array().unwrap();
+    let ids: BTreeSet<&str> = packages
+        .iter()
+        .map(|one| one["SPDXID"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), packages.len(), "each has an id of its own");
+    let plain = |id: &str| {
+        id.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+    };
+    assert!(ids.iter().all(|id| plain(id)), "{ids:?}");
+    let find = |name: &str| packages.iter().find(|one| one["name"] == name);
+    for name in ["tidegate", "bulk", "tokio", "rustls"] {
+        assert!(find(name).is_some(), "{name}");
+    }
+    for name in ["tempfile", "testkit", "xtask"] {
+        assert!(find(name).is_none(), "only tests use {name}");
+    }
+    let tokio = find("tokio").unwrap();
+    let purl = tokio["externalRefs"][0]["referenceLocator"].as_str().unwrap();
+    assert!(purl.starts_with("pkg:cargo/tokio@1."), "{purl}");
+    assert_eq!(tokio["checksums"][0]["checksumValue"].as_str().unwrap().len(), 64);
+    let unlicensed: Vec<_> = packages
+        .iter()
+        .filter(|one| one["licenseDeclared"] == "NOASSERTION")
+        .collect();
+    assert!(unlicensed.is_empty(), "{unlicensed:?}");
+    for relation in bill["relationships"].as_array().unwrap() {
+        let known = |key: &str| ids.contains(relation[key].as_str().unwrap());
+        assert!(known("relatedSpdxElement"), "{relation}");
+        assert!(
+            relation["relationshipType"] == "DESCRIBES" || known("spdxElementId"),
+            "{relation}"
+        );
+    }
 }

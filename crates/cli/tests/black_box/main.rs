@@ -28,6 +28,7 @@ mod guide_files;
 mod guides;
 mod hardening;
 mod health;
+mod health_command;
 mod idempotency;
 mod init;
 mod install;
