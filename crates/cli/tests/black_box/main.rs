@@ -19,6 +19,7 @@ mod docs;
 mod early;
 mod explain;
 mod failures;
+mod formats;
 mod forms;
 mod full_disk;
 mod full_letters;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::disk::{Disk, File};
-use crate::format::bytes::{Take, put_magic, put_u32, put_u64};
+use crate::format::bytes::{Take, VERSION, put_magic, put_u32, put_u64};
 use crate::format::checksum::{self, Key};
 use crate::format::segment::{self, Header};
 use crate::lock::lock;
@@ -76,7 +76,13 @@ impl Folder {
             .magic(b"TGLOG")
             .and_then(|()| Some((take.u64()?, take.u32()?, take.u32()?)));
         match parsed {
-            None => Err(refuse("it was made by another version")),
+            None => Err(refuse(&match bytes.get(5) {
+                Some(format) if *format > VERSION => format!(
+                    "it was made by a newer version of Tidegate: its format is {format}, this one reads {VERSION}. Nothing was \
+                     changed: start that version again, to go on with it or to have it deliver what is in there"
+                ),
+                _ => "it was made by another version".to_owned(),
+            })),
             Some((id, lanes, crc)) => {
                 let sound = read == LOG_BYTES
                     && crc == checksum::of(&bytes[..LOG_BYTES - 4])
@@ -198,7 +204,7 @@ mod tests {
         let bytes = std::fs::read(&log).unwrap();
         for (at, why) in [
             (0, "no log"),
-            (5, "another version"),
+            (6, "another version"),
             (8, "damaged"),
             (23, "damaged"),
         ] {
@@ -208,6 +214,15 @@ mod tests {
             let refusal = open(7).err().unwrap().to_string();
             assert!(refusal.contains(why), "{refusal}");
         }
+        let mut next = bytes.clone();
+        next[5] = VERSION + 1;
+        std::fs::write(&log, &next).unwrap();
+        let refusal = open(7).err().unwrap().to_string();
+        assert!(
+            refusal.contains("newer version") && refusal.contains("format is 2"),
+            "{refusal}"
+        );
+        assert_eq!(std::fs::read(&log).unwrap(), next, "it is left as it was");
         std::fs::remove_file(&log).unwrap();
         std::fs::write(temporary.path().join(segment::name(0)), b"").unwrap();
         assert!(open(7).err().unwrap().to_string().contains("missing"));
