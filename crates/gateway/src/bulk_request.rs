@@ -12,7 +12,7 @@ use crate::why::HeadWhy;
 pub(crate) use config::router::decode;
 
 /// What the head of a bulk request says about its body.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BulkHead<'a> {
     /// The index in the URL.
     pub(crate) index: Option<Cow<'a, str>>,
@@ -26,6 +26,23 @@ pub(crate) struct BulkHead<'a> {
     pub(crate) require_alias: bool,
     /// `require_data_stream`, unless it says `false`.
     pub(crate) require_data_stream: bool,
+}
+
+// === impl BulkHead ===
+
+impl BulkHead<'_> {
+    /// The same, without the request that it was read from.
+    pub(crate) fn into_owned(self) -> BulkHead<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        BulkHead {
+            index: self.index.map(owned),
+            routing: self.routing.map(owned),
+            pipeline: self.pipeline.map(owned),
+            typed: self.typed,
+            require_alias: self.require_alias,
+            require_data_stream: self.require_data_stream,
+        }
+    }
 }
 
 /// What kind of request it is, as far as `bulk_reshuffle` is concerned.

@@ -31,7 +31,7 @@ impl Condemned<'_> {
     fn some(&self, wanted: Range<usize>) -> Option<(Batch, Shared)> {
         let origin = self.batch.origins.first()?;
         let mut some = Batch {
-            params: self.batch.params.clone(),
+            recorded: self.batch.recorded.clone(),
             raw_params: Vec::new(),
             minted: self.batch.minted.clone(),
             documents: wanted.len(),

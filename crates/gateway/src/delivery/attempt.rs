@@ -14,13 +14,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use wire::{Outgoing, Pool, Shared};
 
-use crate::bulk_request;
-use crate::bulk_request::{Kind, ask_of};
+use crate::bulk_request::ask_of;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Outcome, Outcomes};
 use crate::delivery::outlet::{Outlet, Way};
-use crate::delivery::parcel::{Parcel, unreadable};
+use crate::delivery::parcel::Parcel;
 use crate::nodes::lines::Load;
 use crate::nodes::{Message, Outbound};
 use crate::queue::delivered_headers;
@@ -60,10 +59,6 @@ impl Route {
             false => unfinished(operations.iter().copied().zip(outcomes)),
         };
         let wording = &work.wording;
-        let headers = delivered_headers();
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
-            return left(unreadable(docs));
-        };
         let body = work.lines(operations, pool);
         let planned = work
             .planned
@@ -72,7 +67,7 @@ impl Route {
         let verdict = match planned {
             Some((_, plan)) => Verdict::Plan(plan),
             None => {
-                let ask = ask_of(&head, route.group.settings.level);
+                let ask = ask_of(work.head, route.group.settings.level);
                 let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
                 with_scratch(&route.scratch, |scratch| {
                     bulk::plan(&body, &ask, table, &mut ids, scratch)
@@ -147,16 +142,12 @@ impl Route {
         let unknown = || "the document that is there cannot be looked at".to_owned();
         let outbound = self.outbound();
         let snapshot = outbound.cluster().snapshot();
-        let wording = &work.wording;
         let mut headers = delivered_headers();
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
-            return Err(unknown());
-        };
         let lines = &work.body[at.start..at.end];
         // Who it is is asked here, not where it is: that may not be proven yet.
         let ask = Ask {
             level: bulk::Level::Lane(1),
-            ..ask_of(&head, Level::Node)
+            ..ask_of(work.head, Level::Node)
         };
         let explained = bulk::explain(lines, &ask, &snapshot.table).next();
         let Some(Ok(document)) = explained else {

@@ -6,17 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::{ID_LENGTH, Minted, Op, Operation, Plan, Verdict};
+use bulk::{Minted, Op, Operation, Plan, Verdict};
 use cluster::Snapshot;
 use futures_util::future::join_all;
-use http::Method;
 use log::Mark;
 use wire::Shared;
 use wire::guard::fault;
 
-use crate::bulk_request;
-use crate::bulk_request::Kind;
-use crate::bulk_request::ask_of;
+use crate::bulk_request::{BulkHead, ask_of};
 use crate::delivery::concern::is_of_another;
 use crate::delivery::lane::{Lane, Route};
 use crate::delivery::lookback::{Doubt, Past};
@@ -28,14 +25,13 @@ use crate::delivery::park::named;
 use crate::delivery::sent_as::sent_as;
 use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
-use crate::queue::{DELIVERED_TYPE, delivered_headers};
-use crate::queue::{Doing, Params};
+use crate::queue::{DELIVERED_TYPE, Doing, Recorded};
 use crate::scratch::with_scratch;
 
 /// Groups of a lane that are delivered together: requests with the same parameters, one after another.
 pub(crate) struct Batch {
-    /// None: they cannot be read, and nobody knows how to send it.
-    pub(crate) params: Option<Params>,
+    /// What its first record says; none: it cannot be read, and nobody knows how to send it.
+    pub(crate) recorded: Option<Recorded>,
     pub(crate) raw_params: Vec<u8>,
     pub(crate) minted: Vec<Minted>,
     pub(crate) documents: usize,
@@ -68,8 +64,8 @@ pub(crate) struct Work<'b> {
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
-    /// The index of operations that name none.
-    pub(crate) default_index: Option<String>,
+    /// What the batch's requests say of all its operations.
+    pub(crate) head: &'b BulkHead<'static>,
     /// For each operation: whether it may have been executed already.
     pub(crate) doubt: Vec<Doubt>,
     pub(crate) past: Past,
@@ -84,12 +80,12 @@ pub(crate) struct Work<'b> {
 // === impl Batch ===
 
 impl Batch {
-    pub(crate) fn new(params: Option<Params>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
-        let minted = params.as_ref().and_then(minted).into_iter().collect();
+    pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
+        let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
         Self {
-            params,
+            recorded,
             raw_params,
-            minted,
+            minted: minted.into_iter().collect(),
             documents: 0,
             origins: vec![origin],
             mark,
@@ -100,7 +96,7 @@ impl Batch {
     /// One without operations, for parked ones, which come from several batches.
     pub(crate) fn empty() -> Self {
         Self {
-            params: None,
+            recorded: None,
             raw_params: Vec::new(),
             minted: Vec::new(),
             documents: 0,
@@ -110,23 +106,26 @@ impl Batch {
         }
     }
 
-    /// Whether a request with these parameters can go along: they differ in minted ids only.
-    pub(crate) fn may_take(&self, raw_params: &[u8]) -> bool {
-        let theirs: Option<Params> = serde_json::from_slice(raw_params).ok();
-        match (&self.params, theirs) {
-            (Some(ours), Some(theirs)) => ours.target == theirs.target,
+    /// Whether another record's request can go along: they differ in minted ids only.
+    pub(crate) fn may_take(&self, recorded: Option<&Recorded>) -> bool {
+        match (&self.recorded, recorded) {
+            (Some(ours), Some(theirs)) => ours.params.target == theirs.params.target,
             _ => false,
         }
     }
 
-    pub(crate) fn take_minted(&mut self, raw_params: &[u8]) {
-        let params: Option<Params> = serde_json::from_slice(raw_params).ok();
-        self.minted.extend(params.as_ref().and_then(minted));
+    /// Takes a record along; `recorded`, unless it says what the batch says already.
+    pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
+        self.minted.extend(recorded.and_then(|recorded| recorded.minted));
+        self.origins.push(origin);
+        self.mark = mark;
     }
 
     /// Path and query of its requests, as their clients sent them.
     pub(crate) fn target(&self) -> &str {
-        self.params.as_ref().map_or("", |params| &params.target)
+        self.recorded
+            .as_ref()
+            .map_or("", |recorded| &recorded.params.target)
     }
 
     pub(crate) fn origin(&self, operation: usize) -> &Origin {
@@ -144,15 +143,6 @@ impl Origin {
     }
 }
 
-pub(crate) fn minted(params: &Params) -> Option<Minted> {
-    let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
-    let (first, last) = params.minted.as_ref()?;
-    Some(Minted {
-        first: id(first)?,
-        last: id(last)?,
-    })
-}
-
 // === impl Work ===
 
 impl<'b> Work<'b> {
@@ -165,12 +155,9 @@ impl<'b> Work<'b> {
         snapshot: &Arc<Snapshot>,
         (doubtful_before, first): (u64, bool),
     ) -> Option<Self> {
-        let params = batch.params.as_ref()?;
-        let headers = delivered_headers();
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &params.target, &headers) else {
-            return None;
-        };
-        let ask = ask_of(&head, route.group.settings.level);
+        let recorded = batch.recorded.as_ref()?;
+        let head = recorded.head.as_ref()?;
+        let ask = ask_of(head, route.group.settings.level);
         let mut operations = Vec::with_capacity(batch.documents);
         fault("batch", body);
         let verdict = with_scratch(&route.scratch, |scratch| {
@@ -198,8 +185,8 @@ impl<'b> Work<'b> {
             body: body.clone(),
             held: None,
             planned: RefCell::new(planned),
-            wording: Rc::new(Wording::new(sent_as(&params.target))),
-            default_index: head.index.as_deref().map(str::to_owned),
+            wording: Rc::new(Wording::new(sent_as(&recorded.params.target))),
+            head,
             doubt: (0..operations.len())
                 .map(|at| Doubt::since_start(at < doubt_ends, first))
                 .collect(),

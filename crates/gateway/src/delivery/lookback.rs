@@ -16,15 +16,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use wire::Outgoing;
 
-use crate::bulk_request;
-use crate::bulk_request::Kind;
-use crate::bulk_request::ask_of;
+use crate::bulk_request::{BulkHead, ask_of};
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::parcel::{Parcel, Told, Wording};
 use crate::nodes::{Message, Outbound};
-use crate::queue::delivered_headers;
 
 /// Whether an operation may have been executed, and nobody knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,7 +133,7 @@ impl Resent {
 
 impl Document {
     /// What the action line says by itself.
-    fn read(lines: &[u8], head: &bulk_request::BulkHead<'_>) -> Option<Self> {
+    fn read(lines: &[u8], head: &BulkHead<'_>) -> Option<Self> {
         let line = lines.split(|byte| *byte == b'\n').next()?;
         let line: Value = serde_json::from_slice(line).ok()?;
         let meta = line.as_object()?.values().next()?;
@@ -361,15 +358,10 @@ impl Route {
         operations: &[usize],
         snapshot: &Snapshot,
     ) -> Vec<(usize, Document)> {
-        let wording = &work.wording;
-        let headers = delivered_headers();
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &wording.target, &headers) else {
-            return Vec::new();
-        };
         // Who it is is asked here, not where it is: that may not be proven yet.
         let ask = Ask {
             level: bulk::Level::Lane(1),
-            ..ask_of(&head, Level::Node)
+            ..ask_of(work.head, Level::Node)
         };
         let explained = operations.iter().filter_map(|operation| {
             let at = work.operations[*operation];
@@ -382,7 +374,7 @@ impl Route {
                     routing: explained.routing,
                 },
                 // An index that was made a moment ago, say.
-                Err(_) => Document::read(lines, &head)?,
+                Err(_) => Document::read(lines, work.head)?,
             };
             Some((*operation, document))
         });

@@ -173,11 +173,6 @@ fn may_blame_one(status: StatusCode) -> bool {
         && status != StatusCode::GATEWAY_TIMEOUT
 }
 
-pub(crate) fn unreadable(docs: u32) -> Outcomes {
-    let why = "the record is not one that this version knows to send";
-    Outcomes::of_all(&Outcome::Again(Again::paused(why.to_owned())), docs)
-}
-
 /// The id that log lines of a delivery carry.
 pub(crate) fn own_id(queue: &str) -> RequestId {
     let text = format!("delivery-{queue}");

@@ -284,7 +284,7 @@ const REFUSED_REASON_BYTES_MAX: usize = 1 << 10;
 /// The names of an operation.
 pub(super) fn named(work: &Work<'_>, operation: usize, snapshot: &Snapshot) -> Named {
     let at = work.operations[operation];
-    let default = work.default_index.as_deref().unwrap_or_default();
+    let default = work.head.index.as_deref().unwrap_or_default();
     let subject = bulk::subject(&work.body[at.start..at.end]);
     let index = subject.as_ref().and_then(|subject| subject.index.as_deref());
     let written = index.unwrap_or(default).to_owned();

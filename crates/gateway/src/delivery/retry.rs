@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
 
-use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, Work, asked_for, backoff, minted};
+use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, Work, asked_for, backoff};
 use crate::delivery::lane::{Route, stopped};
 use crate::delivery::lookback::Doubt;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::Way;
 use crate::delivery::park::named;
-use crate::queue::Params;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{Entry, Key, Parked, Picked, Resolved, SOON, Scope, Store, Tried, now_ms};
+use crate::queue::{Params, Recorded, minted};
 
 /// What a key came to in one try.
 enum Step {
@@ -457,13 +457,7 @@ impl Load {
                     picked.at
                 ));
             }
-            let minted_there = entry.minted.iter().filter_map(|ids| {
-                minted(&Params {
-                    minted: Some(ids.clone()),
-                    ..params.clone()
-                })
-            });
-            load.batch.minted.extend(minted_there);
+            load.batch.minted.extend(entry.minted.iter().filter_map(minted));
             let position = entry.origins.first().map_or(0, |(position, _)| *position);
             load.batch.origins.push(Origin {
                 first: load.of.len(),
@@ -483,7 +477,7 @@ impl Load {
                 tried: Tried::default(),
             });
         }
-        load.batch.params = Some(params);
+        load.batch.recorded = Some(Recorded::of(params));
         load.batch.documents = load.of.len();
         Ok(load)
     }

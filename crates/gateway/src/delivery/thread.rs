@@ -26,7 +26,7 @@ use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
 use crate::live::Shared;
 use crate::queue::dead_letters::REPLAYED;
-use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Params, Whereabouts};
+use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
 
 /// What a lane holds next.
 enum Read {
@@ -386,92 +386,78 @@ fn read(
     awaited: &dyn Fn(u64) -> Option<u32>,
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
-    let mut documents = batch.as_ref().map_or(0, |batch| batch.documents);
     loop {
         let room = bytes_max.saturating_sub(body.len());
+        let fits =
+            |known: &Batch, next: u32| known.documents < settings.batch_docs_max && next as usize <= room;
         // What cannot be read now is said when it is the first: what was read already is delivered all the same.
         match reader.peek_unpacked() {
             // The first may be larger than a batch; its memory counts like any other.
-            Ok(Some(next))
-                if batch.is_none() || documents < settings.batch_docs_max && next as usize <= room =>
-            {
+            Ok(Some(next)) if batch.as_ref().is_none_or(|known| fits(known, next)) => {
                 body.reserve(next as usize);
             }
             _ if batch.is_some() => break,
             _ => {}
         }
         let (before, start) = (reader.mark(), body.len());
-        let next = match reader.next(body.as_mut_vec()) {
+        let group = match reader.next(body.as_mut_vec()) {
             Err(_) if batch.is_some() => break,
-            next => next?,
+            Err(error) => return Err(error),
+            Ok(None) => break,
+            Ok(Some(Next::Lost { mark, .. })) if batch.is_none() => return Ok(Some(Read::Lost(mark))),
+            Ok(Some(Next::Lost { .. })) => {
+                reader.rewind(before);
+                break;
+            }
+            Ok(Some(Next::Group(group))) => group,
         };
-        match (next, &mut batch) {
-            (None, _) => break,
-            (Some(Next::Lost { mark, .. }), None) => return Ok(Some(Read::Lost(mark))),
-            (Some(Next::Lost { .. }), Some(_)) => {
-                reader.rewind(before);
-                break;
+        // Most requests say what those before them say, and need not be read again.
+        let same = batch
+            .as_ref()
+            .is_some_and(|batch| batch.raw_params == group.params);
+        let recorded = (!same).then(|| Recorded::read(&group.params)).flatten();
+        let ours = same || is_for(settings, group.kind, recorded.as_ref());
+        let origin = Origin {
+            first: batch.as_ref().map_or(0, |batch| batch.documents),
+            place: 0,
+            position: group.position,
+            time_ms: group.time_ms,
+        };
+        let documents = group.documents;
+        match &mut batch {
+            None if !ours => return Ok(Some(Read::NotOurs(group.mark, documents))),
+            None => {
+                if let Some(lane) = awaited(group.position) {
+                    body.truncate(start);
+                    reader.rewind(before);
+                    return Ok(Some(Read::Held(group.position, lane)));
+                }
+                batch = Some(Batch::new(recorded, group.params, origin, group.mark));
             }
-            (Some(Next::Group(group)), None) if !is_for(settings, &group) => {
-                return Ok(Some(Read::NotOurs(group.mark, group.documents)));
+            Some(batch)
+                if ours
+                    && awaited(group.position).is_none()
+                    && (same || batch.may_take(recorded.as_ref())) =>
+            {
+                batch.take(recorded.as_ref(), origin, group.mark);
             }
-            (Some(Next::Group(group)), known) if let Some(lane) = awaited(group.position) => {
+            Some(_) => {
                 body.truncate(start);
                 reader.rewind(before);
-                match known {
-                    None => return Ok(Some(Read::Held(group.position, lane))),
-                    Some(_) => break,
-                }
-            }
-            (Some(Next::Group(group)), Some(_)) if !is_for(settings, &group) => {
-                body.truncate(start);
-                reader.rewind(before);
                 break;
-            }
-            (Some(Next::Group(group)), batch) => {
-                let origin = Origin {
-                    first: documents,
-                    place: 0,
-                    position: group.position,
-                    time_ms: group.time_ms,
-                };
-                match batch {
-                    Some(batch) if batch.raw_params == group.params => {
-                        batch.origins.push(origin);
-                        batch.mark = group.mark;
-                    }
-                    Some(batch) if batch.may_take(&group.params) => {
-                        batch.origins.push(origin);
-                        batch.mark = group.mark;
-                        batch.take_minted(&group.params);
-                    }
-                    Some(_) => {
-                        body.truncate(start);
-                        reader.rewind(before);
-                        break;
-                    }
-                    None => {
-                        let params: Option<Params> = serde_json::from_slice(&group.params).ok();
-                        *batch = Some(Batch::new(params, group.params, origin, group.mark));
-                    }
-                }
-                documents += group.documents as usize;
             }
         }
+        if let Some(batch) = &mut batch {
+            batch.documents += documents as usize;
+        }
     }
-    Ok(batch.map(|mut batch| {
-        batch.documents = documents;
-        Read::Batch(Box::new(batch))
-    }))
+    Ok(batch.map(|batch| Read::Batch(Box::new(batch))))
 }
 
 /// Whether a group delivers these documents: all that clients sent, and its own dead letters.
-fn is_for(settings: &config::Delivery, group: &log::Group) -> bool {
-    group.kind != REPLAYED
-        || serde_json::from_slice::<Params>(&group.params)
-            .ok()
-            .and_then(|params| params.replay)
-            .is_none_or(|replay| replay.group == *settings.group)
+fn is_for(settings: &config::Delivery, kind: u8, recorded: Option<&Recorded>) -> bool {
+    let replay = recorded.and_then(|recorded| recorded.params.replay.as_ref());
+    kind != REPLAYED || replay.is_none_or(|replay| replay.group == *settings.group)
 }
 
 /// A lane's batch is not made smaller than this, whatever others have: each costs something however small.

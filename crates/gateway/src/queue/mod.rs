@@ -22,5 +22,5 @@ pub(crate) use accept::{Accept, Asked, Queued, Turn, written};
 pub(crate) use fence::Fronts;
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};
-pub(crate) use record::{DELIVERED_TYPE, Params, delivered_headers};
+pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted};
 pub(crate) use whereabouts::Whereabouts;

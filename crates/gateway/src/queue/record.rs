@@ -1,9 +1,13 @@
 //! What a record says of its documents beside the documents, and the form that all of them are delivered in.
 
+use std::sync::LazyLock;
+
+use bulk::{ID_LENGTH, Minted};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
+use crate::bulk_request::{self, BulkHead, Kind};
 use crate::queue::idempotency::Keyed;
 
 /// What a record says about its documents beside the documents: never a secret.
@@ -24,6 +28,16 @@ pub(crate) struct Params {
     pub(crate) idempotency: Option<Keyed>,
 }
 
+/// A record's words beside its documents, read once: whoever delivers it finds here what follows from them.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) params: Params,
+    /// What its request's head says of its documents; none: this version does not know how to send it.
+    pub(crate) head: Option<BulkHead<'static>>,
+    /// The ids that were minted for it.
+    pub(crate) minted: Option<Minted>,
+}
+
 /// What a record says of the dead letters that it puts back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replay {
@@ -33,15 +47,88 @@ pub(crate) struct Replay {
     pub(crate) letters: Vec<u64>,
 }
 
+// === impl Params ===
+
+impl Params {
+    /// Reads what a record has beside its documents; none if this version cannot.
+    pub(crate) fn read(raw: &[u8]) -> Option<Self> {
+        serde_json::from_slice(raw).ok()
+    }
+}
+
+// === impl Recorded ===
+
+impl Recorded {
+    /// Reads what a record has beside its documents; none if this version cannot.
+    pub(crate) fn read(raw: &[u8]) -> Option<Self> {
+        Params::read(raw).map(Self::of)
+    }
+
+    pub(crate) fn of(params: Params) -> Self {
+        Self {
+            head: head_of(&params.target).map(BulkHead::into_owned),
+            minted: params.minted.as_ref().and_then(minted),
+            params,
+        }
+    }
+}
+
+/// What the head of a recorded request says, from its path and query; none: it is not one that can be delivered.
+pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
+    match bulk_request::classify(&Method::POST, target, &DELIVERED_HEADERS) {
+        Kind::Bulk(head) => Some(head),
+        Kind::Other | Kind::Pass(_) => None,
+    }
+}
+
+/// Minted ids, from the first and the last of them as records have them.
+pub(crate) fn minted((first, last): &(String, String)) -> Option<Minted> {
+    let id = |id: &str| <[u8; ID_LENGTH]>::try_from(id.as_bytes()).ok();
+    Some(Minted {
+        first: id(first)?,
+        last: id(last)?,
+    })
+}
+
 /// The headers of every bulk that is delivered, whatever its client called it: all servers take this type, and with it no
 /// `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are read that are not queued,
 /// and how answers look that nobody passes on.
 pub(crate) fn delivered_headers() -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(DELIVERED_TYPE));
-    headers
+    DELIVERED_HEADERS.clone()
 }
+
+static DELIVERED_HEADERS: LazyLock<HeaderMap> =
+    LazyLock::new(|| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(DELIVERED_TYPE))]));
 
 /// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier versions that read
 /// them.
 pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_with_all_that_follows_from_it() {
+        let (first, last) = ("a".repeat(ID_LENGTH), "b".repeat(ID_LENGTH));
+        let raw = format!(
+            r#"{{"target":"/logs/_bulk?routing=a%20b&timeout=1m","content_type":"x","minted":["{first}","{last}"]}}"#
+        );
+        let recorded = Recorded::read(raw.as_bytes()).unwrap();
+        let head = recorded.head.unwrap();
+        assert_eq!(
+            (head.index.as_deref(), head.routing.as_deref()),
+            (Some("logs"), Some("a b"))
+        );
+        assert!(recorded.minted.is_some_and(|minted| minted.has(first.as_bytes())));
+    }
+
+    #[test]
+    fn a_record_that_is_no_bulk_has_no_head_and_one_that_is_no_json_is_none() {
+        let raw =
+            br#"{"target":"/logs/_bulk?of_a_later_version=1","content_type":"x","minted":["short","ids"]}"#;
+        let recorded = Recorded::read(raw).unwrap();
+        assert!(recorded.head.is_none() && recorded.minted.is_none());
+        assert!(Recorded::read(b"{").is_none());
+    }
+}

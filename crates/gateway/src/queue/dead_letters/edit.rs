@@ -2,17 +2,14 @@
 
 use bulk::RouteTable;
 use config::Level;
-use http::Method;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, lock};
-use crate::bulk_request;
-use crate::bulk_request::Kind;
 use crate::bulk_request::ask_of;
-use crate::queue::record::delivered_headers;
+use crate::queue::record::head_of;
 
 /// What is to be another; what is not given stays as it is.
 #[derive(Debug, Default, Deserialize)]
@@ -103,10 +100,7 @@ fn one_line(json: &RawValue) -> Vec<u8> {
 fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), String> {
     let no_operation =
         || "this is not one operation: an action line and, but for a delete, a source".to_owned();
-    let headers = delivered_headers();
-    let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &letter.cause.target, &headers) else {
-        return Err(no_operation());
-    };
+    let head = head_of(&letter.cause.target).ok_or_else(no_operation)?;
     let operations = bulk::operations(lines, &ask_of(&head, Level::Node), table).ok_or_else(no_operation)?;
     if operations.len() != 1 || operations[0].end != lines.len() {
         return Err(no_operation());

@@ -12,18 +12,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
 use config::REPLAYING;
-use http::Method;
 use log::{Log, ReadError, StartAt};
 
 use super::books::Books;
 use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
-use crate::bulk_request;
-use crate::bulk_request::Kind;
 use crate::error::NotQueued;
 use crate::queue::accept;
 use crate::queue::journal::Journal;
-use crate::queue::record::{DELIVERED_TYPE, delivered_headers};
+use crate::queue::record::{DELIVERED_TYPE, head_of};
 use crate::queue::record::{Params, Replay};
 use crate::queue::whereabouts::{Known, Whereabouts};
 
@@ -188,8 +185,7 @@ impl DeadLetters {
             );
             return Ok(Ok(()));
         }
-        let headers = delivered_headers();
-        let Kind::Bulk(head) = bulk_request::classify(&Method::POST, &cause.target, &headers) else {
+        let Some(head) = head_of(&cause.target) else {
             refuse(&all, "its request is not one that is queued");
             return Ok(Ok(()));
         };
@@ -293,8 +289,8 @@ pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersErr
     let from = place.status().lanes.iter().map(|lane| lane.position).min();
     let mut replays = Vec::new();
     log.browse(from.unwrap_or_default()).each(|record| {
-        let params: Option<Params> = (record.kind == REPLAYED)
-            .then(|| serde_json::from_slice(&record.params).ok())
+        let params = (record.kind == REPLAYED)
+            .then(|| Params::read(&record.params))
             .flatten();
         replays.extend(params.and_then(|params| params.replay));
         ControlFlow::Continue(())

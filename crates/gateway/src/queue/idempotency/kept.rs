@@ -118,7 +118,7 @@ impl Kept {
 pub(super) fn in_queue(queue: &Log, from: u64) -> Result<Vec<Accepted>, ReadError> {
     let mut accepted = Vec::new();
     queue.browse(from).each(|record| {
-        let params: Option<Params> = serde_json::from_slice(&record.params).ok();
+        let params = Params::read(&record.params);
         let keyed = params.and_then(|params| params.idempotency);
         accepted.extend(keyed.map(|keyed| Accepted {
             keyed,
