@@ -287,3 +287,50 @@ fn base64_of(text: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(text)
 }
+
+#[test]
+fn a_door_that_stood_open_before_a_restart_is_open_while_no_node_can_be_reached_and_not_while_they_are_busy()
+{
+    let cluster = crate::gateway::cluster();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    assert!(is_queued(&bulk(&gateway.client(), &body(5))));
+    drained(&gateway, "c0");
+    gateway.signal("TERM");
+    drop(gateway);
+    let gateway = place.start();
+    // It may have been given security since.
+    overload(&cluster, 503);
+    let answer = bulk(&gateway.client(), &body(1));
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("1")),
+        "{}",
+        answer.text()
+    );
+    (0..3).for_each(|node| cluster.kill(node));
+    std::thread::sleep(Duration::from_millis(600));
+    let answer = bulk(&gateway.client(), &body(1));
+    assert!(is_queued(&answer), "{}", answer.text());
+}
+
+#[test]
+fn a_user_whose_rights_are_gone_does_not_come_in_since_nodes_hang_up() {
+    let cluster = secure(Flavour::OpenSearch3);
+    let place = before(&cluster);
+    let gateway = place.start();
+    let writer = as_user(&gateway, "writer");
+    assert!(is_queued(&bulk(&writer, &body(5))));
+    drained(&gateway, "c0");
+    gateway.signal("TERM");
+    drop(gateway);
+    // What was said before is asked about again at once.
+    let gateway = place.start();
+    cluster.remove_user("writer");
+    cluster.cue(Cue::new(On::Any, Fault::CloseAtHead).always());
+    let answer = bulk(&as_user(&gateway, "writer"), &body(1));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    cluster.behave();
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(bulk(&as_user(&gateway, "writer"), &body(1)).status, 401);
+}

@@ -79,6 +79,8 @@ pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, 
         };
         let has_api = ask(caller, question, &|head, body| match head.status {
             _ if security_is_off(body) => Some(false),
+            // It has begun to ask, and is not ready to.
+            _ if security_is_waking(body) => Some(true),
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Some(false),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(true),
             status => status.is_success().then_some(true),
@@ -94,6 +96,12 @@ pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, 
 fn security_is_off(body: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
     says("Security must be explicitly enabled") || says("current license is non-compliant for [security]")
+}
+
+/// Whether OpenSearch says that its security is there, and has not read who may do what (`BackendRegistry`). The question was a
+/// stranger's, so no client has put these words there.
+fn security_is_waking(body: &[u8]) -> bool {
+    memchr::memmem::find(body, b"Security not initialized").is_some()
 }
 
 /// The user that a client is, as the cluster says; `None` if it lets the client in and does not say.

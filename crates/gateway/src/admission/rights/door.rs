@@ -13,7 +13,7 @@ use super::Clock;
 use super::ask::{self, Caller, Failure, Found};
 use super::identity::{Identity, Key};
 use super::kept::Bell;
-use super::memory::{FRESH, Judged, Memory, WHILE_AWAY, is_within};
+use super::memory::{FRESH, Judged, Memory, Open, WHILE_AWAY, is_within};
 use crate::answer::with_head;
 use crate::error::{Fault, Rejection};
 use crate::print::Print;
@@ -130,12 +130,12 @@ impl Door {
     pub(crate) async fn let_in(&self, caller: Caller<'_>) -> Result<Guest, Rejection> {
         let uuid = caller.snapshot.cluster_uuid.as_deref().unwrap_or_default();
         let identity = self.key.identity(uuid, caller.headers);
-        if let Some(guest) = self.remembered(identity) {
+        if let Some(guest) = self.remembered(identity, uuid) {
             return Ok(guest);
         }
         let turn = self.turn(identity);
         let mut last = turn.lock().await;
-        if let Some(guest) = self.remembered(identity) {
+        if let Some(guest) = self.remembered(identity, uuid) {
             return Ok(guest);
         }
         let (at, told) = match last.lately(self.clock.now()) {
@@ -148,7 +148,11 @@ impl Door {
         let now = self.clock.now();
         let guest = match told {
             Ok(None) => {
-                self.memory().open = Some(now);
+                self.memory().open = Some(Open {
+                    at: now,
+                    uuid: uuid.into(),
+                    unbroken: true,
+                });
                 Ok(Guest::Anybody)
             }
             Ok(Some(user)) => {
@@ -156,7 +160,7 @@ impl Door {
                 Ok(Guest::Known(Known { identity, user }))
             }
             Err(failure) => {
-                let guest = self.without_answer(identity, &failure, now);
+                let guest = self.without_answer((identity, uuid), &failure, now);
                 *last = Last(Some((at, failure)));
                 guest
             }
@@ -167,9 +171,9 @@ impl Door {
         guest
     }
 
-    fn remembered(&self, identity: Identity) -> Option<Guest> {
+    fn remembered(&self, identity: Identity, uuid: &str) -> Option<Guest> {
         let (memory, now) = (self.memory(), self.clock.now());
-        if memory.open.is_some_and(|at| is_within(at, now, FRESH)) {
+        if memory.open(uuid, now, FRESH).is_some() {
             return Some(Guest::Anybody);
         }
         let known = memory.fresh(identity, now)?;
@@ -200,7 +204,12 @@ impl Door {
     }
 
     /// What becomes of a client that nobody could be asked about.
-    fn without_answer(&self, identity: Identity, failure: &Failure, now: i64) -> Result<Guest, Rejection> {
+    fn without_answer(
+        &self,
+        (identity, uuid): (Identity, &str),
+        failure: &Failure,
+        now: i64,
+    ) -> Result<Guest, Rejection> {
         let mut memory = self.memory();
         match failure {
             Failure::TurnedAway(answer) => {
@@ -208,9 +217,13 @@ impl Door {
                 let (head, body) = &**answer;
                 Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())).into())
             }
-            // A cluster does not begin to ask while it has no time to answer; but it may have been set up anew since.
-            Failure::Away(_) | Failure::Unanswered(_)
-                if memory.open.is_some_and(|at| is_within(at, now, WHILE_AWAY)) =>
+            Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Guest::Anybody),
+            // A cluster does not begin to ask while it has no time to answer, but may when it was started anew: what was
+            // said before an earlier process or a time in which it was away does not count.
+            Failure::Unanswered(_)
+                if memory
+                    .open(uuid, now, WHILE_AWAY)
+                    .is_some_and(|open| open.unbroken) =>
             {
                 Ok(Guest::Anybody)
             }
@@ -310,6 +323,7 @@ impl Door {
             }
             Err(Failure::TurnedAway(answer)) => {
                 self.memory().turned_away(identity);
+                self.ring();
                 let (head, body) = &**answer;
                 let answer = with_head(head.clone(), &[], Outgoing::from(body.to_vec()));
                 Err(Denied::Rejected(answer.into()))
@@ -348,6 +362,7 @@ impl Door {
 
     fn note(&self, failure: &Failure) {
         if let Failure::Away(_) = failure {
+            self.memory().broken();
             let until = self.clock.now() + i64::try_from(ASKED_AGAIN_AFTER.as_millis()).unwrap_or(0);
             self.away_until.store(until, Ordering::Relaxed);
         }

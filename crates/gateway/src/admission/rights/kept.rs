@@ -16,7 +16,7 @@ use wire::guard::{self, Work};
 use wire::lock;
 
 use super::identity::{Identity, Key};
-use super::memory::{Known, Memory, Said};
+use super::memory::{Known, Memory, Open, Said};
 use super::{Clock, Rights};
 use crate::print::Print;
 use crate::replace::replace;
@@ -32,6 +32,9 @@ struct File {
 struct OfCluster {
     #[serde(skip_serializing_if = "Option::is_none")]
     open: Option<i64>,
+    /// Which cluster that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    open_uuid: Option<Box<str>>,
     clients: Vec<Client>,
 }
 
@@ -135,7 +138,8 @@ impl OfCluster {
             }
         });
         Self {
-            open: memory.open.map(|at| at + shift),
+            open: memory.open.as_ref().map(|open| open.at + shift),
+            open_uuid: memory.open.as_ref().map(|open| open.uuid.clone()),
             clients: clients.collect(),
         }
     }
@@ -145,7 +149,12 @@ impl OfCluster {
     fn memory(self, since: i64) -> Memory {
         let mut memory = Memory::default();
         let before = |at: i64| Some(at - since).filter(|at| *at <= 0);
-        memory.open = self.open.and_then(before).map(|at| at.min(-STALE_MS));
+        let open = self.open.and_then(before).zip(self.open_uuid);
+        memory.open = open.map(|(at, uuid)| Open {
+            at: at.min(-STALE_MS),
+            uuid,
+            unbroken: false,
+        });
         for client in self.clients {
             let identity = u128::from_str_radix(&client.identity, 16).ok().map(Identity);
             let (Some(identity), Some(at)) = (identity, before(client.at)) else {

@@ -14,8 +14,19 @@ pub(super) struct Memory {
     clients: HashMap<Identity, Known>,
     /// Names of indices that clients have grants for, all together.
     names: usize,
-    /// When the cluster last said that it asks nobody who he is.
-    pub(super) open: Option<i64>,
+    /// What the cluster last said if it asks nobody who he is.
+    pub(super) open: Option<Open>,
+}
+
+/// A cluster that asks nobody who he is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    /// When it said so.
+    pub(super) at: i64,
+    /// Which one: another may be at its address since.
+    pub(super) uuid: Box<str>,
+    /// Whether it has been there all the time: security comes with a start of its nodes.
+    pub(super) unbroken: bool,
 }
 
 /// A client that the cluster let in.
@@ -51,6 +62,19 @@ pub(super) enum Judged {
 // === impl Memory ===
 
 impl Memory {
+    /// What this cluster said of itself within so long, if that it asks nobody.
+    pub(super) fn open(&self, uuid: &str, now: i64, within: Duration) -> Option<&Open> {
+        let open = self.open.as_ref();
+        open.filter(|open| *open.uuid == *uuid && is_within(open.at, now, within))
+    }
+
+    /// No node could be reached: it may come back as another.
+    pub(super) fn broken(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.unbroken = false;
+        }
+    }
+
     /// A client that was let in so lately that nobody is asked about it.
     pub(super) fn fresh(&self, client: Identity, now: i64) -> Option<&Known> {
         self.known(client).filter(|known| is_within(known.at, now, FRESH))
