@@ -145,7 +145,7 @@ impl Incoming {
         loop {
             match self.gather(&mut into, limit).await? {
                 Step::Gathered(Gathered::All) => break,
-                Step::Gathered(Gathered::NoRoom) => self.make_room(&mut into, promised).await?,
+                Step::Gathered(Gathered::NoRoom) => self.make_room(&mut into, promised, limit).await?,
                 Step::Told(Verdict::Shrink) => {
                     into.shrink(READ_BYTES_MIN);
                     promised = false;
@@ -185,7 +185,7 @@ impl Incoming {
     }
 
     /// Room for more of the body: for all of it, if its length is known and it is not known to come slowly.
-    async fn make_room(&self, into: &mut Buffer, promised: bool) -> Result<(), BodyError> {
+    async fn make_room(&self, into: &mut Buffer, promised: bool, limit: usize) -> Result<(), BodyError> {
         let wait = self.connection.limits().budget_wait;
         let bytes = match self.length {
             Some(length) if promised => length as usize,
@@ -200,6 +200,30 @@ impl Incoming {
             return Ok(());
         };
         let told = poll_fn(|cx| claim.poll_verdict(cx));
+        let most = self.pool.budget().admission_limit();
+        if into.charged() + bytes > most {
+            // There is no room for both the old memory and the new. One byte more than allowed tells a body of just the
+            // limit from a larger one.
+            let size = bytes.min(limit.saturating_add(1)).min(most);
+            let more = size.saturating_sub(into.charged());
+            if more == 0 {
+                return Err(BodyError::OverBudget(OverBudget {
+                    wanted: bytes,
+                    used: self.pool.budget().used(),
+                    limit: most,
+                }));
+            }
+            tokio::select! {
+                biased;
+                admitted = self.pool.admit_more(more, claim, wait) => admitted?,
+                verdict = told => match verdict {
+                    Verdict::Shrink => return Ok(()),
+                    verdict => return Err(self.cut(verdict, into)),
+                },
+            }
+            into.grow(more);
+            return Ok(());
+        }
         let larger = tokio::select! {
             biased;
             larger = self.pool.admit(bytes, claim, wait) => larger?,

@@ -73,11 +73,7 @@ impl Inflater {
         }
         if into.spare() == 0 {
             let size = (into.capacity() * 2).clamp(STEP_BYTES, self.limit.saturating_add(1).max(STEP_BYTES));
-            let larger = into.pool().try_take(size.max(into.len() + 1))?;
-            if let Some(claim) = into.claim() {
-                claim.has(larger.capacity());
-            }
-            into.move_to(larger, None);
+            into.try_grow(size.max(into.len() + 1))?;
         }
         let before = into.len();
         // One byte more than allowed tells a body of just the limit from a larger one.

@@ -104,7 +104,7 @@ impl Pool {
         self.take_within(bytes, self.shelves.budget.limit())
     }
 
-    /// A buffer for a request body, or for more of one: within five eighths of the budget, waiting at most `wait` for room.
+    /// A buffer for a request body, or for more of one: within two thirds of the budget, waiting at most `wait` for room.
     /// It is the claim's as long as it is held; who puts the claim into it has it end with the buffer.
     pub(crate) async fn admit(
         &self,
@@ -112,15 +112,34 @@ impl Pool {
         claim: &Claim,
         wait: Duration,
     ) -> Result<Buffer, OverBudget> {
-        let (size, _) = class_of(bytes);
         let budget = &self.shelves.budget;
-        match budget.room_now(claim, size, || self.off_shelf(bytes)) {
+        let size = match class_of(bytes).0 {
+            size if size > budget.admission_limit() => bytes,
+            size => size,
+        };
+        let warm = || self.off_shelf(bytes).filter(|warm| warm.charged == size);
+        match budget.room_now(claim, size, warm) {
             Some(Some(warm)) => Ok(warm),
             Some(None) => Ok(self.fresh(size)),
             None => {
                 budget.wait_for_room(claim, size, wait).await?;
                 Ok(self.fresh(size))
             }
+        }
+    }
+
+    /// Room for so many bytes more of a request body, by the rules of [`Pool::admit`]. They are charged, and meant for
+    /// [`Buffer::grow`].
+    pub(crate) async fn admit_more(
+        &self,
+        bytes: usize,
+        claim: &Claim,
+        wait: Duration,
+    ) -> Result<(), OverBudget> {
+        let budget = &self.shelves.budget;
+        match budget.room_now(claim, bytes, || None::<()>) {
+            Some(_) => Ok(()),
+            None => budget.wait_for_room(claim, bytes, wait).await,
         }
     }
 
@@ -321,6 +340,39 @@ impl Buffer {
             .inspect(|claim| claim.give_back(self.charged))
             .or(claim);
         *self = larger;
+    }
+
+    /// Bytes that are charged to the budget for it.
+    pub(crate) fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// Becomes larger by `more` bytes, which have been charged for it. The memory leaves the size classes.
+    pub(crate) fn grow(&mut self, more: usize) {
+        self.charged += more;
+        self.bytes.reserve_exact(self.charged - self.bytes.len());
+    }
+
+    /// Room for at least `size` bytes in all, charged to the whole budget: in a buffer of a size class, or without moving
+    /// where there is no room for two.
+    pub(crate) fn try_grow(&mut self, size: usize) -> Result<(), OverBudget> {
+        let more = match self.pool().try_take(size) {
+            Ok(larger) => {
+                if let Some(claim) = &self.claim {
+                    claim.has(larger.charged);
+                }
+                self.move_to(larger, None);
+                return Ok(());
+            }
+            Err(_) => size.saturating_sub(self.charged),
+        };
+        let budget = &self.home.budget;
+        budget.charge_or_reclaim(more, budget.limit())?;
+        if let Some(claim) = &self.claim {
+            claim.has(more);
+        }
+        self.grow(more);
+        Ok(())
     }
 
     /// Goes on in a buffer that is hardly larger than its content.

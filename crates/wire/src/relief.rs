@@ -6,6 +6,8 @@
 //! 2. who has been slow for a second is cut off, the one first that holds most and sends least,
 //! 3. after a second of waiting, peers that hold more than their share are cut down to it.
 //!
+//! For one who waits because its own peer holds its share already, the slow bodies of that peer make room, and nobody else's.
+//!
 //! Bodies that are here are never touched: their requests end by themselves.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::admission::{State, Waiter};
+use crate::admission::{State, UNFIT_MAX, Waiter};
 use crate::budget::Budget;
 use crate::claim::{Record, Verdict};
 
@@ -34,7 +36,12 @@ impl Budget {
         if !state.looks(now) {
             return;
         }
-        let wanting: Vec<Arc<Waiter>> = state.modest(self.peer_share());
+        let (mut wanting, mut over): (Vec<_>, Vec<_>) = state
+            .waiting()
+            .cloned()
+            .partition(|waiter| self.may_have(&state, &waiter.record, waiter.wanted, now));
+        wanting.truncate(UNFIT_MAX);
+        over.truncate(UNFIT_MAX);
         let wanted: usize = wanting.iter().map(|waiter| waiter.wanted).sum();
         let limit = self.admission_limit();
         let mut missing = (self.used() + wanted.min(limit)).saturating_sub(limit);
@@ -46,13 +53,12 @@ impl Budget {
             }
         }
         seen.sort_by(|one, other| other.burden.total_cmp(&one.burden));
-        for (slow_for, verdict) in [(SHRINK_AFTER, Verdict::Shrink), (CUT_AFTER, Verdict::Slow)] {
-            for one in seen.iter().filter(|one| one.slow_for >= slow_for) {
-                if missing == 0 {
-                    return;
-                }
-                missing = missing.saturating_sub(self.tell(one, verdict));
-            }
+        missing = self.slow_ones_make_room(seen.iter(), missing);
+        for waiter in &over {
+            let peer = waiter.record.peer;
+            let more = (state.held_by(peer) + waiter.wanted).saturating_sub(self.peer_share());
+            let its_own = seen.iter().filter(|one| one.record.peer == peer);
+            self.slow_ones_make_room(its_own, more);
         }
         let waits_long = |waiter: &&Arc<Waiter>| now.saturating_duration_since(waiter.since) >= SHARE_AFTER;
         let who_waits: HashSet<IpAddr> = wanting
@@ -65,6 +71,23 @@ impl Budget {
                 self.tell(one, Verdict::OverShare);
             }
         }
+    }
+
+    /// Those who are slow give back what they do not need, or are cut; how much is missing then.
+    fn slow_ones_make_room<'s>(
+        &self,
+        seen: impl Iterator<Item = &'s Seen> + Clone,
+        mut missing: usize,
+    ) -> usize {
+        for (slow_for, verdict) in [(SHRINK_AFTER, Verdict::Shrink), (CUT_AFTER, Verdict::Slow)] {
+            for one in seen.clone().filter(|one| one.slow_for >= slow_for) {
+                if missing == 0 {
+                    return 0;
+                }
+                missing = missing.saturating_sub(self.tell(one, verdict));
+            }
+        }
+        missing
     }
 
     /// Tells a body, if that frees anything; how much it will.

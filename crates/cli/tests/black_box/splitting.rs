@@ -1,5 +1,7 @@
 //! What a split bulk looks like from both sides.
 
+use std::io::{Read, Write};
+
 use serde_json::json;
 
 use crate::gateway::{Gateway, body, cluster, ids, statuses};
@@ -105,6 +107,74 @@ fn a_large_bulk_arrives_whole() {
         (cluster.docs("logs").len(), cluster.counts().misrouted),
         (1000, 0)
     );
+}
+
+/// What nodes take by default, `http.max_content_length`.
+const LARGEST: usize = 100 << 20;
+
+#[test]
+fn the_largest_body_that_nodes_take_comes_through_however_it_is_sent() {
+    let cluster = cluster();
+    let gateway = Gateway::before(&cluster);
+    let mut body = Vec::with_capacity(LARGEST);
+    let mut documents = 0;
+    while body.len() < LARGEST - (2 << 20) {
+        let action = format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{documents}\"}}}}\n{{\"n\":\"");
+        body.extend_from_slice(action.as_bytes());
+        (0..1 << 16).for_each(|_| {
+            body.extend_from_slice(&fastrand::u64(1 << 60..).to_le_bytes().map(|byte| b'a' + byte % 4))
+        });
+        body.extend_from_slice(b"\"}\n");
+        documents += 1;
+    }
+    body.truncate(body.len() - 3);
+    body.resize(LARGEST - 3, b'x');
+    body.extend_from_slice(b"\"}\n");
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(&body).unwrap();
+    let packed = packer.finish().unwrap();
+
+    let all = format!("Content-Length: {}\r\n\r\n", body.len());
+    assert_eq!(send_whole(&gateway, &all, &[&body]), 200, "with its length");
+    let pieces: Vec<Vec<u8>> = body
+        .chunks(1 << 20)
+        .map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
+        .collect();
+    let mut pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    pieces.push(b"0\r\n\r\n");
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(send_whole(&gateway, chunked, &pieces), 200, "in chunks");
+    let gzip = format!(
+        "Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        packed.len()
+    );
+    assert_eq!(send_whole(&gateway, &gzip, &[&packed]), 200, "packed");
+    assert_eq!(
+        (cluster.counts().docs, cluster.counts().misrouted),
+        (3 * documents, 0)
+    );
+
+    // One byte more is one too many, also where that is seen at the end only.
+    let last = pieces.pop().unwrap();
+    let more: Vec<&[u8]> = pieces.into_iter().chain([&b"1\r\n\n\r\n"[..], last]).collect();
+    assert_eq!(send_whole(&gateway, chunked, &more), 413, "one byte more");
+}
+
+/// The status that a bulk gets which is sent in these pieces.
+fn send_whole(gateway: &Gateway, head: &str, pieces: &[&[u8]]) -> u16 {
+    let address = gateway.address;
+    let mut socket = std::net::TcpStream::connect(address).unwrap();
+    let start =
+        "POST /_bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n";
+    socket.write_all(format!("{start}{head}").as_bytes()).unwrap();
+    for piece in pieces {
+        // Who is refused may find the connection closed.
+        let _ = socket.write_all(piece);
+    }
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    let status = std::str::from_utf8(&answer[9..12]).unwrap();
+    status.parse().unwrap()
 }
 
 #[test]
