@@ -407,7 +407,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_fits_passes_who_does_not_and_nobody_waits_for_room_that_is_there() {
-        let budget = Arc::new(Budget::new(60 * MIB)); // 40 for bodies
+        let budget = Arc::new(Budget::new(54 * MIB)); // some 40 for bodies
         let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
         assert!(wait(&budget, &claims[0], 28 * MIB, 1).await);
         assert!(wait(&budget, &claims[1], 8 * MIB, 1).await);
@@ -429,7 +429,7 @@ mod tests {
 
     #[tokio::test]
     async fn in_the_middle_of_its_wait_nobody_passes_the_first() {
-        let budget = Arc::new(Budget::new(60 * MIB));
+        let budget = Arc::new(Budget::new(54 * MIB));
         let claims: Vec<Claim> = (0..4).map(|_| Claim::begin(&budget, peer(1))).collect();
         assert!(wait(&budget, &claims[0], 20 * MIB, 1).await);
         assert!(wait(&budget, &claims[1], 20 * MIB, 1).await);
@@ -449,7 +449,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_has_all_while_it_is_alone_and_its_share_when_another_comes() {
-        let budget = Arc::new(Budget::new(60 * MIB));
+        let budget = Arc::new(Budget::new(54 * MIB));
         let greedy: Vec<Claim> = (0..6).map(|_| Claim::begin(&budget, peer(1))).collect();
         for claim in &greedy[..4] {
             assert!(wait(&budget, claim, 10 * MIB, 1).await, "alone");
@@ -476,7 +476,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_stops_waiting_leaves_no_trace() {
-        let budget = Arc::new(Budget::new(60 * MIB));
+        let budget = Arc::new(Budget::new(54 * MIB));
         let (one, two) = (Claim::begin(&budget, peer(1)), Claim::begin(&budget, peer(1)));
         assert!(wait(&budget, &one, 40 * MIB, 1).await);
         assert!(!wait(&budget, &two, 10 * MIB, 0).await);

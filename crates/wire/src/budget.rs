@@ -1,7 +1,7 @@
 //! One byte budget for all cores: what keeps resident memory bounded whatever clients send.
 //!
 //! Every pooled buffer is charged with its capacity, in use or idle. Request bodies are *admitted*
-//! ([`admission`](crate::admission)): they may take two thirds of the budget and wait (bounded) for room. Everything that
+//! ([`admission`](crate::admission)): they may take three quarters of the budget and wait (bounded) for room. Everything that
 //! is needed to finish work already admitted (gather chunks, replies) may use the rest and never waits, so nothing can
 //! deadlock by holding and waiting.
 
@@ -64,7 +64,7 @@ pub struct OverBudget {
 const LARGE_COPY: usize = 1 << 20;
 
 /// Leaves room for reply buffers, code, stacks and the allocator under 256 MB resident.
-pub const BUDGET_BYTES_DEFAULT: usize = 160 << 20;
+pub const BUDGET_BYTES_DEFAULT: usize = 144 << 20;
 
 // === impl Budget ===
 
@@ -90,12 +90,12 @@ impl Budget {
         self.limit
     }
 
-    /// What request bodies may take together: two thirds. The answers to them need about as much again as the bodies
+    /// What request bodies may take together: three quarters. The answers to them need about as much again as the bodies
     /// when documents are short, and must never be refused memory: what they tell about has been done. Of the default
     /// budget this leaves room for one body of 100 MiB, the largest that nodes take by default, and for what small bodies
     /// are read to.
     pub fn admission_limit(&self) -> usize {
-        self.limit / 3 * 2
+        self.limit / 4 * 3
     }
 
     /// Whether memory should be spent sparingly: more than half of the budget is in use.

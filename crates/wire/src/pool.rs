@@ -86,7 +86,7 @@ impl Pool {
     /// A buffer with room for at least `bytes`, at once and always: for what finishes admitted work
     /// (gather chunks of at most 256 KiB, heads). May overdraw the budget by that much.
     pub fn take(&self, bytes: usize) -> Buffer {
-        match self.off_shelf(bytes) {
+        match self.off_shelf(bytes).or_else(|| self.off_higher_shelf(bytes)) {
             Some(buffer) => buffer,
             None => {
                 let (size, _) = class_of(bytes);
@@ -104,7 +104,7 @@ impl Pool {
         self.take_within(bytes, self.shelves.budget.limit())
     }
 
-    /// A buffer for a request body, or for more of one: within two thirds of the budget, waiting at most `wait` for room.
+    /// A buffer for a request body, or for more of one: within three quarters of the budget, waiting at most `wait` for room.
     /// It is the claim's as long as it is held; who puts the claim into it has it end with the buffer.
     pub(crate) async fn admit(
         &self,
@@ -179,7 +179,7 @@ impl Pool {
     }
 
     fn take_within(&self, bytes: usize, limit: usize) -> Result<Buffer, OverBudget> {
-        if let Some(buffer) = self.off_shelf(bytes) {
+        if let Some(buffer) = self.off_shelf(bytes).or_else(|| self.off_higher_shelf(bytes)) {
             return Ok(buffer);
         }
         let (size, _) = class_of(bytes);
@@ -196,6 +196,23 @@ impl Pool {
             bytes: idle.bytes,
             start: 0,
             charged: size,
+            home: Arc::clone(&self.shelves),
+            claim: None,
+        })
+    }
+
+    /// A buffer that is up to twice as large as needed: its pages are there, and those of a new one have to be cleared first.
+    fn off_higher_shelf(&self, bytes: usize) -> Option<Buffer> {
+        let (_, class) = class_of(bytes);
+        let mut stock = self.shelves.stock();
+        let higher = stock.by_class.get_mut(class? + 1..)?;
+        let idle = higher.iter_mut().take(CLASSES_OF_A_DOUBLING).find_map(Vec::pop)?;
+        let charged = idle.bytes.capacity();
+        stock.bytes -= charged;
+        Some(Buffer {
+            bytes: idle.bytes,
+            start: 0,
+            charged,
             home: Arc::clone(&self.shelves),
             claim: None,
         })
@@ -529,6 +546,7 @@ fn class_of(bytes: usize) -> (usize, Option<usize>) {
 
 const CLASS_BYTES_MIN: usize = 4 << 10;
 const CLASS_BYTES_MAX: usize = 128 << 20;
+const CLASSES_OF_A_DOUBLING: usize = 4;
 const CLASSES: usize = 1 + (27 - 12) * 4;
 
 #[cfg(test)]

@@ -195,7 +195,7 @@ section! {
         #[schemars(range(min = 1, max = 1024))]
         count: Option<u32> = None,
         /// Request bodies held in memory at once, over all entries. Requests beyond it wait, then get 429.
-        body_memory: Bytes = Bytes(160 << 20),
+        body_memory: Bytes = Bytes(144 << 20),
         /// What one client address (of IPv6, its first 64 bits) may hold of it while there are others, in percent. One body
         /// is always allowed.
         #[schemars(range(min = 1, max = 100))]
