@@ -16,7 +16,7 @@ use crate::admission::rights::Rights;
 use crate::beside::beside;
 use crate::delivery::{Deliveries, Memory};
 use crate::front::{Listeners, Opened};
-use crate::live::{Live, Shared};
+use crate::live::{GatewayState, Live};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
 use crate::reloads::Reloads;
@@ -28,7 +28,7 @@ use crate::switches::Switches;
 /// A running gateway. Dropping it cuts every connection; see [`Gateway::drain`].
 #[derive(Debug)]
 pub struct Gateway {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     listeners: Arc<Mutex<Listeners>>,
     admin: Option<Admin>,
     deliveries: Arc<Deliveries>,
@@ -66,7 +66,7 @@ impl Gateway {
         let switches = Arc::new(Switches::open(loaded)?);
         let queues = Queues::open(config)?;
         let live = Arc::new(Live::new(loaded.clone(), None, queues.by_name().clone())?);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GatewayState {
             live: ArcSwap::new(Arc::clone(&live)),
             metrics: Metrics::new(workers.count()),
             queues: ArcSwap::from_pointee(queues),

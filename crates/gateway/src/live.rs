@@ -21,7 +21,7 @@ use crate::switches::Switches;
 
 /// What all cores share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct GatewayState {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) metrics: Metrics,
     /// Queues and who delivers from them, as the newest configuration has them.

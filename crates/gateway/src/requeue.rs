@@ -7,7 +7,7 @@ use std::time::Duration;
 use config::Config;
 
 use crate::delivery::Deliveries;
-use crate::live::Shared;
+use crate::live::GatewayState;
 use crate::queue::{Group, Phase, Queue, Queues};
 use crate::start_error::StartError;
 
@@ -91,7 +91,7 @@ impl Requeue {
     /// When batches under way are not done in time, or a consumer group cannot be made; all is as it was then.
     pub(crate) fn put_in_force(
         &mut self,
-        shared: &Shared,
+        shared: &GatewayState,
         deliveries: &Deliveries,
     ) -> Result<(), StartError> {
         if self.is_nothing() {
@@ -134,7 +134,7 @@ impl Requeue {
     }
 
     /// Undoes what [`Requeue::put_in_force`] did.
-    pub(crate) fn back(&mut self, shared: &Shared, deliveries: &Deliveries) {
+    pub(crate) fn back(&mut self, shared: &GatewayState, deliveries: &Deliveries) {
         if std::mem::take(&mut self.in_force) {
             shared.queues.store(Arc::clone(&self.before));
             self.go_on(deliveries);
@@ -151,7 +151,7 @@ impl Requeue {
     }
 
     /// The new configuration is in force: quotas count, new pipelines start, queues that are gone are closed.
-    pub(crate) fn finish(mut self, shared: &Shared, deliveries: &Deliveries) {
+    pub(crate) fn finish(mut self, shared: &GatewayState, deliveries: &Deliveries) {
         if !std::mem::take(&mut self.in_force) {
             return;
         }

@@ -46,7 +46,7 @@ pub(crate) struct Switches {
 
 /// The switches of one cluster, to look at and to change.
 #[derive(Clone, Debug)]
-pub(crate) struct Panel {
+pub(crate) struct ClusterSwitches {
     pub(crate) cluster: Arc<str>,
     now: Arc<ArcSwap<Switched>>,
     all: Arc<Switches>,
@@ -126,9 +126,9 @@ impl Switches {
     }
 
     /// The switches of a cluster, by its name in the configuration.
-    pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> Panel {
+    pub(crate) fn of(self: &Arc<Self>, cluster: &Arc<str>) -> ClusterSwitches {
         let now = Arc::clone(self.known().entry(Arc::clone(cluster)).or_default());
-        Panel {
+        ClusterSwitches {
             cluster: Arc::clone(cluster),
             now,
             all: Arc::clone(self),
@@ -140,9 +140,9 @@ impl Switches {
     }
 }
 
-// === impl Panel ===
+// === impl ClusterSwitches ===
 
-impl Panel {
+impl ClusterSwitches {
     /// As it is now.
     pub(crate) fn now(&self) -> Guard<Arc<Switched>> {
         self.now.load()

@@ -11,11 +11,11 @@ use axum::response::{IntoResponse, Json, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::AdminState;
 use super::refusal::Refusal;
 use crate::beside::beside;
 use crate::queue::Queue;
-use crate::queue::dead_letters::{Edit, LettersError, Unfit, Wanted, Way};
+use crate::queue::dead_letters::{Edit, LettersError, ReplayTarget, Unfit, Wanted};
 
 /// What the query of these endpoints may say.
 #[derive(Debug, Default, Deserialize)]
@@ -43,9 +43,9 @@ pub(super) struct Asked {
 
 type Query_ = Result<Query<Asked>, QueryRejection>;
 
-pub(super) async fn list(State(desk): State<Arc<Desk>>, query: Query_) -> Result<Response, Refusal> {
+pub(super) async fn list(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&desk)?, asked.wanted()?);
+    let (queue, wanted) = (asked.queue(&admin)?, asked.wanted()?);
     let limit = asked.limit.unwrap_or(LETTERS).min(LETTERS_MAX);
     blocking(move || {
         let page = queue
@@ -67,7 +67,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>, query: Query_) -> Result
 }
 
 pub(super) async fn show(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     id: Result<Path<u64>, PathRejection>,
     query: Query_,
 ) -> Result<Response, Refusal> {
@@ -75,7 +75,7 @@ pub(super) async fn show(
         id.map_err(|error| Refusal::invalid(error.body_text()))?,
         asked(query)?,
     );
-    let queue = asked.queue(&desk)?;
+    let queue = asked.queue(&admin)?;
     blocking(move || {
         let found = queue.dead_letters.get(id, &queue.committed());
         let letter = found.map_err(Refusal::failed)?.ok_or_else(|| no_letter(id))?;
@@ -85,7 +85,7 @@ pub(super) async fn show(
 }
 
 pub(super) async fn edit(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     id: Result<Path<u64>, PathRejection>,
     query: Query_,
     body: Bytes,
@@ -94,13 +94,13 @@ pub(super) async fn edit(
         id.map_err(|error| Refusal::invalid(error.body_text()))?,
         asked(query)?,
     );
-    let queue = asked.queue(&desk)?;
+    let queue = asked.queue(&admin)?;
     let edit: Edit = serde_json::from_slice(&body).map_err(|error| {
         Refusal::invalid(format!(
             "the body is {{\"action\": {{…}}, \"source\": {{…}}}}, either or both: {error}"
         ))
     })?;
-    let snapshot = desk.snapshot(&queue)?;
+    let snapshot = admin.snapshot(&queue)?;
     blocking(move || {
         let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now_ms = now_ms.map_or(0, |since| since.as_millis() as u64);
@@ -117,15 +117,15 @@ pub(super) async fn edit(
     .await
 }
 
-pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Result<Response, Refusal> {
+pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&desk)?, asked.selection()?);
+    let (queue, wanted) = (asked.queue(&admin)?, asked.selection()?);
     if asked.dry_run {
         return count(queue, wanted).await;
     }
-    let snapshot = desk.snapshot(&queue)?;
+    let snapshot = admin.snapshot(&queue)?;
     let (asking, name, known) = (
-        Arc::clone(&desk),
+        Arc::clone(&admin),
         Arc::clone(&queue.cluster),
         Arc::clone(&snapshot.table),
     );
@@ -137,7 +137,7 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
             |cluster| Arc::clone(&cluster.snapshot().table),
         )
     };
-    let queues = desk.shared.queues.load();
+    let queues = admin.shared.queues.load();
     let groups: Vec<Arc<str>> = queues
         .groups()
         .iter()
@@ -146,7 +146,7 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
         .collect();
     drop(queues);
     blocking(move || {
-        let way = Way {
+        let way = ReplayTarget {
             log: &queue.log,
             table: &snapshot.table,
             newest: &newest,
@@ -182,9 +182,9 @@ pub(super) async fn replay(State(desk): State<Arc<Desk>>, query: Query_) -> Resu
     .await
 }
 
-pub(super) async fn purge(State(desk): State<Arc<Desk>>, query: Query_) -> Result<Response, Refusal> {
+pub(super) async fn purge(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
     let asked = asked(query)?;
-    let (queue, wanted) = (asked.queue(&desk)?, asked.selection()?);
+    let (queue, wanted) = (asked.queue(&admin)?, asked.selection()?);
     if asked.dry_run {
         return count(queue, wanted).await;
     }
@@ -239,8 +239,8 @@ fn failed(error: &LettersError) -> Refusal {
 // === impl Asked ===
 
 impl Asked {
-    fn queue(&self, desk: &Desk) -> Result<Arc<Queue>, Refusal> {
-        desk.queue(self.queue.as_deref())
+    fn queue(&self, admin: &AdminState) -> Result<Arc<Queue>, Refusal> {
+        admin.queue(self.queue.as_deref())
     }
 
     fn wanted(&self) -> Result<Wanted, Refusal> {
@@ -287,9 +287,9 @@ pub(super) fn time_ms(text: &str) -> Result<u64, Refusal> {
     })
 }
 
-// === impl Desk ===
+// === impl AdminState ===
 
-impl Desk {
+impl AdminState {
     /// The queue of this name; the only one, if none is given.
     pub(super) fn queue(&self, name: Option<&str>) -> Result<Arc<Queue>, Refusal> {
         let queues = self.shared.queues.load();

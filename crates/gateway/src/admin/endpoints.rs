@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::{Desk, dead_letters, health, observe, openapi, parked, pipelines, queues, switches};
+use super::{AdminState, dead_letters, health, observe, openapi, parked, pipelines, queues, switches};
 
 /// One method of one path.
 pub(super) struct Endpoint {
@@ -15,7 +15,7 @@ pub(super) struct Endpoint {
     pub(super) parameters: &'static [Parameter],
     /// What it takes as body, if it takes one.
     pub(super) body: Option<&'static str>,
-    pub(super) route: fn() -> MethodRouter<Arc<Desk>>,
+    pub(super) route: fn() -> MethodRouter<Arc<AdminState>>,
 }
 
 /// A parameter of an endpoint, in its path if that names it, or else in the query.
@@ -33,7 +33,11 @@ pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
         .flatten()
 }
 
-const fn reads(path: &'static str, says: &'static str, route: fn() -> MethodRouter<Arc<Desk>>) -> Endpoint {
+const fn reads(
+    path: &'static str,
+    says: &'static str,
+    route: fn() -> MethodRouter<Arc<AdminState>>,
+) -> Endpoint {
     Endpoint {
         method: "GET",
         path,

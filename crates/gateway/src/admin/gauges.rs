@@ -6,11 +6,11 @@ use std::sync::Arc;
 use wire::ServerCounts;
 use wire::lock;
 
-use super::Desk;
+use super::AdminState;
 use super::process::write_process;
 use crate::switches::admin;
 
-impl Desk {
+impl AdminState {
     pub(super) fn counts(&self) -> Vec<(Arc<str>, SocketAddr, ServerCounts)> {
         let listeners = lock(&self.listeners);
         listeners.counts()

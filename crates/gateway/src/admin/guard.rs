@@ -9,14 +9,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
-use super::Desk;
+use super::AdminState;
 use super::refusal::Refusal;
 
 /// With a token configured, everybody needs it. Without one the port is on loopback, and a page in somebody's browser
 /// must not reach it by a name of its own making: only loopback names are answered (DNS rebinding). Nor may such a page
 /// have the browser send what changes something: browsers say of which origin the page is.
-pub(super) async fn admit(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
-    let live = desk.shared.live.load_full();
+pub(super) async fn admit(State(admin): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
+    let live = admin.shared.live.load_full();
     let admitted = match &live.config.admin.token {
         Some(token) => request.headers().get(AUTHORIZATION).is_some_and(|given| {
             given

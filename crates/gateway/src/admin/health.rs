@@ -11,13 +11,13 @@ use cluster::{Cluster, WatchState};
 use config::{Config, FilterAction};
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::AdminState;
 use crate::live::Live;
 
 /// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old topology.
 /// `red` (503): no node of some cluster is well.
-pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Response {
-    let live = desk.shared.live.load_full();
+pub(super) async fn health(State(admin): State<Arc<AdminState>>) -> Response {
+    let live = admin.shared.live.load_full();
     let mut worst = 0;
     let mut clusters = serde_json::Map::new();
     for (name, cluster) in &live.clusters {
@@ -38,18 +38,18 @@ pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Response {
 }
 
 /// 200 as long as the process answers: what restarts a process that hangs should ask this, and nothing else.
-pub(super) async fn live(State(desk): State<Arc<Desk>>) -> Response {
+pub(super) async fn live(State(admin): State<Arc<AdminState>>) -> Response {
     answer(
         true,
-        json!({"status": "live", "uptime_s": desk.started.elapsed().as_secs()}),
+        json!({"status": "live", "uptime_s": admin.started.elapsed().as_secs()}),
     )
 }
 
 /// 200 if this gateway can do what its entries promise, else 503; with the reasons.
-pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Response {
-    let live = desk.shared.live.load_full();
+pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
+    let live = admin.shared.live.load_full();
     let mut found = Findings::default();
-    if desk.shared.draining.load(Ordering::Relaxed) {
+    if admin.shared.draining.load(Ordering::Relaxed) {
         found.error(
             "draining",
             "it was told to stop, and finishes what it has in flight".to_owned(),

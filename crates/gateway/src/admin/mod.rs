@@ -2,9 +2,9 @@
 //!
 //! What it serves is one table ([`endpoints`]), from which its routes and the list at `/` are made.
 
+mod bounded_listener;
 mod dead_letters;
 mod endpoints;
-mod few;
 mod gauges;
 mod guard;
 mod health;
@@ -35,9 +35,9 @@ use wire::guard::{Work, fault, restarted, vital_thread};
 
 use crate::delivery::Deliveries;
 use crate::front::Listeners;
-use crate::live::Shared;
+use crate::live::GatewayState;
 
-use few::Few;
+use bounded_listener::BoundedListener;
 use rates::Rates;
 use refusal::Refusal;
 
@@ -49,8 +49,8 @@ pub(crate) struct Admin {
 }
 
 /// What the endpoints look at.
-struct Desk {
-    shared: Arc<Shared>,
+struct AdminState {
+    shared: Arc<GatewayState>,
     listeners: Arc<Mutex<Listeners>>,
     budget: Arc<Budget>,
     deliveries: Arc<Deliveries>,
@@ -62,7 +62,7 @@ impl Admin {
     /// Listens at `binding` and serves on a thread of its own.
     pub(crate) fn start(
         binding: SocketAddr,
-        shared: Arc<Shared>,
+        shared: Arc<GatewayState>,
         listeners: Arc<Mutex<Listeners>>,
         budget: Arc<Budget>,
         deliveries: Arc<Deliveries>,
@@ -70,7 +70,7 @@ impl Admin {
         let listener = std::net::TcpListener::bind(binding)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let desk = Arc::new(Desk {
+        let admin = Arc::new(AdminState {
             shared,
             listeners,
             budget,
@@ -85,8 +85,8 @@ impl Admin {
         vital_thread("admin", Work::Core, move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = serve_until_it_fails(listener, &desk) => {}
-                    () = restarted(Work::Admin, || count(&desk)) => {}
+                    () = serve_until_it_fails(listener, &admin) => {}
+                    () = restarted(Work::Admin, || count(&admin)) => {}
                     _ = stopped => {}
                 }
             });
@@ -100,24 +100,24 @@ impl Admin {
     }
 }
 
-async fn serve_until_it_fails(listener: std::net::TcpListener, desk: &Arc<Desk>) {
+async fn serve_until_it_fails(listener: std::net::TcpListener, admin: &Arc<AdminState>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
     };
-    let routes = router(Arc::clone(desk));
-    let service = routes.into_make_service_with_connect_info::<few::Seated>();
-    if let Err(error) = serve(Few::new(listener), service).await {
+    let routes = router(Arc::clone(admin));
+    let service = routes.into_make_service_with_connect_info::<bounded_listener::Seated>();
+    if let Err(error) = serve(BoundedListener::new(listener), service).await {
         tracing::error!(%error, "admin port failed");
     }
 }
 
 /// Takes the queues' numbers now and then, for their rates.
-async fn count(desk: &Desk) {
+async fn count(admin: &AdminState) {
     let mut ticks = tokio::time::interval(rates::EVERY);
     loop {
         ticks.tick().await;
-        desk.rates.take(&desk.shared.queues.load());
+        admin.rates.take(&admin.shared.queues.load());
     }
 }
 
@@ -134,7 +134,7 @@ async fn guarded(request: Request, next: Next) -> Response {
     })
 }
 
-fn router(desk: Arc<Desk>) -> Router {
+fn router(admin: Arc<AdminState>) -> Router {
     let mut router = Router::new();
     for endpoint in endpoints::all() {
         router = router.route(endpoint.path, (endpoint.route)());
@@ -144,11 +144,11 @@ fn router(desk: Arc<Desk>) -> Router {
         .fallback(async || Refusal::not_found("no such endpoint; GET / lists them"))
         .method_not_allowed_fallback(async || Refusal::method())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::clone(&desk), guard::admit))
+        .layer(from_fn_with_state(Arc::clone(&admin), guard::admit))
         .layer(from_fn(guarded))
-        .layer(from_fn(few::note))
+        .layer(from_fn(bounded_listener::note))
         .layer(from_fn(pretty::lay_out))
-        .with_state(desk)
+        .with_state(admin)
 }
 
 /// Longest body: a dead letter's new source may be as long as a client's.

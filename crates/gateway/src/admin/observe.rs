@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Json, Response};
 use config::show;
 use serde_json::{Value, json};
 
-use super::{Desk, endpoints};
+use super::{AdminState, endpoints};
 
 /// What there is.
 pub(super) async fn index() -> Json<Value> {
@@ -28,8 +28,8 @@ pub(super) async fn index() -> Json<Value> {
     }))
 }
 
-pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    let entries: serde_json::Map<String, Value> = desk
+pub(super) async fn stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    let entries: serde_json::Map<String, Value> = admin
         .counts()
         .into_iter()
         .map(|(name, address, counts)| {
@@ -47,29 +47,29 @@ pub(super) async fn stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
             (name.to_string(), entry)
         })
         .collect();
-    let delivery = desk.shared.delivery_memory.usage();
+    let delivery = admin.shared.delivery_memory.usage();
     Json(json!({
-        "uptime_s": desk.started.elapsed().as_secs(),
+        "uptime_s": admin.started.elapsed().as_secs(),
         "version": env!("CARGO_PKG_VERSION"),
-        "gateway": desk.shared.metrics.to_json(),
+        "gateway": admin.shared.metrics.to_json(),
         "entries": entries,
-        "queues": desk.shared.queues.load().to_json(false),
-        "memory": {"buffers_bytes": desk.budget.used(), "buffers_bytes_max": desk.budget.limit()},
+        "queues": admin.shared.queues.load().to_json(false),
+        "memory": {"buffers_bytes": admin.budget.used(), "buffers_bytes_max": admin.budget.limit()},
         "delivery_memory": {"bytes": delivery.held, "bytes_max": delivery.max, "lanes_waiting": delivery.waiting},
     }))
 }
 
-pub(super) async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+pub(super) async fn metrics(State(admin): State<Arc<AdminState>>) -> Response {
     let mut text = String::with_capacity(16 << 10);
-    desk.shared.metrics.write_prometheus(&mut text);
-    desk.write_gauges(&mut text);
-    desk.shared.queues.load().write_prometheus(&mut text);
+    admin.shared.metrics.write_prometheus(&mut text);
+    admin.write_gauges(&mut text);
+    admin.shared.queues.load().write_prometheus(&mut text);
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, content_type)], text).into_response()
 }
 
-pub(super) async fn elasticsearch(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    let live = desk.shared.live.load_full();
+pub(super) async fn elasticsearch(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    let live = admin.shared.live.load_full();
     let clusters: serde_json::Map<String, Value> = live
         .clusters
         .iter()
@@ -78,16 +78,16 @@ pub(super) async fn elasticsearch(State(desk): State<Arc<Desk>>) -> Json<Value> 
     Json(Value::Object(clusters))
 }
 
-pub(super) async fn queue_stats(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    Json(desk.shared.queues.load().to_json(true))
+pub(super) async fn queue_stats(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    Json(admin.shared.queues.load().to_json(true))
 }
 
 /// As YAML: it can be read by people, and started from once the secrets are filled in.
-pub(super) async fn config(State(desk): State<Arc<Desk>>) -> Response {
+pub(super) async fn config(State(admin): State<Arc<AdminState>>) -> Response {
     let content_type = HeaderValue::from_static("application/yaml; charset=utf-8");
     (
         [(CONTENT_TYPE, content_type)],
-        show(&desk.shared.live.load().file),
+        show(&admin.shared.live.load().file),
     )
         .into_response()
 }

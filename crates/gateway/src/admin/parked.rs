@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Json, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::AdminState;
 use super::dead_letters::blocking;
 use super::refusal::Refusal;
 use crate::queue::Queue;
@@ -26,12 +26,12 @@ pub(super) struct Keys {
 }
 
 pub(super) async fn list(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
     query: Result<Query<Keys>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     let groups = groups(&queue, wanted.group.as_deref())?;
     blocking(move || {
         let limit = wanted.limit.unwrap_or(KEYS).min(KEYS_MAX);
@@ -54,12 +54,12 @@ pub(super) async fn list(
 }
 
 pub(super) async fn release(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
     query: Result<Query<Keys>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     let groups = groups(&queue, wanted.group.as_deref())?;
     let keys: usize = groups
         .iter()
@@ -70,7 +70,7 @@ pub(super) async fn release(
 }
 
 pub(super) async fn give_up(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
     query: Result<Query<Keys>, QueryRejection>,
 ) -> Result<Response, Refusal> {
@@ -79,7 +79,7 @@ pub(super) async fn give_up(
         let reason = "parked documents become dead letters by this: say `confirm=true`";
         return Err(Refusal::invalid(reason));
     }
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     let groups = groups(&queue, wanted.group.as_deref())?;
     let documents: u64 = groups
         .iter()

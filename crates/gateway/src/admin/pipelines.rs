@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Json, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::AdminState;
 use super::dead_letters::blocking;
 use super::refusal::Refusal;
 use crate::queue::{Doing, Group, Phase};
@@ -22,9 +22,9 @@ pub(super) struct Patience {
     wait_s: Option<u64>,
 }
 
-pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Value> {
+pub(super) async fn list(State(admin): State<Arc<AdminState>>) -> Json<Value> {
     let mut pipelines: BTreeMap<Arc<str>, Vec<Arc<Group>>> = BTreeMap::new();
-    for group in desk.shared.queues.load().groups() {
+    for group in admin.shared.queues.load().groups() {
         let name = Arc::clone(&group.settings.pipeline);
         pipelines.entry(name).or_default().push(Arc::clone(group));
     }
@@ -35,10 +35,10 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Value> {
 }
 
 pub(super) async fn start(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    let groups = groups(&desk, &name)?;
+    let groups = groups(&admin, &name)?;
     if groups.iter().any(|group| group.phase() == Phase::Stopping) {
         return Err(Refusal::conflict(format!(
             "{name} is stopping: its batches under way are not done"
@@ -46,7 +46,7 @@ pub(super) async fn start(
     }
     blocking(move || {
         for group in &groups {
-            desk.deliveries.start_one(group).map_err(Refusal::failed)?;
+            admin.deliveries.start_one(group).map_err(Refusal::failed)?;
         }
         tracing::info!(pipeline = name, "pipeline started");
         Ok(Json(shown(&groups)).into_response())
@@ -55,23 +55,23 @@ pub(super) async fn start(
 }
 
 pub(super) async fn stop(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
     patience: Result<Query<Patience>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(patience) = patience.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let groups = groups(&desk, &name)?;
+    let groups = groups(&admin, &name)?;
     blocking(move || {
         let wait = Duration::from_secs(patience.wait_s.unwrap_or(WAIT_S).min(WAIT_S_MAX));
-        let ended = desk.deliveries.stop_some(&groups, wait);
+        let ended = admin.deliveries.stop_some(&groups, wait);
         tracing::info!(pipeline = name, ended, "pipeline told to stop");
         Ok(Json(shown(&groups)).into_response())
     })
     .await
 }
 
-fn groups(desk: &Desk, pipeline: &str) -> Result<Vec<Arc<Group>>, Refusal> {
-    let queues = desk.shared.queues.load();
+fn groups(admin: &AdminState, pipeline: &str) -> Result<Vec<Arc<Group>>, Refusal> {
+    let queues = admin.shared.queues.load();
     let groups: Vec<_> = queues
         .groups()
         .iter()

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use config::Config;
 
-use super::Desk;
+use super::AdminState;
 use super::gauges::{Family, escape};
 
-impl Desk {
+impl AdminState {
     /// Build and configuration.
     pub(super) fn write_configuration(&self, family: &mut Family<'_>) {
         let (version, commit) = (

@@ -10,7 +10,7 @@ use log::{Browsed, StartAt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::AdminState;
 use super::dead_letters::{blocking, time_ms};
 use super::refusal::Refusal;
 use super::topics;
@@ -39,26 +39,26 @@ pub(super) struct Move {
 }
 
 pub(super) async fn show(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    desk.queue(Some(&name))?;
+    admin.queue(Some(&name))?;
     blocking(move || {
-        let mut all = desk.shared.queues.load().to_json(true);
+        let mut all = admin.shared.queues.load().to_json(true);
         let mut queue = all[&name].take();
-        desk.rates.add_to(&name, &mut queue);
+        admin.rates.add_to(&name, &mut queue);
         Ok(Json(queue).into_response())
     })
     .await
 }
 
 pub(super) async fn records(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(name): Path<String>,
     query: Result<Query<Browsing>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     let lanes = queue.log.lanes();
     if wanted.lane.is_some_and(|lane| lane >= lanes) {
         return Err(Refusal::invalid(format!(
@@ -94,21 +94,21 @@ pub(super) async fn records(
 }
 
 pub(super) async fn offset(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path((name, group)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     known(&queue, &group)?;
     blocking(move || Ok(Json(place(&queue, &group)).into_response())).await
 }
 
 pub(super) async fn set_offset(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path((name, group)): Path<(String, String)>,
     query: Result<Query<Move>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     known(&queue, &group)?;
     let shared = queue.log.topic_group(&group);
     if wanted.lane.is_some() && shared.is_none() {
@@ -134,7 +134,7 @@ pub(super) async fn set_offset(
         return Err(Refusal::invalid(reason));
     }
     blocking(move || {
-        let moved = desk.deliveries.while_stopped(&name, &group, || {
+        let moved = admin.deliveries.while_stopped(&name, &group, || {
             let letters = &queue.dead_letters;
             drop_unsettled(&queue, &group).map_err(Refusal::failed)?;
             if let Some(parked) = queue.parked_of(&group) {
@@ -159,18 +159,18 @@ pub(super) async fn set_offset(
 }
 
 pub(super) async fn remove_group(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path((name, group)): Path<(String, String)>,
     query: Result<Query<Move>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(wanted) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let queue = desk.queue(Some(&name))?;
+    let queue = admin.queue(Some(&name))?;
     known(&queue, &group)?;
     if wanted.to.is_some() || wanted.lane.is_some() {
         let reason = "a group is removed as a whole: `to` and `lane` mean nothing here";
         return Err(Refusal::invalid(reason));
     }
-    if desk.shared.queues.load().group(&name, &group).is_some() {
+    if admin.shared.queues.load().group(&name, &group).is_some() {
         return Err(Refusal::conflict(format!(
             "a pipeline of the configuration delivers as {group}"
         )));

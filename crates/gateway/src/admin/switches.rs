@@ -8,28 +8,28 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::Value;
 
-use super::Desk;
+use super::AdminState;
 use super::dead_letters::blocking;
 use super::refusal::Refusal;
 use crate::request_id::RequestIds;
 use crate::switches::NotSwitched;
 use crate::switches::admin::{self, Refused};
 
-pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    let live = desk.shared.live.load_full();
-    Json(admin::list(&live.config, &desk.shared.switches))
+pub(super) async fn list(State(admin): State<Arc<AdminState>>) -> Json<Value> {
+    let live = admin.shared.live.load_full();
+    Json(admin::list(&live.config, &admin.shared.switches))
 }
 
 pub(super) async fn set(
-    State(desk): State<Arc<Desk>>,
+    State(admin): State<Arc<AdminState>>,
     Path(cluster): Path<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let request_id = RequestIds::new(fastrand::u32(..)).of(&headers);
     blocking(move || {
-        let live = desk.shared.live.load_full();
-        match admin::set(&live.config, &desk.shared.switches, &cluster, &body, &request_id) {
+        let live = admin.shared.live.load_full();
+        match admin::set(&live.config, &admin.shared.switches, &cluster, &body, &request_id) {
             Ok(now) => Ok(Json(now).into_response()),
             Err(error @ Refused::NoCluster(_)) => Err(Refusal::not_found(error.to_string())),
             Err(error @ Refused::NotSwitched(NotSwitched::Bad(_))) => {

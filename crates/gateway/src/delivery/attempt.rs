@@ -18,7 +18,7 @@ use crate::bulk_request::ask_of;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Outcome, Outcomes};
-use crate::delivery::outlet::{Outlet, Way};
+use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
 use crate::nodes::lines::Load;
 use crate::nodes::{Message, Outbound};
@@ -46,7 +46,7 @@ impl Route {
     /// One try of some operations: what each node holds primaries of goes there now. Returns those that are not done.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
-        way: Way,
+        way: SendMode,
         work: &Work<'_>,
         operations: &[usize],
         outbound: &Outbound,
@@ -110,7 +110,7 @@ impl Route {
     /// Sends what one node is to have.
     async fn send(
         self: &Rc<Self>,
-        way: Way,
+        way: SendMode,
         outbound: &Outbound,
         snapshot: &Snapshot,
         destination: Destination,

@@ -19,7 +19,7 @@ use crate::delivery::lane::{Lane, Route};
 use crate::delivery::lookback::{Doubt, Past};
 use crate::delivery::memory::Held;
 use crate::delivery::outcome::{Again, Error, Outcome};
-use crate::delivery::outlet::Way;
+use crate::delivery::outlet::SendMode;
 use crate::delivery::parcel::Wording;
 use crate::delivery::park::named;
 use crate::delivery::sent_as::sent_as;
@@ -258,7 +258,7 @@ impl Lane {
             let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
             if !left.is_empty() {
                 work.past.send_by(&snapshot);
-                let attempt = route.attempt(Way::Together, work, &left, &outbound, &snapshot);
+                let attempt = route.attempt(SendMode::Together, work, &left, &outbound, &snapshot);
                 not_done.extend(attempt.await);
             }
             let mut parked = Vec::new();

@@ -10,13 +10,13 @@ use wire::guard::{self, Pauses, Work};
 use wire::lock;
 
 use crate::delivery::thread::deliver;
-use crate::live::Shared;
+use crate::live::GatewayState;
 use crate::queue::{Doing, Group, Phase, Queue};
 
 /// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     runs: Mutex<Runs>,
     /// Held by who starts a consumer group or does something to it that takes its time: others do not wait for that. Locked
     /// before `runs`.
@@ -38,7 +38,7 @@ struct Run {
 
 impl Deliveries {
     /// Starts all that are to run from the start.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<GatewayState>) -> io::Result<Self> {
         let deliveries = Self {
             shared: Arc::clone(shared),
             runs: Mutex::default(),
@@ -137,7 +137,12 @@ impl Deliveries {
 }
 
 /// Delivers until it is told to stop; after a panic, once more from what is committed.
-fn run(shared: &Arc<Shared>, group: &Arc<Group>, stopped: &watch::Receiver<bool>, buffer_bytes_max: usize) {
+fn run(
+    shared: &Arc<GatewayState>,
+    group: &Arc<Group>,
+    stopped: &watch::Receiver<bool>,
+    buffer_bytes_max: usize,
+) {
     let mut pauses = Pauses::default();
     loop {
         let began = Instant::now();
@@ -180,7 +185,7 @@ fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Durati
     true
 }
 
-/// Drops the letters of batches that are delivered again, as soon as the disk has room for the books that say so; `false`
+/// Drops the letters of batches that are delivered again, as soon as the disk has room for the catalog that says so; `false`
 /// if delivery is to stop before.
 fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
     while let Err(why) = drop_unsettled(&group.queue, &group.settings.group) {
@@ -245,5 +250,5 @@ fn key(group: &Group) -> Key {
 
 /// Between two looks at whether deliveries have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Between two tries to write the books of the dead letters.
+/// Between two tries to write the catalog of the dead letters.
 const TRY_AGAIN: Duration = Duration::from_millis(500);

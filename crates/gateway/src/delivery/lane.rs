@@ -15,7 +15,7 @@ use crate::delivery::lookback::Resent;
 use crate::delivery::memory::Parts;
 use crate::delivery::outlet::Outlets;
 use crate::delivery::suspect::Suspect;
-use crate::live::Shared;
+use crate::live::GatewayState;
 use crate::metrics::Counters;
 use crate::nodes::Outbound;
 use crate::queue::{Doing, Fronts, Group, LaneReader};
@@ -23,7 +23,7 @@ use crate::request_id::RequestId;
 
 /// What the lanes of one thread share.
 pub(crate) struct Route {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<GatewayState>,
     pub(crate) group: Arc<Group>,
     pub(crate) worker: Worker,
     /// Where what lanes have for a node goes together.

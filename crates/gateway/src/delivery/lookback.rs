@@ -20,7 +20,7 @@ use crate::bulk_request::{BulkHead, ask_of};
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Error, Outcome};
-use crate::delivery::parcel::{Parcel, Told, Wording};
+use crate::delivery::parcel::{Parcel, Transmitted, Wording};
 use crate::nodes::{Message, Outbound};
 
 /// Whether an operation may have been executed, and nobody knows.
@@ -332,7 +332,7 @@ impl Route {
         let parcel = Parcel::whole(body.freeze(), sent.len() as u32, &wording);
         let node = outbound.pick(snapshot, PickReason::Documents, &[]);
         for told in self.transmit(&node, vec![parcel], None).await {
-            if let Told::Outcomes(outcomes) = told {
+            if let Transmitted::Outcomes(outcomes) = told {
                 not_done.extend(sent.iter().copied().zip(outcomes));
             }
         }

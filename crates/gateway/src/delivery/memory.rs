@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     /// For long answers.
     answers: Semaphore,
     answers_max: u32,
-    state: Mutex<State>,
+    state: Mutex<Balance>,
     /// Bytes that batches have of it now.
     held: AtomicUsize,
     /// How many wait.
@@ -33,7 +33,7 @@ pub(crate) struct Memory {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Balance {
     lanes: usize,
     /// Bytes of the common half that are held.
     common: usize,
@@ -160,7 +160,7 @@ impl Memory {
     }
 
     /// Bytes of each lane's part.
-    fn part(&self, state: &State) -> usize {
+    fn part(&self, state: &Balance) -> usize {
         self.bytes_max / 2 / state.lanes.max(1)
     }
 
@@ -168,7 +168,7 @@ impl Memory {
         self.bytes_max / 2
     }
 
-    fn fits(&self, state: &State, bytes: usize) -> bool {
+    fn fits(&self, state: &Balance, bytes: usize) -> bool {
         state.common == 0 || state.common + bytes <= self.common_max()
     }
 
@@ -209,7 +209,7 @@ impl Memory {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Balance> {
         lock(&self.state)
     }
 }

@@ -27,8 +27,8 @@ use wire::guard::{self, Work};
 use crate::delivery::gate::{Gate, Pass, Workers};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::Outcomes;
-use crate::delivery::parcel::{Parcel, Told, Wording};
-use crate::gather::{Shifts, Slot, Step, Weight};
+use crate::delivery::parcel::{Parcel, Transmitted, Wording};
+use crate::gather::{Shifts, Slot, SlotAction, Weight};
 
 /// Outlets to all nodes, of one queue and consumer group.
 pub(crate) struct Outlets {
@@ -53,7 +53,7 @@ pub(crate) struct Outlet {
 
 /// How a parcel travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SendMode {
     /// With those of other lanes, where there are any.
     Together,
     /// By itself: it may take long, and nobody is to wait for it.
@@ -66,7 +66,7 @@ pub(crate) enum Way {
 /// A parcel that waits for others.
 struct Waiting {
     parcel: Parcel,
-    tell: oneshot::Sender<Told>,
+    tell: oneshot::Sender<Transmitted>,
 }
 
 /// The longest wait behind a request under way.
@@ -78,20 +78,20 @@ impl Route {
     /// Has a parcel delivered to a node, alone or with those of other lanes; the outcomes of its operations.
     pub(crate) async fn dispatch(
         self: &Rc<Self>,
-        way: Way,
+        way: SendMode,
         node: &Arc<Node>,
         outlet: Outlet,
         parcel: Parcel,
     ) -> Outcomes {
-        if way == Way::Probe {
+        if way == SendMode::Probe {
             return match self.transmit(node, vec![parcel], None).await.pop() {
-                Some(Told::Outcomes(outcomes)) => outcomes,
-                Some(Told::Alone { .. }) | None => {
+                Some(Transmitted::Outcomes(outcomes)) => outcomes,
+                Some(Transmitted::Alone { .. }) | None => {
                     unreachable!("a parcel by itself is told its own outcomes")
                 }
             };
         }
-        if way == Way::Apart {
+        if way == SendMode::Apart {
             return self.alone(node, parcel).await.0;
         }
         if self.outlets.is_large(&parcel) {
@@ -110,8 +110,8 @@ impl Route {
         self.outlets.put(&outlet, node, Waiting { parcel, tell });
         self.consider(&outlet);
         match told.await {
-            Ok(Told::Outcomes(outcomes)) => outcomes,
-            Ok(Told::Alone { doubt }) => {
+            Ok(Transmitted::Outcomes(outcomes)) => outcomes,
+            Ok(Transmitted::Alone { doubt }) => {
                 let (outcomes, _) = self.alone(node, again).await;
                 if doubt { outcomes.in_doubt() } else { outcomes }
             }
@@ -126,8 +126,10 @@ impl Route {
         let (leave, _pass) = self.admit(node).await;
         let began = Instant::now();
         match self.transmit(node, vec![parcel], leave).await.pop() {
-            Some(Told::Outcomes(outcomes)) => (outcomes, began),
-            Some(Told::Alone { .. }) | None => unreachable!("a parcel by itself is told its own outcomes"),
+            Some(Transmitted::Outcomes(outcomes)) => (outcomes, began),
+            Some(Transmitted::Alone { .. }) | None => {
+                unreachable!("a parcel by itself is told its own outcomes")
+            }
         }
     }
 
@@ -145,9 +147,9 @@ impl Route {
     /// Sends what waits at an outlet, or sees to it that somebody will.
     fn consider(self: &Rc<Self>, outlet: &Outlet) {
         match self.outlets.next_step(outlet) {
-            Step::Nothing => {}
-            Step::Send => self.depart(outlet),
-            Step::Wait { longest, round } => {
+            SlotAction::Nothing => {}
+            SlotAction::Send => self.depart(outlet),
+            SlotAction::Wait { longest, round } => {
                 let (route, outlet) = (Rc::clone(self), outlet.clone());
                 guard::spawn(Work::Parcels, async move {
                     tokio::time::sleep(longest).await;
@@ -313,10 +315,10 @@ impl Outlets {
         slot.push(node, waiting);
     }
 
-    fn next_step(&self, outlet: &Outlet) -> Step {
+    fn next_step(&self, outlet: &Outlet) -> SlotAction {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(outlet);
-        slot.map_or(Step::Nothing, |slot| {
+        slot.map_or(SlotAction::Nothing, |slot| {
             slot.next_step(&self.shifts.borrow(), &self.settings, Instant::now())
         })
     }

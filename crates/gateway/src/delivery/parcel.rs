@@ -38,7 +38,7 @@ pub(crate) struct Wording {
 }
 
 /// What a parcel came to.
-pub(crate) enum Told {
+pub(crate) enum Transmitted {
     /// Of each operation.
     Outcomes(Outcomes),
     /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it may have been
@@ -89,7 +89,7 @@ impl Route {
         node: &Node,
         parcels: Vec<Parcel>,
         mut leave: Option<Permit>,
-    ) -> Vec<Told> {
+    ) -> Vec<Transmitted> {
         let docs: Vec<u32> = parcels.iter().map(|parcel| parcel.docs).collect();
         let bytes = parcels.iter().map(|parcel| parcel.bytes).sum();
         let wording = Rc::clone(&parcels[0].wording);
@@ -102,7 +102,7 @@ impl Route {
             let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
             let outcome = Outcome::Again(Again::unsent(why.to_owned()));
             let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
-            return told.map(Told::Outcomes).collect();
+            return told.map(Transmitted::Outcomes).collect();
         }
         let lines = parcels.into_iter().map(|parcel| parcel.lines);
         let body = Body::new(lines, self.worker.pool());
@@ -135,7 +135,7 @@ impl Route {
                 }
                 outbound.cluster().hint();
                 let doubt = !is_unexecuted(head.status, &body);
-                return docs.iter().map(|_| Told::Alone { doubt }).collect();
+                return docs.iter().map(|_| Transmitted::Alone { doubt }).collect();
             }
             Ok((head, body)) => {
                 fault("reply", &body);
@@ -160,7 +160,7 @@ impl Route {
             outbound.cluster().hint();
         }
         let told = docs.iter().map(|docs| outcomes.split_off_front(*docs));
-        told.map(Told::Outcomes).collect()
+        told.map(Transmitted::Outcomes).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Refused, Scope,
 use crate::queue::{Doing, written};
 
 /// Operations of a batch that are parked for one key.
-struct Lot {
+struct ToPark {
     key: Key,
     why: String,
     operations: Vec<(usize, Named)>,
@@ -45,7 +45,7 @@ impl Lane {
                 }
             });
         }
-        let lots = lots.into_iter().map(|(key, operations)| Lot {
+        let lots = lots.into_iter().map(|(key, operations)| ToPark {
             key,
             why: String::new(),
             operations,
@@ -65,22 +65,22 @@ impl Lane {
         let Some(parked) = self.parked().filter(|_| !failed.is_empty()) else {
             return Some(Vec::new());
         };
-        let mut lots: BTreeMap<Key, Lot> = BTreeMap::new();
+        let mut lots: BTreeMap<Key, ToPark> = BTreeMap::new();
         for (operation, scope, again) in failed {
             let named = named(work, operation, snapshot);
             let key = self.key(&parked, work, scope, &named, &again);
-            let lot = lots.entry(key.clone()).or_insert_with(|| Lot {
+            let to_park = lots.entry(key.clone()).or_insert_with(|| ToPark {
                 key,
                 why: again.why,
                 operations: Vec::new(),
                 refused: Vec::new(),
             });
-            lot.operations.push((operation, named));
+            to_park.operations.push((operation, named));
         }
-        let lots: Vec<Lot> = lots.into_values().collect();
-        for lot in &lots {
+        let lots: Vec<ToPark> = lots.into_values().collect();
+        for to_park in &lots {
             let (queue, group) = (&*self.route.group.queue.name, &*self.route.group.settings.group);
-            let (key, why) = (lot.key.shown(), &lot.why);
+            let (key, why) = (to_park.key.shown(), &to_park.why);
             wire::rationed!(
                 tracing::warn,
                 queue,
@@ -102,25 +102,25 @@ impl Lane {
     ) -> Option<()> {
         let parked = self.parked()?;
         let snapshot = self.topology().await?.1;
-        let mut lots: BTreeMap<Key, Vec<Lot>> = BTreeMap::new();
+        let mut lots: BTreeMap<Key, Vec<ToPark>> = BTreeMap::new();
         for (operation, error, why) in refused {
             let named = named(work, operation, &snapshot);
             let key = parked.state().letters_key(named.index());
             let lots = lots.entry(key.clone()).or_default();
             if lots
                 .last()
-                .is_none_or(|lot| lot.operations.len() >= LETTERS_AT_ONCE)
+                .is_none_or(|to_park| to_park.operations.len() >= LETTERS_AT_ONCE)
             {
-                lots.push(Lot {
+                lots.push(ToPark {
                     key,
                     why,
                     operations: Vec::new(),
                     refused: Vec::new(),
                 });
             }
-            if let Some(lot) = lots.last_mut() {
-                lot.operations.push((operation, named));
-                lot.refused.push(error.in_short());
+            if let Some(to_park) = lots.last_mut() {
+                to_park.operations.push((operation, named));
+                to_park.refused.push(error.in_short());
             }
         }
         // There is always room for these, but for what is wrong with the disk.
@@ -157,11 +157,11 @@ impl Lane {
         &mut self,
         parked: &Arc<Parked>,
         work: &Work<'_>,
-        lots: Vec<Lot>,
+        lots: Vec<ToPark>,
     ) -> Option<Vec<(usize, Error)>> {
         let mut dead = Vec::new();
-        for lot in lots {
-            let (entry, lines, doubt) = self.entry(work, &lot);
+        for to_park in lots {
+            let (entry, lines, doubt) = self.entry(work, &to_park);
             loop {
                 match parked.put(entry.clone(), &lines, doubt).await {
                     Ok(()) => break,
@@ -169,9 +169,9 @@ impl Lane {
                         let error = Error {
                             status: 503,
                             kind: "parked_store_full".to_owned(),
-                            reason: format!("{full}; it waited for {}: {}", lot.key.shown(), lot.why),
+                            reason: format!("{full}; it waited for {}: {}", to_park.key.shown(), to_park.why),
                         };
-                        let operations = lot.operations.iter();
+                        let operations = to_park.operations.iter();
                         dead.extend(operations.map(|(operation, _)| (*operation, error.clone())));
                         break;
                     }
@@ -186,28 +186,28 @@ impl Lane {
         Some(dead)
     }
 
-    fn entry(&self, work: &Work<'_>, lot: &Lot) -> (Entry, Vec<u8>, bool) {
+    fn entry(&self, work: &Work<'_>, to_park: &ToPark) -> (Entry, Vec<u8>, bool) {
         let batch = work.batch;
         let mut entry = Entry {
-            key: lot.key.clone(),
+            key: to_park.key.clone(),
             names: Vec::new(),
             target: batch.target().to_owned(),
             content_type: DELIVERED_TYPE.to_owned(),
-            minted: self.minted(work, lot),
+            minted: self.minted(work, to_park),
             lane: self.number,
             origins: Vec::new(),
-            ops: Vec::with_capacity(lot.operations.len()),
+            ops: Vec::with_capacity(to_park.operations.len()),
             documents: Vec::new(),
-            why: lot.why.clone(),
+            why: to_park.why.clone(),
             attempts: 0,
             refusals: 0,
             parked_ms: now_ms(),
             gone: Vec::new(),
-            refused: lot.refused.clone(),
+            refused: to_park.refused.clone(),
             instead_of: None,
         };
         let (mut lines, mut doubt) = (Vec::new(), false);
-        for (operation, named) in &lot.operations {
+        for (operation, named) in &to_park.operations {
             let origin = batch.origin(*operation);
             let request = (origin.position, origin.time_ms);
             if entry.origins.last() != Some(&request) {
@@ -230,9 +230,9 @@ impl Lane {
         (entry, lines, doubt)
     }
 
-    /// The ids made by the gateway that operations of a lot may have: only a `create` asks for them.
-    fn minted(&self, work: &Work<'_>, lot: &Lot) -> Vec<(String, String)> {
-        let operations = lot
+    /// The ids made by the gateway that operations to be parked may have: only a `create` asks for them.
+    fn minted(&self, work: &Work<'_>, to_park: &ToPark) -> Vec<(String, String)> {
+        let operations = to_park
             .operations
             .iter()
             .map(|(operation, _)| work.operations[*operation]);

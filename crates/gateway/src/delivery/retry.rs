@@ -18,14 +18,14 @@ use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, Work, asked_for, backoff
 use crate::delivery::lane::{Route, stopped};
 use crate::delivery::lookback::Doubt;
 use crate::delivery::outcome::{Again, Error, Outcome};
-use crate::delivery::outlet::Way;
+use crate::delivery::outlet::SendMode;
 use crate::delivery::park::named;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{Entry, Key, Parked, Picked, Resolved, SOON, Scope, Store, Tried, now_ms};
 use crate::queue::{Params, Recorded, minted};
 
 /// What a key came to in one try.
-enum Step {
+enum KeyResult {
     /// Some are gone: the next ones are tried at once.
     Progress,
     /// Nothing may be tried now.
@@ -35,7 +35,7 @@ enum Step {
 }
 
 /// Pieces of one key that are sent together.
-struct Load {
+struct KeyBatch {
     batch: Batch,
     body: Vec<u8>,
     pieces: Vec<Part>,
@@ -150,12 +150,12 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
             break;
         }
         match step(&route, &parked, &key, progress, &mut limit).await {
-            Ok(Step::Progress) => progress = true,
-            Ok(Step::Nothing) => {
+            Ok(KeyResult::Progress) => progress = true,
+            Ok(KeyResult::Nothing) => {
                 parked.state().rest(&key, progress, None, |_| WAITS);
                 return;
             }
-            Ok(Step::Failed(again, some)) => {
+            Ok(KeyResult::Failed(again, some)) => {
                 let first = if again.busy { retry.busy_delay } else { retry.delay };
                 // Looking for room among the dead letters costs next to nothing.
                 let most = if key.is_letters() {
@@ -198,7 +198,7 @@ async fn step(
     key: &Key,
     proven: bool,
     limit: &mut usize,
-) -> Result<Step, String> {
+) -> Result<KeyResult, String> {
     let group = &route.group;
     if parked.state().counts_some(key) {
         // Until the lanes' places are durable their operations may be delivered once more.
@@ -210,22 +210,22 @@ async fn step(
         && !group.queue.dead_letters.has_room(index)
     {
         let why = "its dead letters find no room still (dead_letters_max_size)".to_owned();
-        return Ok(Step::Failed(Again::unsent(why), false));
+        return Ok(KeyResult::Failed(Again::unsent(why), false));
     }
     let docs_max = group.settings.batch_docs_max.min(*limit);
     let bytes_max = group.settings.batch_bytes_max as u64;
     let (picked, wording) = parked.state().pick(key, docs_max, bytes_max);
     let (false, Some(wording)) = (picked.is_empty(), wording) else {
-        return Ok(Step::Nothing);
+        return Ok(KeyResult::Nothing);
     };
     let store = parked.open_store()?;
     let outbound = route.outbound();
     let snapshot = outbound.cluster().snapshot();
     if !snapshot.learnt() && outbound.cluster().config().discovery {
         let why = "the cluster's topology is not known yet".to_owned();
-        return Ok(Step::Failed(Again::unsent(why), false));
+        return Ok(KeyResult::Failed(Again::unsent(why), false));
     }
-    let mut load = Load::read(&store, picked, &wording)?;
+    let mut load = KeyBatch::read(&store, picked, &wording)?;
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
     let body = std::mem::take(&mut load.body);
     let mut pooled = route.worker.pool().take(body.len());
@@ -256,7 +256,7 @@ async fn step(
             dead.push(Dead { operation, error });
         }
     } else if !send.is_empty() {
-        let way = if proven { Way::Apart } else { Way::Probe };
+        let way = if proven { SendMode::Apart } else { SendMode::Probe };
         let count = send.len();
         let mut left = send.clone();
         let mut outcomes = route.look_back(&mut work, &mut left, &outbound, &snapshot).await;
@@ -301,8 +301,8 @@ async fn step(
     }
     let some = finish(route, parked, &store, key, load, buried).await?;
     Ok(match failed {
-        Some(again) => Step::Failed(again, some),
-        None => Step::Progress,
+        Some(again) => KeyResult::Failed(again, some),
+        None => KeyResult::Progress,
     })
 }
 
@@ -317,7 +317,7 @@ enum Fate {
 /// Makes dead letters of operations; returns those that it was done for, and why not for the others, which stay parked.
 async fn bury(
     route: &Route,
-    load: &Load,
+    load: &KeyBatch,
     work: &Work<'_>,
     dead: Vec<Dead>,
     snapshot: &Snapshot,
@@ -377,7 +377,7 @@ async fn finish(
     parked: &Parked,
     store: &Store,
     key: &Key,
-    mut load: Load,
+    mut load: KeyBatch,
     buried: Vec<usize>,
 ) -> Result<bool, String> {
     let letters = buried.len() as u64;
@@ -427,9 +427,9 @@ async fn finish(
     Ok(some)
 }
 
-// === impl Load ===
+// === impl KeyBatch ===
 
-impl Load {
+impl KeyBatch {
     /// Reads pieces from the disk, and puts them together.
     fn read(store: &Store, picked: Vec<Picked>, wording: &(String, String)) -> Result<Self, String> {
         let params = Params {

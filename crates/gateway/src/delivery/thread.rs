@@ -24,7 +24,7 @@ use crate::delivery::outlet::Outlets;
 use crate::delivery::parcel::own_id;
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
-use crate::live::Shared;
+use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
 
@@ -41,7 +41,7 @@ enum Read {
 
 /// Delivers until it is told to stop; ends when no lane has anything under way.
 pub(crate) async fn deliver(
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     group: Arc<Group>,
     worker: Worker,
     stop: watch::Receiver<bool>,

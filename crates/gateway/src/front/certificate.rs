@@ -22,7 +22,7 @@ pub(crate) struct Identity {
 
 /// What a look at the files found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum CertificateChange {
     /// What is in use already.
     Same,
     /// Another certificate, which new handshakes get from now on.
@@ -77,21 +77,21 @@ impl Identity {
 
     /// Loads the files if they differ from what is in use; on an error that stays in use. Contents are compared, not
     /// times: a deployment that swaps symbolic links may keep them.
-    pub(crate) fn look(&mut self) -> Result<Look, LookError> {
+    pub(crate) fn look(&mut self) -> Result<CertificateChange, LookError> {
         let made = (self.loaded.certificate_pem.clone(), self.loaded.key_pem.clone());
         let now = read(&self.settings, made).map_err(|(path, source)| LookError::File { path, source })?;
         let authorities = now.client_ca_pem != self.loaded.client_ca_pem;
         let certificate =
             now.certificate_pem != self.loaded.certificate_pem || now.key_pem != self.loaded.key_pem;
         let look = match (authorities, certificate) {
-            (false, false) => Look::Same,
+            (false, false) => CertificateChange::Same,
             (false, true) => {
                 self.tls.reload(&now.certificate_pem, &now.key_pem)?;
-                Look::Certificate
+                CertificateChange::Certificate
             }
             (true, _) => {
                 self.tls = ServerTls::new(&now)?;
-                Look::Authorities
+                CertificateChange::Authorities
             }
         };
         self.loaded = now;

@@ -21,7 +21,7 @@ use crate::error::{Fault, Rejection};
 use crate::front::access_log;
 use crate::front::access_log::{AccessLog, Noted};
 use crate::front::listening::Label;
-use crate::live::{Live, Shared, node_choice};
+use crate::live::{GatewayState, Live, node_choice};
 use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound, Proxy};
 use crate::queue::Accept;
@@ -29,12 +29,12 @@ use crate::request_id::{RequestId, RequestIds};
 use crate::reshuffle::{Belongs, Directory, Reshuffle, Step, named_in_body, whole};
 use crate::split::Combiner;
 use crate::switches::calls::Call;
-use crate::switches::{Panel, Switches};
+use crate::switches::{ClusterSwitches, Switches};
 use crate::{pretty, request_id};
 
 /// One entry's service on one core.
 pub(crate) struct Front {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     label: Label,
     worker: Worker,
     cores: usize,
@@ -60,13 +60,13 @@ struct Stage {
 
 enum Action {
     Reshuffle(Box<Reshuffle>),
-    Forward(Box<Proxy>, Panel),
+    Forward(Box<Proxy>, ClusterSwitches),
 }
 
 impl Front {
     /// For the listener of `entry`, an entry of `live`; `label` will say when it gets another name.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<GatewayState>,
         live: Arc<Live>,
         label: Label,
         entry: &str,
@@ -278,7 +278,7 @@ impl Compiled {
     /// Flows that were compiled `before` and come to the same are kept, with the connections that they have to nodes.
     fn new(
         live: Arc<Live>,
-        shared: &Shared,
+        shared: &GatewayState,
         entry: &str,
         worker: &Worker,
         cores: usize,
@@ -418,7 +418,7 @@ impl Core<'_> {
             combiner,
             fallback,
             settings: settings.clone(),
-            book: self.directory.of(&settings.cluster),
+            round_robins: self.directory.of(&settings.cluster),
             panel: self.switches.of(&settings.cluster),
             accept: settings.queue.as_ref().map(|name| {
                 Accept::new(

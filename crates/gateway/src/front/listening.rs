@@ -15,9 +15,9 @@ use wire::guard::{self, Work};
 use wire::lock;
 use wire::{Bound, Limits, Server, ServerCounts, Worker, Workers};
 
-use crate::front::certificate::{Identity, Look};
+use crate::front::certificate::{CertificateChange, Identity};
 use crate::front::flow::Front;
-use crate::live::{Live, Shared};
+use crate::live::{GatewayState, Live};
 use crate::start_error::StartError;
 
 /// All listeners.
@@ -45,10 +45,10 @@ struct Listening {
 /// What is to become of the listeners, with everything done that can go wrong for a reason of the operator's. Dropping it
 /// leaves all as it is.
 #[derive(Debug)]
-pub(crate) struct Change(Vec<Turn>);
+pub(crate) struct Change(Vec<EntryChange>);
 
 #[derive(Debug)]
-struct Turn {
+struct EntryChange {
     entry: Entry,
     socket: Socket,
     /// None: the open listener's own is in order.
@@ -97,7 +97,7 @@ impl Listeners {
                 Some(at) => Socket::Open(at),
                 None => Socket::New(bind(entry, &leaving)?),
             };
-            turns.push(Turn {
+            turns.push(EntryChange {
                 entry: entry.clone(),
                 socket,
                 identity,
@@ -116,12 +116,12 @@ impl Listeners {
         change: Change,
         live: &Arc<Live>,
         workers: &Workers,
-        shared: &Arc<Shared>,
+        shared: &Arc<GatewayState>,
     ) -> Result<Vec<Opened>, StartError> {
         let mut opened = Vec::new();
         let mut staying = Vec::new();
         let mut fresh = Vec::new();
-        for Turn {
+        for EntryChange {
             entry,
             socket,
             identity,
@@ -194,9 +194,9 @@ impl Listeners {
                 continue;
             }
             match identity.look() {
-                Ok(Look::Same) => {}
+                Ok(CertificateChange::Same) => {}
                 Ok(look) => {
-                    if look == Look::Authorities {
+                    if look == CertificateChange::Authorities {
                         open.server.adjust(&limits(&open.entry), Some(identity.tls()));
                         open.server.renew();
                     }
@@ -252,7 +252,7 @@ fn serve(
     identity: Option<Identity>,
     live: &Arc<Live>,
     workers: &Workers,
-    shared: &Arc<Shared>,
+    shared: &Arc<GatewayState>,
 ) -> Result<Listening, StartError> {
     let address = bound.local_addr();
     let label: Label = Arc::new(Mutex::new(Arc::clone(&entry.name)));

@@ -4,4 +4,4 @@
 
 mod slot;
 
-pub(crate) use slot::{Asking, GROWTH_MAX, Shifts, Slot, Step, Target, Weight};
+pub(crate) use slot::{Asking, GROWTH_MAX, Shifts, Slot, SlotAction, Target, Weight};

@@ -60,7 +60,7 @@ pub(crate) struct Slot<M, N> {
 
 /// What is to be done for a slot.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SlotAction {
     /// Nothing waits, or somebody will come for it.
     Nothing,
     /// Send what waits.
@@ -202,10 +202,10 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         self.asked = false;
     }
 
-    pub(crate) fn next_step(&mut self, shifts: &Shifts, settings: &Combine, now: Instant) -> Step {
+    pub(crate) fn next_step(&mut self, shifts: &Shifts, settings: &Combine, now: Instant) -> SlotAction {
         // With nothing under way it need not wait for whoever waits for leave.
         if self.waiting.is_empty() || (self.asked && self.under_way > 0) {
-            return Step::Nothing;
+            return SlotAction::Nothing;
         }
         let full = self.bytes >= settings.flush_bytes
             || self.docs >= u64::from(settings.docs_max)
@@ -214,11 +214,11 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         let patience = self.patience(now);
         let complete = self.waiting.len() >= self.expected(shifts) || patience.is_zero();
         if full || (!busy && complete) {
-            return Step::Send;
+            return SlotAction::Send;
         }
         let watched = (self.round, busy);
         if self.watched == Some(watched) {
-            return Step::Nothing;
+            return SlotAction::Nothing;
         }
         self.watched = Some(watched);
         let longest = if busy {
@@ -226,7 +226,7 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         } else {
             patience.min(settings.interval)
         };
-        Step::Wait {
+        SlotAction::Wait {
             longest,
             round: self.round,
         }

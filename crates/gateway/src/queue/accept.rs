@@ -24,7 +24,7 @@ use crate::queue::record::{DELIVERED_TYPE, Params};
 use crate::queue::whereabouts::{Known, Noted};
 use crate::request_id::RequestId;
 
-pub(crate) use keyed::{Asked, Turn};
+pub(crate) use keyed::{Asked, Occurrence};
 
 /// Puts bulks into a queue, one instance a core.
 pub(crate) struct Accept {
@@ -67,18 +67,18 @@ impl Accept {
         self.door.permit(guest, plan.writes(), caller).await
     }
 
-    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable. `turn` is for one
+    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable. `occurrence` is for one
     /// that has a key.
     pub(crate) async fn take(
         &self,
         outbound: &Outbound,
         queued: Queued<'_>,
-        turn: Option<Turn>,
+        occurrence: Option<Occurrence>,
     ) -> Result<Response<Outgoing>, Fault> {
         let request_id = RequestId::of(&queued.head.extensions);
-        let claim = match turn {
-            Some(Turn::Again(accepted)) => return Ok(self.again(queued, &accepted)),
-            Some(Turn::First(claim)) => Some(claim),
+        let claim = match occurrence {
+            Some(Occurrence::Again(accepted)) => return Ok(self.again(queued, &accepted)),
+            Some(Occurrence::First(claim)) => Some(claim),
             None => None,
         };
         self.finds_room(&queued)?;

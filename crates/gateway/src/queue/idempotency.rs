@@ -73,7 +73,7 @@ struct Unkept {
 
 #[derive(Default)]
 struct Known {
-    by_key: HashMap<Print, State>,
+    by_key: HashMap<Print, KeyState>,
     /// How many of them each client has.
     by_client: HashMap<Print, usize>,
     /// When each was accepted, and the place of its record; in that order, more or less: the oldest are forgotten first.
@@ -82,7 +82,7 @@ struct Known {
     begun: BTreeMap<u64, usize>,
 }
 
-enum State {
+enum KeyState {
     /// Somebody does it now; the other end is dropped when it is decided.
     UnderWay(Print, watch::Receiver<()>),
     Done(Accepted),
@@ -194,10 +194,10 @@ impl Keys {
         let mut known = self.known();
         known.forget(now.saturating_sub(millis(self.window)));
         match known.by_key.get(&key) {
-            Some(State::Done(accepted)) if accepted.keyed.digest == digest => {
+            Some(KeyState::Done(accepted)) if accepted.keyed.digest == digest => {
                 return Ok(Claimed::Again(*accepted));
             }
-            Some(State::UnderWay(theirs, decided)) if *theirs == digest => return Err(decided.clone()),
+            Some(KeyState::UnderWay(theirs, decided)) if *theirs == digest => return Err(decided.clone()),
             Some(_) => return Ok(Claimed::Other),
             None => match self.keys_max.saturating_sub(known.by_key.len()) {
                 0 => return Ok(Claimed::Full),
@@ -207,7 +207,7 @@ impl Keys {
             },
         }
         let (told, decided) = watch::channel(());
-        known.by_key.insert(key, State::UnderWay(digest, decided));
+        known.by_key.insert(key, KeyState::UnderWay(digest, decided));
         *known.by_client.entry(client).or_default() += 1;
         *known.begun.entry(end).or_default() += 1;
         Ok(Claimed::First(Claim {
@@ -307,12 +307,12 @@ impl Known {
     /// The same, with when it was accepted.
     fn put_at(&mut self, accepted: Accepted, ms: u64) -> bool {
         let key = accepted.keyed.key;
-        if let Some(State::Done(known)) = self.by_key.get(&key)
+        if let Some(KeyState::Done(known)) = self.by_key.get(&key)
             && known.position >= accepted.position
         {
             return false;
         }
-        if self.by_key.insert(key, State::Done(accepted)).is_none() {
+        if self.by_key.insert(key, KeyState::Done(accepted)).is_none() {
             *self.by_client.entry(accepted.keyed.client).or_default() += 1;
         }
         self.order.push_back((ms, key, accepted.position));
@@ -326,7 +326,7 @@ impl Known {
         {
             self.order.pop_front();
             // The key may have been used anew since.
-            if let Some(State::Done(accepted)) = self.by_key.get(&key)
+            if let Some(KeyState::Done(accepted)) = self.by_key.get(&key)
                 && accepted.position == position
             {
                 let client = accepted.keyed.client;

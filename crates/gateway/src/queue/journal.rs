@@ -27,11 +27,11 @@ pub(crate) enum Journal {
     /// On this machine's disk.
     Disk(Log),
     /// In a topic.
-    Kafka(Shelf),
+    Kafka(TopicJournal),
 }
 
 /// A topic, and the consumer groups that this gateway takes part in.
-pub(crate) struct Shelf {
+pub(crate) struct TopicJournal {
     topic: Topic,
     groups: Mutex<Vec<(String, TopicGroup)>>,
 }
@@ -99,7 +99,7 @@ impl Entry {
 
 impl Journal {
     pub(crate) fn in_topic(topic: Topic) -> Self {
-        Journal::Kafka(Shelf {
+        Journal::Kafka(TopicJournal {
             topic,
             groups: Mutex::default(),
         })
@@ -108,7 +108,7 @@ impl Journal {
     pub(crate) fn lanes(&self) -> u32 {
         match self {
             Journal::Disk(log) => log.lanes(),
-            Journal::Kafka(shelf) => shelf.topic.lanes(),
+            Journal::Kafka(kafka) => kafka.topic.lanes(),
         }
     }
 
@@ -124,14 +124,14 @@ impl Journal {
     pub(crate) fn topic(&self) -> Option<&str> {
         match self {
             Journal::Disk(_) => None,
-            Journal::Kafka(shelf) => Some(shelf.topic.name()),
+            Journal::Kafka(kafka) => Some(kafka.topic.name()),
         }
     }
 
     /// The consumer group of this name, if it is a topic and has one.
     pub(crate) fn topic_group(&self, name: &str) -> Option<TopicGroup> {
-        let Journal::Kafka(shelf) = self else { return None };
-        let groups = shelf.groups();
+        let Journal::Kafka(kafka) = self else { return None };
+        let groups = kafka.groups();
         let found = groups.iter().find(|(known, _)| known == name);
         found.map(|(_, group)| group.clone())
     }
@@ -140,7 +140,7 @@ impl Journal {
     pub(crate) fn in_kafka(&self) -> Option<&Topic> {
         match self {
             Journal::Disk(_) => None,
-            Journal::Kafka(shelf) => Some(&shelf.topic),
+            Journal::Kafka(kafka) => Some(&kafka.topic),
         }
     }
 
@@ -175,8 +175,8 @@ impl Journal {
                 }
                 Ok(Entry::Disk(record))
             }
-            Journal::Kafka(shelf) => {
-                let most = shelf.topic.part_bytes_max(params.len());
+            Journal::Kafka(kafka) => {
+                let most = kafka.topic.part_bytes_max(params.len());
                 let mut parts = Vec::with_capacity(plan.parts.len());
                 for part in &plan.parts {
                     let mut bytes = Vec::with_capacity(usize::try_from(part.bytes).unwrap_or_default());
@@ -197,8 +197,8 @@ impl Journal {
     pub(crate) fn append(&self, entry: Entry) -> Append {
         match (self, entry) {
             (Journal::Disk(log), Entry::Disk(record)) => Append::Disk(log.append_async(record)),
-            (Journal::Kafka(shelf), Entry::Kafka { kind, params, parts }) => {
-                Append::Kafka(shelf.topic.append(kind, &params, parts))
+            (Journal::Kafka(kafka), Entry::Kafka { kind, params, parts }) => {
+                Append::Kafka(kafka.topic.append(kind, &params, parts))
             }
             _ => unreachable!("an entry is appended to the journal that made it"),
         }
@@ -230,8 +230,8 @@ impl Journal {
     pub(crate) fn append_blocking(&self, entry: Entry) -> Result<(), NotQueued> {
         match (self, entry) {
             (Journal::Disk(log), Entry::Disk(record)) => Ok(log.append_blocking(record).map(drop)?),
-            (Journal::Kafka(shelf), Entry::Kafka { kind, params, parts }) => {
-                Ok(shelf.topic.append_blocking(kind, &params, parts).map(drop)?)
+            (Journal::Kafka(kafka), Entry::Kafka { kind, params, parts }) => {
+                Ok(kafka.topic.append_blocking(kind, &params, parts).map(drop)?)
             }
             _ => unreachable!("an entry is appended to the journal that made it"),
         }
@@ -247,9 +247,9 @@ impl Journal {
                 let consumer = log.consumer(name, start).map_err(|error| error.to_string())?;
                 Ok(Consumer::Disk(consumer))
             }
-            Journal::Kafka(shelf) => {
+            Journal::Kafka(kafka) => {
                 // A pipeline that a reload changes goes on with the group that it had.
-                if let Some((_, group)) = shelf.groups().iter().find(|(known, _)| known == name) {
+                if let Some((_, group)) = kafka.groups().iter().find(|(known, _)| known == name) {
                     return Ok(Consumer::Kafka(group.clone()));
                 }
                 let start = match start {
@@ -257,11 +257,11 @@ impl Journal {
                     StartAt::Newest => kafka::StartAt::Newest,
                     StartAt::Oldest | StartAt::Position(_) => kafka::StartAt::Oldest,
                 };
-                let group = shelf
+                let group = kafka
                     .topic
                     .group(name, start)
                     .map_err(|error| error.to_string())?;
-                shelf.groups().push((name.to_owned(), group.clone()));
+                kafka.groups().push((name.to_owned(), group.clone()));
                 Ok(Consumer::Kafka(group))
             }
         }
@@ -271,7 +271,7 @@ impl Journal {
     pub(crate) fn consumers(&self) -> Vec<String> {
         match self {
             Journal::Disk(log) => log.consumers(),
-            Journal::Kafka(shelf) => shelf.groups().iter().map(|(name, _)| name.clone()).collect(),
+            Journal::Kafka(kafka) => kafka.groups().iter().map(|(name, _)| name.clone()).collect(),
         }
     }
 
@@ -285,8 +285,8 @@ impl Journal {
                 });
                 groups.collect()
             }
-            Journal::Kafka(shelf) => {
-                let groups = shelf.groups();
+            Journal::Kafka(kafka) => {
+                let groups = kafka.groups();
                 groups
                     .iter()
                     .map(|(name, group)| (name.clone(), group.claimed()))
@@ -303,8 +303,8 @@ impl Journal {
                     log.consumer(&name, StartAt::Oldest)?.flush()?;
                 }
             }
-            Journal::Kafka(shelf) => {
-                let groups = shelf.groups().clone();
+            Journal::Kafka(kafka) => {
+                let groups = kafka.groups().clone();
                 for (_, group) in groups {
                     group.flush().map_err(unread)?;
                 }
@@ -318,8 +318,8 @@ impl Journal {
     pub(crate) fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         match self {
             Journal::Disk(log) => log.accounts(),
-            Journal::Kafka(shelf) => {
-                let groups = shelf.groups();
+            Journal::Kafka(kafka) => {
+                let groups = kafka.groups();
                 let groups = groups.iter().map(|(name, group)| group_status(name, group));
                 (self.status(), groups.collect())
             }
@@ -330,7 +330,7 @@ impl Journal {
     pub(crate) fn refuses(&self) -> Option<String> {
         match self {
             Journal::Disk(log) => log.admit(USUAL_BYTES).err().map(|error| error.to_string()),
-            Journal::Kafka(shelf) => shelf.topic.status().poisoned,
+            Journal::Kafka(kafka) => kafka.topic.status().poisoned,
         }
     }
 
@@ -345,15 +345,15 @@ impl Journal {
                 // It is being stopped; what is too large or empty is nothing that the queue refuses to all.
                 AppendError::Closed | AppendError::TooLarge { .. } | AppendError::Empty => None,
             }),
-            Journal::Kafka(shelf) => shelf.topic.status().poisoned.map(|_| "failed"),
+            Journal::Kafka(kafka) => kafka.topic.status().poisoned.map(|_| "failed"),
         }
     }
 
     pub(crate) fn status(&self) -> Status {
         match self {
             Journal::Disk(log) => log.status(),
-            Journal::Kafka(shelf) => {
-                let status = shelf.topic.status();
+            Journal::Kafka(kafka) => {
+                let status = kafka.topic.status();
                 Status {
                     documents: status.documents,
                     records: status.records,
@@ -369,14 +369,14 @@ impl Journal {
     pub(crate) fn looks(&self) -> Option<u64> {
         match self {
             Journal::Disk(_) => None,
-            Journal::Kafka(shelf) => Some(shelf.topic.looks()),
+            Journal::Kafka(kafka) => Some(kafka.topic.looks()),
         }
     }
 
     pub(crate) fn close(&self) {
         match self {
             Journal::Disk(log) => log.close(),
-            Journal::Kafka(shelf) => shelf.topic.close(),
+            Journal::Kafka(kafka) => kafka.topic.close(),
         }
     }
 }
@@ -449,9 +449,9 @@ fn cut(
     Ok(())
 }
 
-// === impl Shelf ===
+// === impl TopicJournal ===
 
-impl Shelf {
+impl TopicJournal {
     fn groups(&self) -> MutexGuard<'_, Vec<(String, TopicGroup)>> {
         lock(&self.groups)
     }

@@ -18,7 +18,7 @@ mod record;
 mod standstill;
 mod whereabouts;
 
-pub(crate) use accept::{Accept, Asked, Queued, Turn, written};
+pub(crate) use accept::{Accept, Asked, Occurrence, Queued, written};
 pub(crate) use fence::Fronts;
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};

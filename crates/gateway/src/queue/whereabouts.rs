@@ -33,7 +33,7 @@ pub(crate) struct Whereabouts {
     fences: ArcSwap<Vec<Arc<Fence>>>,
     /// Whether some fence is not closed.
     open: AtomicBool,
-    book: Mutex<Book>,
+    book: Mutex<NameTable>,
 }
 
 /// A time in which names lead where they do. Whoever holds it may put something into the log that was planned by it.
@@ -44,8 +44,8 @@ pub(crate) struct Epoch {
     table: Option<Arc<RouteTable>>,
 }
 
-struct Book {
-    places: HashMap<String, Place>,
+struct NameTable {
+    places: HashMap<String, NameTarget>,
     /// Names that the cluster has no more, and the log's end when that was seen.
     gone: BTreeMap<String, u64>,
     /// Earlier epochs that somebody may hold.
@@ -61,7 +61,7 @@ struct Book {
 
 /// Where a name leads, as far as lanes follow from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct NameTarget {
     pub(crate) index: String,
     pub(crate) shards: u32,
     /// None: the number of shards alone decides.
@@ -96,9 +96,9 @@ struct Moved {
     names: Vec<(String, String)>,
 }
 
-// === impl Place ===
+// === impl NameTarget ===
 
-impl Place {
+impl NameTarget {
     fn of(target: &Target) -> Option<Self> {
         let write = target.write().ok()?;
         let alias_routing = match target {
@@ -196,7 +196,7 @@ impl Whereabouts {
             }),
             fences: ArcSwap::from_pointee(fences.into_iter().map(Arc::new).collect()),
             open: AtomicBool::new(false),
-            book: Mutex::new(Book {
+            book: Mutex::new(NameTable {
                 places,
                 gone: BTreeMap::new(),
                 earlier: Vec::new(),
@@ -296,7 +296,7 @@ impl Whereabouts {
         let mut fences = Vec::new();
         for number in names {
             let name = table.name_of(*number);
-            let Some(place) = table.laned(name).and_then(Place::of) else {
+            let Some(place) = table.laned(name).and_then(NameTarget::of) else {
                 continue;
             };
             match book.places.get(name) {
@@ -328,7 +328,7 @@ impl Whereabouts {
     }
 
     /// Compares all names with a topology that is new.
-    fn publish(&self, book: &mut Book, newest: &Arc<RouteTable>, journal: &Journal) {
+    fn publish(&self, book: &mut NameTable, newest: &Arc<RouteTable>, journal: &Journal) {
         if self.epoch.load().is_of(newest) {
             return;
         }
@@ -344,7 +344,9 @@ impl Whereabouts {
             if place.is(target) {
                 continue;
             }
-            let Some(now) = Place::of(target) else { continue };
+            let Some(now) = NameTarget::of(target) else {
+                continue;
+            };
             let mut past = place.lanes(self.lanes);
             // What has yet to go where it led until now comes here too.
             for fence in earlier
@@ -377,7 +379,7 @@ impl Whereabouts {
     }
 
     /// A name that is used for the first time since a start that did not know all: documents that are queued may have it.
-    fn unknown(&self, book: &mut Book, place: &Place, journal: &Journal) -> Option<Fence> {
+    fn unknown(&self, book: &mut NameTable, place: &NameTarget, journal: &Journal) -> Option<Fence> {
         let (status, groups) = journal.accounts();
         let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
         let pending =
@@ -396,7 +398,7 @@ impl Whereabouts {
     /// Begins an epoch, with these fences beside those that are still of use.
     fn begin(
         &self,
-        book: &mut Book,
+        book: &mut NameTable,
         table: &Arc<RouteTable>,
         made: Vec<Fence>,
         journal: &Journal,
@@ -452,7 +454,7 @@ impl Whereabouts {
         closing.map(|(fence, _)| Arc::clone(fence)).collect()
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, NameTable> {
         lock(&self.book)
     }
 }
@@ -481,15 +483,15 @@ impl Epoch {
     }
 }
 
-// === impl Book ===
+// === impl NameTable ===
 
-impl Book {
+impl NameTable {
     fn fence(&mut self, low: u64, lanes: (Lanes, Lanes), end: Option<u64>) -> Fence {
         self.fences_made += 1;
         Fence::new(self.fences_made, low, lanes, end)
     }
 
-    fn insert(&mut self, name: &str, place: Place) {
+    fn insert(&mut self, name: &str, place: NameTarget) {
         self.kept.name(name, &place);
         self.places.insert(name.to_owned(), place);
     }

@@ -16,9 +16,9 @@ use crate::bulk_request::BulkHead;
 use crate::error::{Fault, Rejection};
 use crate::nodes::lines::Load;
 use crate::nodes::{Body, Message, strip_for_parts};
-use crate::queue::{Accept, Asked, Queued, Turn};
+use crate::queue::{Accept, Asked, Occurrence, Queued};
 use crate::request_id::RequestId;
-use crate::reshuffle::directed::Course;
+use crate::reshuffle::directed::Assignments;
 use crate::reshuffle::introduce::{self, Introduced};
 use crate::reshuffle::passing::Passing;
 use crate::reshuffle::sync::{Held, LEARNT_WITHIN, Reshuffle};
@@ -46,10 +46,10 @@ pub(crate) enum Decided {
 }
 
 /// What a decision goes by.
-struct Ground<'a> {
+struct Basis<'a> {
     coming: Coming<'a>,
     snapshot: &'a Arc<Snapshot>,
-    course: &'a Course<'a>,
+    assignments: &'a Assignments<'a>,
     ask: &'a Ask<'a>,
 }
 
@@ -64,43 +64,50 @@ impl Reshuffle {
     ) -> Result<Decided, Rejection> {
         let snapshot = self.outbound.cluster().snapshot();
         let switched = self.panel.now();
-        let course = self
-            .book
-            .course(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
+        let assignments =
+            self.round_robins
+                .assignments(self.settings.direct_routing, Arc::clone(&switched), &snapshot);
         drop(switched);
-        let turn = self.turn(&head, coming.target, &held.body, &snapshot).await;
-        let turn = turn.inspect_err(|_| self.counters.bulk_key_refused.add(1))?;
+        let occurrence = self.occurrence(&head, coming.target, &held.body, &snapshot).await;
+        let occurrence = occurrence.inspect_err(|_| self.counters.bulk_key_refused.add(1))?;
         // A request that has a key gets the same ids however often it comes, so they follow from the key.
         let ask = Ask {
             // Other clusters that get what is queued may know no types.
             without_types: self.accept.is_some() && snapshot.table.dialect().types_are_optional(),
-            ..self.ask(coming.bulk_head, Some(&course).filter(|_| turn.is_none()))
+            ..self.ask(
+                coming.bulk_head,
+                Some(&assignments).filter(|_| occurrence.is_none()),
+            )
         };
-        let ground = Ground {
+        let basis = Basis {
             coming,
             snapshot: &snapshot,
-            course: &course,
+            assignments: &assignments,
             ask: &ask,
         };
         let Some(accept) = &self.accept else {
             return match self.plan(&held.body, &ask, &snapshot.table) {
-                Verdict::Plan(plan) => self.split_it(head, held, plan, &ground).await,
-                Verdict::Pass(pass) => self.pass_it(head, held, pass, &ground, introduced).await,
+                Verdict::Plan(plan) => self.split_it(head, held, plan, &basis).await,
+                Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
         };
-        let (verdict, items) = self.plan_acknowledged(&held.body, turn.as_ref(), &ground);
+        let (verdict, items) = self.plan_acknowledged(&held.body, occurrence.as_ref(), &basis);
         match verdict {
             Verdict::Plan(plan) => {
-                let acknowledged = Acknowledged { plan, items, turn };
-                self.queue_it(accept, head, held, acknowledged, &ground).await
+                let acknowledged = Acknowledged {
+                    plan,
+                    items,
+                    occurrence,
+                };
+                self.queue_it(accept, head, held, acknowledged, &basis).await
             }
             // It must not be executed again, as what passes would be.
-            Verdict::Pass(pass) if let Some(Turn::Again(accepted)) = &turn => {
-                course.give_back_all();
+            Verdict::Pass(pass) if let Some(Occurrence::Again(accepted)) = &occurrence => {
+                assignments.give_back_all();
                 self.counters.bulk_key_refused.add(1);
                 Err(Fault::not_repeatable(accepted.position, &pass.why.to_string()).into())
             }
-            Verdict::Pass(pass) => self.pass_it(head, held, pass, &ground, introduced).await,
+            Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
         }
     }
 
@@ -108,15 +115,17 @@ impl Reshuffle {
     fn plan_acknowledged(
         &self,
         body: &[u8],
-        turn: Option<&Turn>,
-        &Ground { snapshot, ask, .. }: &Ground<'_>,
+        occurrence: Option<&Occurrence>,
+        &Basis { snapshot, ask, .. }: &Basis<'_>,
     ) -> (Verdict, Buffer) {
         let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(body)), &snapshot.table);
         let out = items.as_mut_vec();
         fault("request", body);
-        let verdict = with_scratch(&self.scratch, |scratch| match turn {
+        let verdict = with_scratch(&self.scratch, |scratch| match occurrence {
             None => bulk::plan_acknowledged(body, ask, table, &mut self.mint(ask), scratch, out),
-            Some(turn) => bulk::plan_acknowledged(body, ask, table, &mut turn.mint(), scratch, out),
+            Some(occurrence) => {
+                bulk::plan_acknowledged(body, ask, table, &mut occurrence.mint(), scratch, out)
+            }
         });
         (verdict, items)
     }
@@ -127,10 +136,10 @@ impl Reshuffle {
         mut head: Parts,
         held: Held,
         plan: Plan,
-        ground: &Ground<'_>,
+        basis: &Basis<'_>,
     ) -> Result<Decided, Rejection> {
-        let (ask, snapshot) = (ground.ask, ground.snapshot);
-        self.counters.docs_directed.add(ground.course.docs());
+        let (ask, snapshot) = (basis.ask, basis.snapshot);
+        self.counters.docs_directed.add(basis.assignments.docs());
         // Nothing passes any more, so what came packed is not needed.
         let body = held.body;
         drop(held.original);
@@ -145,20 +154,18 @@ impl Reshuffle {
             message: Message {
                 request_id: &request_id,
                 method: &head.method,
-                target: ground.coming.target,
+                target: basis.coming.target,
                 headers: &head.headers,
             },
             lent,
             deadline: self.outbound.deadline(),
         };
-        let answer = self.send(split, ground.course).await;
+        let answer = self.send(split, basis.assignments).await;
         self.sample(&load.body, ask, &snapshot.table);
         if let Ok(load) = Arc::try_unwrap(load) {
             self.scratch.borrow_mut().recycle(load.plan);
         }
-        self.counters
-            .bulk_latency
-            .observe(ground.coming.arrived.elapsed());
+        self.counters.bulk_latency.observe(basis.coming.arrived.elapsed());
         Ok(Decided::Done(answer?))
     }
 
@@ -168,19 +175,23 @@ impl Reshuffle {
         accept: &Accept,
         mut head: Parts,
         Held { body, original }: Held,
-        Acknowledged { plan, items, turn }: Acknowledged,
-        &Ground {
+        Acknowledged {
+            plan,
+            items,
+            occurrence,
+        }: Acknowledged,
+        &Basis {
             coming,
             snapshot,
-            course,
+            assignments,
             ask,
-        }: &Ground<'_>,
+        }: &Basis<'_>,
     ) -> Result<Decided, Rejection> {
-        self.counters.docs_directed.add(course.docs());
-        let repeats = matches!(turn, Some(Turn::Again(_)));
+        self.counters.docs_directed.add(assignments.docs());
+        let repeats = matches!(occurrence, Some(Occurrence::Again(_)));
         // A repeat writes nothing.
         if !repeats && let Err(denied) = self.permit(accept, &head, snapshot, &plan).await {
-            course.give_back_all();
+            assignments.give_back_all();
             let lanes = plan.parts.iter().map(|part| part.lane).collect();
             self.scratch.borrow_mut().recycle(plan);
             return match denied {
@@ -209,14 +220,14 @@ impl Reshuffle {
             snapshot,
             arrived: coming.arrived,
         };
-        let answer = accept.take(&self.outbound, queued, turn).await;
+        let answer = accept.take(&self.outbound, queued, occurrence).await;
         if repeats {
             self.counters.bulk_repeated.add(1);
         } else if answer.is_ok() {
             self.counters.bulk_queued.add(1);
             self.counters.docs_queued.add(u64::from(plan.docs()));
         } else {
-            course.give_back_all();
+            assignments.give_back_all();
         }
         self.scratch.borrow_mut().recycle(plan);
         self.counters.bulk_latency.observe(coming.arrived.elapsed());
@@ -229,11 +240,11 @@ impl Reshuffle {
         head: Parts,
         held: Held,
         pass: Pass,
-        ground: &Ground<'_>,
+        basis: &Basis<'_>,
         introduced: &mut Vec<String>,
     ) -> Result<Decided, Rejection> {
-        ground.course.give_back_all();
-        if self.accept.is_some() && self.awaits_index(&head, &held, &pass, ground, introduced).await? {
+        basis.assignments.give_back_all();
+        if self.accept.is_some() && self.awaits_index(&head, &held, &pass, basis, introduced).await? {
             return Ok(Decided::Again(head, held));
         }
         self.counters.pass(pass.why);
@@ -254,12 +265,12 @@ impl Reshuffle {
         head: &Parts,
         held: &Held,
         pass: &Pass,
-        &Ground {
+        &Basis {
             coming,
             snapshot,
             ask,
             ..
-        }: &Ground<'_>,
+        }: &Basis<'_>,
         introduced: &mut Vec<String>,
     ) -> Result<bool, Rejection> {
         if pass.why == bulk::Why::UnknownIndex
@@ -313,13 +324,13 @@ impl Reshuffle {
     }
 
     /// What a request has to do that has a key; none: it has none.
-    async fn turn(
+    async fn occurrence(
         &self,
         head: &Parts,
         target: &str,
         body: &[u8],
         snapshot: &Snapshot,
-    ) -> Result<Option<Turn>, Rejection> {
+    ) -> Result<Option<Occurrence>, Rejection> {
         let Some(accept) = &self.accept else {
             return Ok(None);
         };
@@ -345,7 +356,7 @@ struct Acknowledged {
     /// The items of its answer.
     items: Buffer,
     /// What it has to do if it has a key.
-    turn: Option<Turn>,
+    occurrence: Option<Occurrence>,
 }
 
 /// Between two looks at an index.

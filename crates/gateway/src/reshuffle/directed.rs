@@ -1,10 +1,10 @@
 //! Documents with neither id nor routing, directed to the shard whose turn it is.
 //!
-//! [`bulk::plan`] asks for a shard, run by run; the answer comes from the [`Turns`] of the index, which all cores share
-//! and which outlive reloads and changes of the topology. A [`Course`] is what one request was given: it says what is on
-//! its way as long as it lives, and gives back what a node refused.
+//! [`bulk::plan`] asks for a shard, run by run; the answer comes from the [`RoundRobin`] of the index, which all cores share
+//! and which outlives reloads and changes of the topology. [`Assignments`] are what one request was given: they say what is on
+//! its way as long as it lives, and give back what a node refused.
 
-mod turns;
+mod round_robin;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -15,32 +15,32 @@ use cluster::Snapshot;
 use config::DirectRouting;
 
 use crate::switches::{Switched, in_force};
-use turns::Turns;
+use round_robin::RoundRobin;
 use wire::lock;
 
-/// The turns of all indices, by cluster; as long as the process.
+/// The round robins of all indices, by cluster; as long as the process.
 #[derive(Debug, Default)]
-pub(crate) struct Directory(Mutex<BTreeMap<Arc<str>, Arc<Book>>>);
+pub(crate) struct Directory(Mutex<BTreeMap<Arc<str>, Arc<RoundRobins>>>);
 
-/// The turns of one cluster's indices.
+/// The round robins of one cluster's indices.
 #[derive(Debug, Default)]
-pub(crate) struct Book(RwLock<HashMap<Box<str>, Arc<Turns>>>);
+pub(crate) struct RoundRobins(RwLock<HashMap<Box<str>, Arc<RoundRobin>>>);
 
 /// What one request's documents were directed to.
 #[derive(Debug)]
-pub(crate) struct Course<'a> {
+pub(crate) struct Assignments<'a> {
     configured: DirectRouting,
     /// As it was when the request came.
     switched: Arc<Switched>,
-    book: &'a Book,
+    round_robins: &'a RoundRobins,
     snapshot: &'a Snapshot,
-    legs: RefCell<Vec<Leg>>,
+    given: RefCell<Vec<Assignment>>,
 }
 
 /// Documents of an index that were given to a shard.
 #[derive(Debug)]
-struct Leg {
-    turns: Arc<Turns>,
+struct Assignment {
+    round_robin: Arc<RoundRobin>,
     index: Box<str>,
     shard: u32,
     node: Option<NodeIx>,
@@ -50,49 +50,49 @@ struct Leg {
 
 impl Directory {
     /// Of a cluster, by its name in the configuration.
-    pub(crate) fn of(&self, cluster: &Arc<str>) -> Arc<Book> {
-        let mut books = lock(&self.0);
-        Arc::clone(books.entry(Arc::clone(cluster)).or_default())
+    pub(crate) fn of(&self, cluster: &Arc<str>) -> Arc<RoundRobins> {
+        let mut clusters = lock(&self.0);
+        Arc::clone(clusters.entry(Arc::clone(cluster)).or_default())
     }
 }
 
-// === impl Book ===
+// === impl RoundRobins ===
 
-impl Book {
-    /// The course of a request that is planned with `snapshot`.
-    pub(crate) fn course<'a>(
+impl RoundRobins {
+    /// The assignments of a request that is planned with `snapshot`.
+    pub(crate) fn assignments<'a>(
         &'a self,
         configured: DirectRouting,
         switched: Arc<Switched>,
         snapshot: &'a Snapshot,
-    ) -> Course<'a> {
-        Course {
+    ) -> Assignments<'a> {
+        Assignments {
             configured,
             switched,
-            book: self,
+            round_robins: self,
             snapshot,
-            legs: RefCell::default(),
+            given: RefCell::default(),
         }
     }
 
-    fn turns(&self, index: &IndexRoute) -> Arc<Turns> {
+    fn round_robin(&self, index: &IndexRoute) -> Arc<RoundRobin> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turns) = known.get(&index.name) {
-            return Arc::clone(turns);
+        if let Some(round_robin) = known.get(&index.name) {
+            return Arc::clone(round_robin);
         }
         drop(known);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= INDICES_MAX {
             // Indices of former days. Who comes back begins anew, which leaves what is there as it is.
-            known.retain(|_, turns| Arc::strong_count(turns) > 1);
+            known.retain(|_, round_robin| Arc::strong_count(round_robin) > 1);
         }
         Arc::clone(known.entry(index.name.clone()).or_default())
     }
 }
 
-// === impl Course ===
+// === impl Assignments ===
 
-impl Course<'_> {
+impl Assignments<'_> {
     /// Whether there is anything to ask.
     pub(crate) fn is_any(&self) -> bool {
         self.configured != DirectRouting::Off || self.switched.directs_some()
@@ -100,7 +100,11 @@ impl Course<'_> {
 
     /// Documents that were given a shard.
     pub(crate) fn docs(&self) -> u64 {
-        self.legs.borrow().iter().map(|leg| u64::from(leg.docs)).sum()
+        self.given
+            .borrow()
+            .iter()
+            .map(|given| u64::from(given.docs))
+            .sum()
     }
 
     /// Nothing of the request is sent as it was planned.
@@ -110,23 +114,24 @@ impl Course<'_> {
 
     /// No node has taken anything of this part.
     pub(crate) fn give_back_part(&self, part: &Part) {
-        self.give_back(|leg| {
-            leg.node
+        self.give_back(|given| {
+            given
+                .node
                 .is_some_and(|node| part.destination == Destination::Node(node))
-                && part.index.as_ref().is_none_or(|index| *index == leg.index)
-                && part.shard.is_none_or(|shard| shard == leg.shard)
+                && part.index.as_ref().is_none_or(|index| *index == given.index)
+                && part.shard.is_none_or(|shard| shard == given.shard)
         });
     }
 
-    fn give_back(&self, which: impl Fn(&Leg) -> bool) {
-        for leg in self.legs.borrow_mut().iter_mut().filter(|leg| which(leg)) {
-            leg.turns.give_back(leg.shard, leg.docs);
-            leg.docs = 0;
+    fn give_back(&self, which: impl Fn(&Assignment) -> bool) {
+        for given in self.given.borrow_mut().iter_mut().filter(|given| which(given)) {
+            given.round_robin.give_back(given.shard, given.docs);
+            given.docs = 0;
         }
     }
 }
 
-impl Directing for Course<'_> {
+impl Directing for Assignments<'_> {
     fn directs(&self, index: &str) -> Direct {
         match in_force(self.switched.directs(index), self.configured) {
             DirectRouting::Off => Direct::Off,
@@ -141,14 +146,14 @@ impl Directing for Course<'_> {
             let node = self.snapshot.node(node)?;
             node.health.is_up().then(|| node.health.cost())
         };
-        self.book.turns(index).next(&index.primaries, busy)
+        self.round_robins.round_robin(index).next(&index.primaries, busy)
     }
 
     fn end(&self, index: &IndexRoute, shard: u32, docs: u32, bytes: u64) {
-        let turns = self.book.turns(index);
-        turns.given(shard, docs, bytes);
-        self.legs.borrow_mut().push(Leg {
-            turns,
+        let round_robin = self.round_robins.round_robin(index);
+        round_robin.given(shard, docs, bytes);
+        self.given.borrow_mut().push(Assignment {
+            round_robin,
             index: index.name.clone(),
             shard,
             node: index.node(shard),
@@ -158,13 +163,13 @@ impl Directing for Course<'_> {
     }
 }
 
-impl Drop for Course<'_> {
+impl Drop for Assignments<'_> {
     fn drop(&mut self) {
-        for leg in self.legs.get_mut() {
-            leg.turns.returned(leg.shard, leg.bytes);
+        for given in self.given.get_mut() {
+            given.round_robin.returned(given.shard, given.bytes);
         }
     }
 }
 
-/// Indices whose turns are kept; beyond it those that nobody writes to at the moment are forgotten.
+/// Indices whose round robins are kept; beyond it those that nobody writes to at the moment are forgotten.
 const INDICES_MAX: usize = 10_000;

@@ -25,14 +25,14 @@ use crate::metrics::Counters;
 use crate::nodes::{Body, Fallback, Outbound};
 use crate::queue::Accept;
 use crate::reshuffle::decide::{Coming, Decided};
-use crate::reshuffle::directed::{Book, Course};
+use crate::reshuffle::directed::{Assignments, RoundRobins};
 use crate::reshuffle::packed::Coding;
 use crate::reshuffle::passing::Passing;
 use crate::reshuffle::queued_answer::AnswerShape;
 use crate::reshuffle::{belongs, packed};
 use crate::scratch::with_scratch;
 use crate::split::{Answer, Combiner, ItemError, Sender, Split};
-use crate::switches::Panel;
+use crate::switches::ClusterSwitches;
 use crate::why::HeadWhy;
 
 /// Splits bulk requests, one instance a core.
@@ -43,8 +43,8 @@ pub(crate) struct Reshuffle {
     pub(crate) fallback: Fallback,
     pub(crate) settings: BulkReshuffle,
     /// Whose turn it is to be given documents without id and routing.
-    pub(crate) book: Arc<Book>,
-    pub(crate) panel: Panel,
+    pub(crate) round_robins: Arc<RoundRobins>,
+    pub(crate) panel: ClusterSwitches,
     /// In asynchronous mode: where bulks are put that would be split otherwise.
     pub(crate) accept: Option<Accept>,
     /// Bytes of a decoded body at most; the cluster's own limit holds as well.
@@ -237,9 +237,13 @@ impl Reshuffle {
         fault.unwrap_or_else(Fault::gone)
     }
 
-    /// `course` is for documents without id and routing; none: they stay as they are.
-    pub(crate) fn ask<'a>(&self, head: &'a BulkHead<'_>, course: Option<&'a Course<'_>>) -> Ask<'a> {
-        let course = course.filter(|course| course.is_any());
+    /// `assignments` is for documents without id and routing; none: they stay as they are.
+    pub(crate) fn ask<'a>(
+        &self,
+        head: &'a BulkHead<'_>,
+        assignments: Option<&'a Assignments<'_>>,
+    ) -> Ask<'a> {
+        let assignments = assignments.filter(|assignments| assignments.is_any());
         Ask {
             default_index: head.index.as_deref(),
             url_routing: head.routing.as_deref(),
@@ -260,7 +264,7 @@ impl Reshuffle {
                 (None, true) => NullId::Mint,
                 (None, false) => NullId::Keep,
             },
-            direct: course.map(|course| course as &dyn Directing),
+            direct: assignments.map(|assignments| assignments as &dyn Directing),
         }
     }
 
@@ -302,7 +306,7 @@ impl Reshuffle {
     pub(super) async fn send(
         &self,
         split: Split<'_>,
-        course: &Course<'_>,
+        assignments: &Assignments<'_>,
     ) -> Result<Response<Outgoing>, Fault> {
         let began = Instant::now();
         let combiner = self.combiner.as_ref().filter(|combiner| combiner.is_on());
@@ -326,7 +330,7 @@ impl Reshuffle {
         self.count(&split.load.plan, &answers, &replies);
         for (part, answer) in split.load.plan.parts.iter().zip(&answers) {
             if matches!(answer, Answer::Refused(..) | Answer::Unsent(_)) {
-                course.give_back_part(part);
+                assignments.give_back_part(part);
             }
         }
         match (answers.as_slice(), replies.as_slice()) {

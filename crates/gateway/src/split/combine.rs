@@ -39,11 +39,11 @@ use tokio::sync::oneshot;
 use wire::guard::{self, Work};
 use wire::{Fate, Pool, SendError};
 
-use crate::gather::{Asking, GROWTH_MAX, Step, Target, Weight as _};
+use crate::gather::{Asking, GROWTH_MAX, SlotAction, Target, Weight as _};
 use crate::metrics::Counters;
 use crate::nodes::{Message, Outbound};
 use crate::split::part::{Split, Words};
-use crate::switches::Panel;
+use crate::switches::ClusterSwitches;
 use batch::Member;
 
 /// Gathers parts and sends them, one instance a filter and core.
@@ -52,7 +52,7 @@ pub(crate) struct Combiner(Rc<Inner>);
 
 struct Inner {
     configured: Combine,
-    panel: Panel,
+    panel: ClusterSwitches,
     /// What is in force, or was last: what waits when it is switched off goes by that.
     settings: Cell<Combine>,
     /// Which filter this is: parts of different ones keep apart.
@@ -64,9 +64,9 @@ struct Inner {
 }
 
 /// How a part is to be sent, or what it came to.
-pub(crate) enum Way {
-    /// By itself. Until the turn is dropped, others for the same node wait.
-    Alone(Option<Turn>),
+pub(crate) enum Combined {
+    /// By itself. Until the lease is dropped, others for the same node wait.
+    Alone(Option<Lease>),
     /// It went with others, and this is its own answer.
     Shared(Result<(response::Parts, Words), SendError>),
     /// It went with others, and this became of the whole, which leaves open what was executed.
@@ -74,7 +74,7 @@ pub(crate) enum Way {
 }
 
 /// The same as one core tells another.
-enum Told {
+enum CombinedRemote {
     Alone(Option<Ticket>),
     Shared(Result<(response::Parts, Words), SendError>),
     Doubted(String),
@@ -91,7 +91,7 @@ struct Ticket {
 }
 
 /// A ticket in use on this core, which sees to what waits when it is given back.
-pub(crate) struct Turn {
+pub(crate) struct Lease {
     ticket: Option<Ticket>,
     /// The node's leave, where it does not come with a ticket.
     leave: Option<Permit>,
@@ -110,7 +110,7 @@ impl Combiner {
     /// `filter` tells the filters of a configuration apart.
     pub(crate) fn new(
         configured: Combine,
-        panel: Panel,
+        panel: ClusterSwitches,
         filter: Vec<u8>,
         families: Arc<Families>,
         outbound: Rc<Outbound>,
@@ -166,12 +166,12 @@ impl Combiner {
         node: &Arc<Node>,
         part: usize,
         split: Split<'_>,
-    ) -> Way {
+    ) -> Combined {
         let ours = &split.load.plan.parts[part];
         let bytes = ours.bytes;
         let settings = self.0.settings.get();
         if bytes * 2 > settings.flush_bytes {
-            return Way::Alone(self.leave(node).await);
+            return Combined::Alone(self.leave(node).await);
         }
         let target = self.target((ours.destination != Destination::Any).then_some(node), ours);
         if family.alone(&target, node) {
@@ -180,34 +180,34 @@ impl Combiner {
                 .then(|| node.health.limiter().try_acquire())
                 .flatten();
             let ticket = Ticket::new(family, &target, (1, bytes), leave);
-            return Way::Alone(Some(self.turn(ticket)));
+            return Combined::Alone(Some(self.lease(ticket)));
         }
         let (tell, told) = oneshot::channel();
         family.wait(&target, node, Member::new(part, split, tell));
         self.consider(family, &target);
         match told.await {
-            Ok(Told::Alone(Some(ticket))) => Way::Alone(Some(self.turn(ticket))),
-            Ok(Told::Shared(answer)) => Way::Shared(answer),
-            Ok(Told::Doubted(why)) => Way::Doubted(why),
+            Ok(CombinedRemote::Alone(Some(ticket))) => Combined::Alone(Some(self.lease(ticket))),
+            Ok(CombinedRemote::Shared(answer)) => Combined::Shared(answer),
+            Ok(CombinedRemote::Doubted(why)) => Combined::Doubted(why),
             // The core that was to send it has come to its end.
-            Ok(Told::Alone(None)) | Err(_) => Way::Alone(self.leave(node).await),
+            Ok(CombinedRemote::Alone(None)) | Err(_) => Combined::Alone(self.leave(node).await),
         }
     }
 
     /// Waits until a part that travels by itself may be sent to a node.
-    pub(crate) async fn leave(&self, node: &Node) -> Option<Turn> {
+    pub(crate) async fn leave(&self, node: &Node) -> Option<Lease> {
         if !self.0.settings.get().adaptive {
             return None;
         }
-        Some(Turn {
+        Some(Lease {
             ticket: None,
             leave: Some(node.health.limiter().acquire().await),
             combiner: self.clone(),
         })
     }
 
-    fn turn(&self, ticket: Ticket) -> Turn {
-        Turn {
+    fn lease(&self, ticket: Ticket) -> Lease {
+        Lease {
             ticket: Some(ticket),
             leave: None,
             combiner: self.clone(),
@@ -217,9 +217,9 @@ impl Combiner {
     /// Sends what waits for a target, or sees to it that somebody will.
     fn consider(&self, family: &Arc<Family>, target: &Target) {
         match family.next_step(target, &self.0.settings.get()) {
-            Step::Nothing => {}
-            Step::Send => self.flush(family, target),
-            Step::Wait { longest, round } => {
+            SlotAction::Nothing => {}
+            SlotAction::Send => self.flush(family, target),
+            SlotAction::Wait { longest, round } => {
                 let (combiner, family, target) = (self.clone(), Arc::clone(family), target.clone());
                 guard::spawn(Work::Combined, async move {
                     tokio::time::sleep(longest).await;
@@ -265,18 +265,18 @@ impl Combiner {
         let bytes = members.iter().map(Member::bytes).sum();
         let ticket = Ticket::new(family, target, (members.len(), bytes), leave);
         if members.len() == 1 {
-            members.remove(0).tell(Told::Alone(Some(ticket)));
+            members.remove(0).tell(CombinedRemote::Alone(Some(ticket)));
         } else {
-            guard::spawn(Work::Combined, batch::send(node, self.turn(ticket), members));
+            guard::spawn(Work::Combined, batch::send(node, self.lease(ticket), members));
         }
         // More than one request takes may have waited.
         self.consider(family, target);
     }
 }
 
-// === impl Turn ===
+// === impl Lease ===
 
-impl Turn {
+impl Lease {
     /// The request is sent now.
     pub(crate) fn sent(&mut self) {
         if let Some(leave) = self.slip() {
@@ -359,7 +359,7 @@ impl Drop for Asks<'_> {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Lease {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let (family, target) = (Arc::clone(&ticket.family), ticket.target.clone());

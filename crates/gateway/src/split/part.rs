@@ -12,7 +12,7 @@ use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, Load};
 use crate::nodes::quote;
 use crate::nodes::{Message, Outbound, is_unexecuted};
-use crate::split::combine::{Combiner, Family, Way};
+use crate::split::combine::{Combined, Combiner, Family};
 
 /// A request that is split: what its parts have in common.
 #[derive(Clone, Copy)]
@@ -181,26 +181,26 @@ impl Sender<'_> {
         first: bool,
     ) -> Result<(response::Parts, Words), Lost> {
         self.counters.parts.add(1);
-        let mut turn = match self.combine {
+        let mut lease = match self.combine {
             Some((combiner, family)) if first => match combiner.join(family, node, part, split).await {
-                Way::Shared(answer) => return answer.map_err(Lost::Unanswered),
-                Way::Doubted(why) => return Err(Lost::Together(why)),
-                Way::Alone(turn) => turn,
+                Combined::Shared(answer) => return answer.map_err(Lost::Unanswered),
+                Combined::Doubted(why) => return Err(Lost::Together(why)),
+                Combined::Alone(lease) => lease,
             },
             Some((combiner, _)) => combiner.leave(node).await,
             None => None,
         };
-        if let Some(turn) = &mut turn {
-            turn.sent();
+        if let Some(lease) = &mut lease {
+            lease.sent();
         }
         let body = Body::new([Lines::part(split.load, part)], self.pool).outgoing();
         let answer = self
             .outbound
             .whole(node, split.message, body, split.deadline)
             .await;
-        if let Some(turn) = &mut turn {
+        if let Some(lease) = &mut lease {
             let bytes = split.load.plan.parts[part].bytes;
-            turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
+            lease.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
         }
         let answer = answer.map(|(head, body)| (head, Words::whole(body.freeze())));
         answer.map_err(Lost::Unanswered)

@@ -7,7 +7,7 @@ use config::{BulkReshuffle, Combine, Config, DirectRouting, FilterAction, show_b
 use serde_json::{Map, Value, json};
 
 use super::setting::{BadSwitch, checked_bool};
-use super::{Change, NotSwitched, Panel, Section, Setting, Switches, in_force, indices, strict};
+use super::{Change, ClusterSwitches, NotSwitched, Section, Setting, Switches, in_force, indices, strict};
 use crate::request_id::RequestId;
 
 /// Why nothing was switched.
@@ -83,7 +83,7 @@ pub(crate) fn gauges(config: &Config, switches: &Arc<Switches>) -> Vec<(Arc<str>
     clusters.collect()
 }
 
-fn of_cluster(config: &Config, panel: &Panel) -> Value {
+fn of_cluster(config: &Config, panel: &ClusterSwitches) -> Value {
     let now = panel.now();
     let mut switched = Map::new();
     for setting in Setting::ALL {

@@ -16,7 +16,7 @@ use super::body::{self, Ours};
 use super::filter_path::FilterPath;
 use super::setting::{BadSwitch, INDEX_KEY};
 use super::shown::{self, Shape};
-use super::{Change, NotSwitched, Panel, Switched, indices};
+use super::{Change, ClusterSwitches, NotSwitched, Switched, indices};
 use crate::admission::rights;
 use crate::admission::rights::Caller;
 use crate::answer::with_head;
@@ -90,7 +90,7 @@ impl Call {
     pub(crate) async fn answer(
         self,
         proxy: &Proxy,
-        panel: &Panel,
+        panel: &ClusterSwitches,
         head: Parts,
         body: Body,
     ) -> Result<Response<Outgoing>, Fault> {
@@ -124,7 +124,7 @@ impl Call {
 async fn set(
     call: Call,
     proxy: &Proxy,
-    panel: &Panel,
+    panel: &ClusterSwitches,
     mut head: Parts,
     incoming: wire::Incoming,
     parameters: &Parameters,
@@ -215,7 +215,7 @@ async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fau
 
 async fn show_cluster(
     proxy: &Proxy,
-    panel: &Panel,
+    panel: &ClusterSwitches,
     mut head: Parts,
     parameters: &Parameters,
 ) -> Result<Response<Outgoing>, Fault> {
@@ -230,7 +230,7 @@ async fn show_cluster(
 /// have, where it is asked for some by name, and its answer is filtered here, where a filter is asked for.
 async fn show_indices(
     proxy: &Proxy,
-    panel: &Panel,
+    panel: &ClusterSwitches,
     mut head: Parts,
     parameters: &Parameters,
     name: Option<&str>,
@@ -335,10 +335,10 @@ impl Parameters {
     }
 }
 
-// === impl Panel ===
+// === impl ClusterSwitches ===
 
-impl Panel {
-    /// [`Panel::change`] on a thread that may wait for the disk.
+impl ClusterSwitches {
+    /// [`ClusterSwitches::change`] on a thread that may wait for the disk.
     async fn change_off_core(&self, change: Change) -> Result<Arc<Switched>, NotSwitched> {
         let panel = self.clone();
         let file = self.all.file().to_owned();

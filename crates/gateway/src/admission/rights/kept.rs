@@ -16,7 +16,7 @@ use wire::guard::{self, Work};
 use wire::lock;
 
 use super::identity::{Identity, Key};
-use super::memory::{Known, Memory, Open, Said};
+use super::memory::{Known, Memory, Open, Remembered};
 use super::{Clock, Rights};
 use crate::print::Print;
 use crate::replace::replace;
@@ -124,7 +124,7 @@ impl OfCluster {
         let clients = memory.lasting(now).map(|(identity, known)| {
             let may = known.grants.iter().filter_map(|(name, said)| {
                 let yes = Ops::ALL.into_iter().filter_map(|op| match said[op as usize] {
-                    Said::Yes(at) => Some((op.as_str().to_owned(), at + shift)),
+                    Remembered::Yes(at) => Some((op.as_str().to_owned(), at + shift)),
                     _ => None,
                 });
                 let yes: BTreeMap<String, i64> = yes.collect();
@@ -162,8 +162,8 @@ impl OfCluster {
             };
             let grants = client.may.into_iter().map(|(name, yes)| {
                 let said = Ops::ALL.map(|op| match yes.get(op.as_str()).copied().and_then(before) {
-                    Some(at) => Said::Yes(at.min(-STALE_MS)),
-                    None => Said::Nothing,
+                    Some(at) => Remembered::Yes(at.min(-STALE_MS)),
+                    None => Remembered::Nothing,
                 });
                 (name, said)
             });

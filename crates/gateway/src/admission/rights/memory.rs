@@ -36,12 +36,12 @@ pub(super) struct Known {
     pub(super) user: Option<Print>,
     /// When it was let in last.
     pub(super) at: i64,
-    pub(super) grants: HashMap<Box<str>, [Said; Ops::ALL.len()]>,
+    pub(super) grants: HashMap<Box<str>, [Remembered; Ops::ALL.len()]>,
 }
 
 /// What was said of an operation, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Remembered {
     #[default]
     Nothing,
     Yes(i64),
@@ -123,8 +123,8 @@ impl Memory {
             let mut ask = Ops::default();
             for op in one.ops.iter() {
                 match said.map(|said| said[op as usize]) {
-                    Some(Said::Yes(at)) if is_within(at, now, FRESH) => {}
-                    Some(Said::No(at)) if is_within(at, now, FRESH_NO) => return Judged::Denied,
+                    Some(Remembered::Yes(at)) if is_within(at, now, FRESH) => {}
+                    Some(Remembered::No(at)) if is_within(at, now, FRESH_NO) => return Judged::Denied,
                     _ => ask.insert(op),
                 }
             }
@@ -146,7 +146,7 @@ impl Memory {
         };
         writes.iter().all(|one| {
             let said = known.grants.get(&one.name);
-            let yes = |op: Op| matches!(said.map(|said| said[op as usize]), Some(Said::Yes(at)) if is_within(at, now, WHILE_AWAY));
+            let yes = |op: Op| matches!(said.map(|said| said[op as usize]), Some(Remembered::Yes(at)) if is_within(at, now, WHILE_AWAY));
             one.ops.iter().all(yes)
         })
     }
@@ -169,7 +169,11 @@ impl Memory {
             *names += 1;
             Default::default()
         });
-        said[op as usize] = if may { Said::Yes(now) } else { Said::No(now) };
+        said[op as usize] = if may {
+            Remembered::Yes(now)
+        } else {
+            Remembered::No(now)
+        };
     }
 
     /// Puts back what an earlier process knew.

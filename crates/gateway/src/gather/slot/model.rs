@@ -83,9 +83,9 @@ impl World {
             .slot
             .next_step(&self.shifts, &self.settings, self.began + self.now)
         {
-            Step::Nothing => {}
-            Step::Send => self.flush(),
-            Step::Wait { longest, round } => {
+            SlotAction::Nothing => {}
+            SlotAction::Send => self.flush(),
+            SlotAction::Wait { longest, round } => {
                 assert!(longest <= self.settings.interval);
                 self.timers.insert((self.now + longest, round), ());
             }

@@ -116,11 +116,11 @@ fn run(node: Node, clients: Clients, seconds: f64, mut shifts: Shifts) -> Seen {
                 loop {
                     match slot.next_step(shifts, &settings, at(now)) {
                         _ if std::mem::take(&mut due) => {}
-                        Step::Nothing => return,
-                        Step::Wait { longest, round } => {
+                        SlotAction::Nothing => return,
+                        SlotAction::Wait { longest, round } => {
                             return timers.push((now + longest.as_secs_f64(), round));
                         }
-                        Step::Send => {}
+                        SlotAction::Send => {}
                     }
                     match slot.take(shifts, (u64::MAX, u64::MAX), at(now)) {
                         Some(((), members)) => open.push(node.request(members, now)),

@@ -16,7 +16,7 @@ use crate::queue::idempotency::{Accepted, Claim, Claimed, HEADER, Keyed, Keys, d
 use crate::request_id::RequestId;
 
 /// What a request with a key has to do.
-pub(crate) enum Turn {
+pub(crate) enum Occurrence {
     /// Be accepted.
     First(Claim),
     /// Be answered as this one was.
@@ -37,14 +37,14 @@ pub(crate) struct Asked<'a> {
 /// Says of an answer whether its request is remembered, or repeats another.
 pub(super) static SAYS: HeaderName = HeaderName::from_static("x-tidegate-idempotency");
 
-// === impl Turn ===
+// === impl Occurrence ===
 
-impl Turn {
+impl Occurrence {
     /// Makes the request's ids.
     pub(crate) fn mint(&self) -> IdMint {
         match self {
-            Turn::First(claim) => claim.keyed().mint(),
-            Turn::Again(accepted) => accepted.keyed.mint(),
+            Occurrence::First(claim) => claim.keyed().mint(),
+            Occurrence::Again(accepted) => accepted.keyed.mint(),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Accept {
         outbound: &Outbound,
         keys: &Arc<Keys>,
         asked: Asked<'_>,
-    ) -> Result<Turn, Rejection> {
+    ) -> Result<Occurrence, Rejection> {
         let request_id = RequestId::of(&asked.head.extensions);
         let caller = Caller {
             outbound,
@@ -79,8 +79,8 @@ impl Accept {
         };
         let end = self.queue.log.status().end;
         match keys.claim(key, digest_of(asked.target, asked.body), end).await {
-            Claimed::First(claim) => Ok(Turn::First(claim)),
-            Claimed::Again(accepted) => Ok(Turn::Again(accepted)),
+            Claimed::First(claim) => Ok(Occurrence::First(claim)),
+            Claimed::Again(accepted) => Ok(Occurrence::Again(accepted)),
             Claimed::Other => Err(Fault::key_of_another().into()),
             Claimed::UnderWay => Err(Fault::key_under_way().into()),
             Claimed::Full => Err(Fault::too_many_keys().into()),

@@ -1,12 +1,12 @@
 //! Operations that a cluster would not take: each with the reason, in a log of their own, until somebody has them
 //! replayed or purged.
 //!
-//! The log holds the letters, the books beside it ([`books`]) what became of them. A letter is put there before its batch
+//! The log holds the letters, the catalog beside it ([`catalog`]) what became of them. A letter is put there before its batch
 //! is committed, and counts from the commit on: one whose batch was cut off is delivered again, and dropped here when its
-//! delivery starts ([`DeadLetters::drop_unsettled`]). Letters that are replayed or purged are gone by the books; their
+//! delivery starts ([`DeadLetters::drop_unsettled`]). Letters that are replayed or purged are gone by the catalog; their
 //! bytes go with their segment ([`tidy`]).
 
-mod books;
+mod catalog;
 mod edit;
 mod encoding;
 mod letter;
@@ -24,11 +24,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use log::{AppendError, Consumer, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use wire::lock;
 
-use books::Books;
-pub(crate) use books::Tally;
+use catalog::Catalog;
+pub(crate) use catalog::Tally;
 pub(crate) use edit::{Edit, Unfit};
 pub(crate) use letter::{Cause, Letter, Shown};
-pub(crate) use replay::{REPLAYED, Way, recount};
+pub(crate) use replay::{REPLAYED, ReplayTarget, recount};
 pub(crate) use room::NotPut;
 use room::Room;
 pub(crate) use wanted::{Committed, Wanted};
@@ -40,8 +40,8 @@ pub(crate) struct DeadLetters {
     kept: Consumer,
     file: PathBuf,
     room: Room,
-    books: Mutex<Arc<Books>>,
-    /// Whoever changes the books: one after the other.
+    catalog: Mutex<Arc<Catalog>>,
+    /// Whoever changes the catalog: one after the other.
     work: Mutex<()>,
     /// Letters of each group that are put here and not yet committed.
     under_way: Mutex<BTreeMap<String, u64>>,
@@ -66,9 +66,9 @@ pub(crate) enum LettersError {
     /// The store cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Its books cannot be written: nothing has changed.
-    #[error("the books of the dead letters cannot be written: {0}")]
-    Books(#[from] io::Error),
+    /// Its catalog cannot be written: nothing has changed.
+    #[error("the catalog of the dead letters cannot be written: {0}")]
+    Catalog(#[from] io::Error),
     /// The store takes no other record.
     #[error("the dead letter cannot be written: {0}")]
     Append(#[from] AppendError),
@@ -91,13 +91,13 @@ impl DeadLetters {
             .consumer(KEPT, StartAt::Oldest)
             .map_err(|error| error.to_string())?;
         let file = folder.join(BOOKS);
-        let books = Books::load(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let catalog = Catalog::load(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(Self {
             log,
             kept,
             file,
             room,
-            books: Mutex::new(Arc::new(books)),
+            catalog: Mutex::new(Arc::new(catalog)),
             work: Mutex::default(),
             under_way: Mutex::default(),
             counting: RwLock::default(),
@@ -145,15 +145,15 @@ impl DeadLetters {
             return;
         }
         let settled = self
-            .books()
+            .catalog()
             .tallies
             .get(group)
             .map_or(0, |tally| tally.settled_before);
         if end.saturating_sub(settled) > UNSETTLED_BYTES_MAX
             && let Ok(_work) = self.work.try_lock()
-            && let Err(error) = self.change(|books| books.tally(group).settled_before = end)
+            && let Err(error) = self.change(|catalog| catalog.tally(group).settled_before = end)
         {
-            tracing::warn!(%error, "the books of the dead letters cannot be written");
+            tracing::warn!(%error, "the catalog of the dead letters cannot be written");
         }
     }
 
@@ -170,7 +170,7 @@ impl DeadLetters {
         let _work = lock(&self.work);
         lock(&self.under_way).remove(group);
         let settled_before = self
-            .books()
+            .catalog()
             .tallies
             .get(group)
             .map_or(0, |tally| tally.settled_before);
@@ -182,11 +182,11 @@ impl DeadLetters {
             ControlFlow::Continue(())
         })?;
         if !dropped.is_empty() || end.saturating_sub(settled_before) > UNSETTLED_BYTES_MAX / 4 {
-            self.change(|books| {
+            self.change(|catalog| {
                 for (id, at, bytes) in dropped {
-                    books.remove(id, at, bytes);
+                    catalog.remove(id, at, bytes);
                 }
-                books.tally(group).settled_before = end;
+                catalog.tally(group).settled_before = end;
             })?;
         }
         Ok(())
@@ -202,7 +202,7 @@ impl DeadLetters {
     ) -> Result<(), LettersError> {
         let _work = lock(&self.work);
         let settled_before = self
-            .books()
+            .catalog()
             .tallies
             .get(group)
             .map_or(0, |tally| tally.settled_before);
@@ -216,9 +216,9 @@ impl DeadLetters {
         })?;
         let letters = dropped.len() as u64;
         if letters > 0 {
-            self.change(|books| {
+            self.change(|catalog| {
                 for (id, at, bytes) in dropped {
-                    books.remove(id, at, bytes);
+                    catalog.remove(id, at, bytes);
                 }
             })?;
             self.leave(group, letters);
@@ -234,7 +234,7 @@ impl DeadLetters {
         is_parked: impl Fn((u64, u32)) -> bool,
     ) -> Result<(), LettersError> {
         let _work = lock(&self.work);
-        let tally = self.books().tallies.get(group).copied();
+        let tally = self.catalog().tallies.get(group).copied();
         let mut dropped = Vec::new();
         self.visit(tally.map_or(0, |tally| tally.settled_before), |letter| {
             if letter.cause.group == group && letter.cause.parked.is_some_and(&is_parked) {
@@ -243,9 +243,9 @@ impl DeadLetters {
             ControlFlow::Continue(())
         })?;
         if !dropped.is_empty() {
-            self.change(|books| {
+            self.change(|catalog| {
                 for (id, at, bytes) in dropped {
-                    books.remove(id, at, bytes);
+                    catalog.remove(id, at, bytes);
                 }
             })?;
         }
@@ -257,21 +257,21 @@ impl DeadLetters {
     pub(crate) fn settle(&self, group: &str) -> Result<(), LettersError> {
         let _work = lock(&self.work);
         let end = self.log.status().end;
-        Ok(self.change(|books| books.tally(group).settled_before = end)?)
+        Ok(self.change(|catalog| catalog.tally(group).settled_before = end)?)
     }
 
     /// Forgets what became of a group's letters: the group is gone.
     pub(crate) fn forget(&self, group: &str) -> Result<(), LettersError> {
         let _work = lock(&self.work);
-        Ok(self.change(|books| {
-            books.tallies.remove(group);
+        Ok(self.change(|catalog| {
+            catalog.tallies.remove(group);
         })?)
     }
 
     /// What became of letters, by group. While this is held, none goes back into the queue.
     pub(crate) fn tallies(&self) -> (RwLockReadGuard<'_, ()>, BTreeMap<String, Tally>) {
         let guard = self.counting.read().unwrap_or_else(PoisonError::into_inner);
-        let tallies = self.books().tallies.clone();
+        let tallies = self.catalog().tallies.clone();
         (guard, tallies)
     }
 
@@ -319,14 +319,14 @@ impl DeadLetters {
 
     /// The letter of this id.
     pub(crate) fn get(&self, id: u64, committed: &Committed) -> Result<Option<Letter>, ReadError> {
-        let books = self.books();
-        let at = *books.moved.get(&id).unwrap_or(&id);
+        let catalog = self.catalog();
+        let at = *catalog.moved.get(&id).unwrap_or(&id);
         let record = self.log.browse(at).read()?;
         let letter = record
             .filter(|record| record.receipt.position == at)
             .and_then(Letter::of);
-        let settled = |letter: &Letter| committed.has(letter, settled_before(&books, letter));
-        Ok(letter.filter(|letter| letter.id == id && books.holds(id, at) && settled(letter)))
+        let settled = |letter: &Letter| committed.has(letter, settled_before(&catalog, letter));
+        Ok(letter.filter(|letter| letter.id == id && catalog.holds(id, at) && settled(letter)))
     }
 
     /// Throws letters away; returns how many they were. `flush` makes durable what the groups have committed, since a
@@ -343,10 +343,10 @@ impl DeadLetters {
             return Ok(0);
         }
         flush()?;
-        self.change(|books| {
+        self.change(|catalog| {
             for one in &picked {
-                books.remove(one.id, one.at, one.bytes);
-                books.tally(&one.group).purged += 1;
+                catalog.remove(one.id, one.at, one.bytes);
+                catalog.tally(&one.group).purged += 1;
             }
         })?;
         self.room.begin_anew();
@@ -403,25 +403,25 @@ impl DeadLetters {
         committed: &Committed,
         mut each: impl FnMut(Letter) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
-        let books = self.books();
+        let catalog = self.catalog();
         self.visit(from, |letter| {
-            match committed.has(&letter, settled_before(&books, &letter)) {
+            match committed.has(&letter, settled_before(&catalog, &letter)) {
                 true => each(letter),
                 false => ControlFlow::Continue(()),
             }
         })
     }
 
-    /// Visits all that the store holds by its books, from a place on.
+    /// Visits all that the store holds by its catalog, from a place on.
     fn visit(&self, from: u64, mut each: impl FnMut(Letter) -> ControlFlow<()>) -> Result<(), ReadError> {
-        let books = self.books();
+        let catalog = self.catalog();
         let mut from = Some(from.max(self.log.status().start));
         while let Some(at) = from.take() {
             self.log
-                .browse(books.gone.end_of(at).unwrap_or(at))
+                .browse(catalog.gone.end_of(at).unwrap_or(at))
                 .each(|record| {
                     let at = record.receipt.position;
-                    if let Some(end) = books.gone.end_of(at) {
+                    if let Some(end) = catalog.gone.end_of(at) {
                         // What is gone together is passed over together.
                         if end > at + record.receipt.bytes {
                             from = Some(end);
@@ -430,7 +430,7 @@ impl DeadLetters {
                         return ControlFlow::Continue(());
                     }
                     match Letter::of(record) {
-                        Some(letter) if books.holds(letter.id, at) => each(letter),
+                        Some(letter) if catalog.holds(letter.id, at) => each(letter),
                         _ => ControlFlow::Continue(()),
                     }
                 })?;
@@ -438,39 +438,39 @@ impl DeadLetters {
         Ok(())
     }
 
-    fn books(&self) -> Arc<Books> {
-        Arc::clone(&lock(&self.books))
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&lock(&self.catalog))
     }
 
-    /// Changes the books, durably or not at all. Whoever calls it holds `work`.
-    fn change(&self, change: impl FnOnce(&mut Books)) -> io::Result<()> {
-        let mut books = Books::clone(&self.books());
-        change(&mut books);
-        books.gone.drop_before(self.log.status().start);
-        books.save(&self.file)?;
-        *lock(&self.books) = Arc::new(books);
+    /// Changes the catalog, durably or not at all. Whoever calls it holds `work`.
+    fn change(&self, change: impl FnOnce(&mut Catalog)) -> io::Result<()> {
+        let mut catalog = Catalog::clone(&self.catalog());
+        change(&mut catalog);
+        catalog.gone.drop_before(self.log.status().start);
+        catalog.save(&self.file)?;
+        *lock(&self.catalog) = Arc::new(catalog);
         Ok(())
     }
 
-    /// Changes the books in memory even if they cannot be saved: for what has happened already.
-    fn change_anyway(&self, change: impl FnOnce(&mut Books)) -> io::Result<()> {
-        let mut books = Books::clone(&self.books());
-        change(&mut books);
-        let saved = books.save(&self.file);
-        *lock(&self.books) = Arc::new(books);
+    /// Changes the catalog in memory even if it cannot be saved: for what has happened already.
+    fn change_anyway(&self, change: impl FnOnce(&mut Catalog)) -> io::Result<()> {
+        let mut catalog = Catalog::clone(&self.catalog());
+        change(&mut catalog);
+        let saved = catalog.save(&self.file);
+        *lock(&self.catalog) = Arc::new(catalog);
         self.room.begin_anew();
         saved
     }
 }
 
-fn settled_before(books: &Books, letter: &Letter) -> u64 {
-    let tally = books.tallies.get(&letter.cause.group);
+fn settled_before(catalog: &Catalog, letter: &Letter) -> u64 {
+    let tally = catalog.tallies.get(&letter.cause.group);
     tally.map_or(0, |tally| tally.settled_before)
 }
 
 /// The one consumer of the store: where the oldest letter is.
 const KEPT: &str = "kept";
-/// The file of the books, beside the store's segments.
+/// The file of the catalog, beside the store's segments.
 const BOOKS: &str = "BOOKS";
 /// Bytes of letters that are listed at once, or one letter more.
 const PAGE_BYTES_MAX: u64 = 16 << 20;

@@ -2,8 +2,8 @@
 //! that had given them up alone.
 //!
 //! What makes it safe against a crash is a consumer of the queue's log, [`REPLAYING`], that is made at the log's end before
-//! the first letter is put back, and removed when the books know of all of them. If it is there when the queue is opened,
-//! the records after its place tell which letters are back in the queue, whatever the books say ([`recount`]).
+//! the first letter is put back, and removed when the catalog knows of all of them. If it is there when the queue is opened,
+//! the records after its place tell which letters are back in the queue, whatever the catalog says ([`recount`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
 use config::REPLAYING;
 use log::{Log, ReadError, StartAt};
 
-use super::books::Books;
+use super::catalog::Catalog;
 use super::letter::Letter;
 use super::{Committed, DeadLetters, LettersError, Picked, Wanted, lock};
 use crate::error::NotQueued;
@@ -38,7 +38,7 @@ pub(crate) struct Replayed {
 }
 
 /// Where letters go.
-pub(crate) struct Way<'a> {
+pub(crate) struct ReplayTarget<'a> {
     pub(crate) log: &'a Journal,
     /// Of the cluster that clients of the queue write to.
     pub(crate) table: &'a Arc<RouteTable>,
@@ -63,7 +63,7 @@ impl DeadLetters {
         &self,
         wanted: &Wanted,
         committed: &Committed,
-        way: &Way<'_>,
+        way: &ReplayTarget<'_>,
         flush: impl FnOnce() -> Result<(), ReadError>,
     ) -> Result<Replayed, LettersError> {
         let work = lock(&self.work);
@@ -107,7 +107,7 @@ impl DeadLetters {
         &self,
         picked: &[Picked],
         committed: &Committed,
-        way: &Way<'_>,
+        way: &ReplayTarget<'_>,
         done: &mut Replayed,
     ) -> Result<(), LettersError> {
         let mut letters = Vec::with_capacity(picked.len());
@@ -141,7 +141,7 @@ impl DeadLetters {
     fn put_back_fitting(
         &self,
         letters: &[Letter],
-        way: &Way<'_>,
+        way: &ReplayTarget<'_>,
         done: &mut Replayed,
     ) -> Result<Result<(), NotQueued>, LettersError> {
         match self.put_back_run(letters, way, done)? {
@@ -166,7 +166,7 @@ impl DeadLetters {
     fn put_back_run(
         &self,
         letters: &[Letter],
-        way: &Way<'_>,
+        way: &ReplayTarget<'_>,
         done: &mut Replayed,
     ) -> Result<Result<(), NotQueued>, LettersError> {
         let cause = &letters[0].cause;
@@ -247,7 +247,7 @@ impl DeadLetters {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),
         };
-        // From here on they are in the queue, until the books say it nobody may count them.
+        // From here on they are in the queue, until the catalog says it nobody may count them.
         let _alone = self.counting.write().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = way.log.append_blocking(entry) {
             return Ok(Err(error));
@@ -259,22 +259,22 @@ impl DeadLetters {
             .map(|letter| (letter.id, letter.at, letter.bytes))
             .collect();
         // They are in the queue whether or not that can be written down; the next start finds it out again.
-        self.change_anyway(|books| took_back(books, &cause.group, &gone))?;
+        self.change_anyway(|catalog| took_back(catalog, &cause.group, &gone))?;
         Ok(Ok(()))
     }
 
     fn took_back_ids(&self, group: &str, ids: &[u64]) -> Result<(), LettersError> {
-        let (books, mut gone) = (self.books(), Vec::new());
+        let (catalog, mut gone) = (self.catalog(), Vec::new());
         for id in ids {
-            let at = *books.moved.get(id).unwrap_or(id);
+            let at = *catalog.moved.get(id).unwrap_or(id);
             let record = self.log.browse(at).read()?;
             let letter = record.and_then(Letter::of);
-            if let Some(letter) = letter.filter(|letter| letter.id == *id && books.holds(*id, at)) {
+            if let Some(letter) = letter.filter(|letter| letter.id == *id && catalog.holds(*id, at)) {
                 gone.push((*id, at, letter.bytes));
             }
         }
         if !gone.is_empty() {
-            self.change(|books| took_back(books, group, &gone))?;
+            self.change(|catalog| took_back(catalog, group, &gone))?;
         }
         Ok(())
     }
@@ -304,11 +304,11 @@ pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersErr
     Ok(())
 }
 
-fn took_back(books: &mut Books, group: &str, gone: &[(u64, u64, u64)]) {
+fn took_back(catalog: &mut Catalog, group: &str, gone: &[(u64, u64, u64)]) {
     for (id, at, bytes) in gone {
-        books.remove(*id, *at, *bytes);
+        catalog.remove(*id, *at, *bytes);
     }
-    books.tally(group).replayed += gone.len() as u64;
+    catalog.tally(group).replayed += gone.len() as u64;
 }
 
 /// Letters that go into a record together, at most.
@@ -393,7 +393,7 @@ mod tests {
             .unwrap()
             .letters;
         assert_eq!(all.len(), 3);
-        // What a replay does, up to the moment before the books know of it.
+        // What a replay does, up to the moment before the catalog knows of it.
         log.consumer(REPLAYING, StartAt::Newest).unwrap();
         let params = Params {
             target: "/_bulk".to_owned(),
@@ -451,7 +451,7 @@ mod tests {
         let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
         let table = Arc::new(RouteTable::builder(dialect, 1).build());
         let groups = ["c0".into()];
-        let mut way = Way {
+        let mut way = ReplayTarget {
             log: &log,
             table: &table,
             newest: &|| unreachable!("nothing is put back"),
@@ -459,7 +459,7 @@ mod tests {
             groups: &groups,
             within: Duration::ZERO,
         };
-        let replay = |way: &Way<'_>| {
+        let replay = |way: &ReplayTarget<'_>| {
             letters
                 .replay(&Wanted::default(), &committed, way, || Ok(()))
                 .unwrap()

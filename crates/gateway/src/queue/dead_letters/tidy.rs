@@ -38,7 +38,7 @@ impl DeadLetters {
 
     /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of one that is full.
     fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
-        let (bytes, gone) = (self.log.status().bytes, self.books().gone.bytes());
+        let (bytes, gone) = (self.log.status().bytes, self.catalog().gone.bytes());
         let is_tight = bytes > self.room.bytes_max() / 4 * 3;
         if gone < GONE_BYTES_MIN || gone * if is_tight { 4 } else { 2 } <= bytes {
             return Ok(());
@@ -69,7 +69,7 @@ impl DeadLetters {
                 if !full || tries > TRIES_MAX {
                     return Err(error);
                 }
-                letters.retain(|letter| self.books().holds(letter.id, letter.at));
+                letters.retain(|letter| self.catalog().holds(letter.id, letter.at));
                 #[allow(
                     clippy::disallowed_methods,
                     reason = "replays and edits have threads of their own"
@@ -114,11 +114,11 @@ impl DeadLetters {
                 Err(error) => failed = Some(error),
             }
         }
-        self.change(|books| {
+        self.change(|catalog| {
             for (number, receipt) in written {
                 let letter = &letters[number];
-                books.remove(letter.id, letter.at, letter.bytes);
-                books.moved.insert(letter.id, receipt.position);
+                catalog.remove(letter.id, letter.at, letter.bytes);
+                catalog.moved.insert(letter.id, receipt.position);
             }
         })?;
         failed.map_or(Ok(()), |error| Err(error.into()))

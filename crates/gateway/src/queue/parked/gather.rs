@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Parked;
-use super::state::{Standing, State};
+use super::state::{ParkedState, Standing};
 use super::store::{Bound, Entry};
 
 impl Parked {
@@ -46,7 +46,7 @@ impl Parked {
     }
 }
 
-impl State {
+impl ParkedState {
     /// The oldest records with the operations of each that are left, if it pays to write them again.
     fn to_gather(&self, used: u64, most: u64) -> Vec<(u64, BTreeSet<u32>)> {
         if used < most / 2 {

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use wire::lock;
 
 pub(crate) use key::{Key, Named, Scope};
-pub(crate) use state::{Picked, State, Tried};
+pub(crate) use state::{ParkedState, Picked, Tried};
 use state::{Piece, Standing};
 use store::Bound;
 use store::Record;
@@ -34,7 +34,7 @@ pub(crate) struct Parked {
     options: Mutex<Options>,
     /// Made when the first operation is parked.
     store: Mutex<Option<Arc<Store>>>,
-    state: Mutex<State>,
+    state: Mutex<ParkedState>,
     /// Whether anything is parked: nothing else is looked at on the way of ordinary batches.
     pub(crate) any: AtomicBool,
     /// Told when there may be something to try.
@@ -254,7 +254,7 @@ impl Parked {
     }
 
     /// Held while the accounts are read, so that all numbers are of one instant.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ParkedState> {
         lock(&self.state)
     }
 

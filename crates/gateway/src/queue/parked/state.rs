@@ -19,7 +19,7 @@ type Order = (u64, u32, u64);
 
 /// All that is parked of a group.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct ParkedState {
     keys: BTreeMap<Key, Held>,
     /// The keys that hold a name.
     names: HashMap<Box<str>, Vec<Key>>,
@@ -170,9 +170,9 @@ fn pick<T: Clone>(all: &[T], ops: Option<&[u32]>) -> Vec<T> {
     }
 }
 
-// === impl State ===
+// === impl ParkedState ===
 
-impl State {
+impl ParkedState {
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -340,7 +340,7 @@ impl State {
         pieces.any(|piece| piece.ops.as_ref().is_none_or(|ops| ops.contains(&op)))
     }
 
-    /// Keys whose turn it is, so many at most; each is under way until [`State::rest`].
+    /// Keys whose turn it is, so many at most; each is under way until [`ParkedState::rest`].
     pub(crate) fn due(&mut self, most: usize) -> Vec<Key> {
         let now = Instant::now();
         let due = self
@@ -715,7 +715,7 @@ mod tests {
         }
     }
 
-    fn park(state: &mut State, entry: &Entry, at: u64) {
+    fn park(state: &mut ParkedState, entry: &Entry, at: u64) {
         let piece = Piece::new(at, 100, entry, None, Standing::Unsettled);
         state.insert(entry.key.clone(), &entry.names, &entry.why, piece);
     }
@@ -726,13 +726,13 @@ mod tests {
 
     #[test]
     fn an_operation_waits_for_its_index_first_and_then_for_its_document() {
-        let mut state = State::default();
+        let mut state = ParkedState::default();
         let index = Key::Index {
             index: "logs".to_owned(),
         };
         park(&mut state, &entry(index.clone(), 1, &["1"]), 10);
         park(&mut state, &entry(Key::Documents, 2, &["2"]), 20);
-        let holder = |state: &State, index, id| state.holder(&named(index, id), 3, "/_bulk", None);
+        let holder = |state: &ParkedState, index, id| state.holder(&named(index, id), 3, "/_bulk", None);
         assert_eq!(holder(&state, "logs", "2"), Some(index.clone()));
         assert_eq!(holder(&state, "other", "2"), None);
         let behind = state.holder(&named("logs", "2"), 3, "/_bulk", Some(&index));
@@ -744,7 +744,7 @@ mod tests {
 
     #[test]
     fn what_is_parked_counts_from_its_commit_and_goes_out_in_order() {
-        let mut state = State::default();
+        let mut state = ParkedState::default();
         let second = entry(Key::Documents, 2, &["1", "2"]);
         park(&mut state, &second, 30);
         assert_eq!(

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Place;
+use super::NameTarget;
 use crate::queue::fence::{Fence, Lanes};
 
 /// The file.
@@ -22,7 +22,7 @@ pub(super) struct Kept {
 /// What the file says.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) places: HashMap<String, Place>,
+    pub(super) places: HashMap<String, NameTarget>,
     pub(super) fences: Vec<Fence>,
     /// Every name is there that documents have which are queued.
     pub(super) whole: bool,
@@ -34,7 +34,7 @@ pub(super) struct Found {
 enum Line {
     /// Since when the machine runs on which this was written: what was not synced is lost when that ends.
     Boot(String),
-    Name(String, Place),
+    Name(String, NameTarget),
     Fence(Wall),
 }
 
@@ -75,7 +75,7 @@ impl Kept {
     /// Begins a file, in place of what is there; goes on with that, or without a file, if the disk is full.
     pub(super) fn begin_anyway<'a>(
         path: &Path,
-        places: &HashMap<String, Place>,
+        places: &HashMap<String, NameTarget>,
         fences: impl Iterator<Item = &'a Fence>,
     ) -> Self {
         Self::begin(path, places, fences).unwrap_or_else(|error| {
@@ -92,7 +92,7 @@ impl Kept {
     /// Begins a file, in place of what is there.
     pub(super) fn begin<'a>(
         path: &Path,
-        places: &HashMap<String, Place>,
+        places: &HashMap<String, NameTarget>,
         fences: impl Iterator<Item = &'a Fence>,
     ) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
@@ -121,7 +121,7 @@ impl Kept {
     }
 
     /// A name that is used from now on.
-    pub(super) fn name(&mut self, name: &str, place: &Place) {
+    pub(super) fn name(&mut self, name: &str, place: &NameTarget) {
         self.write(&Line::Name(name.to_owned(), place.clone()), false);
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("whereabouts/q.jsonl");
         assert!(!Kept::read(&path).unwrap().whole);
-        let place = |index: &str, shards| Place {
+        let place = |index: &str, shards| NameTarget {
             index: index.to_owned(),
             shards,
             routing_num_shards: Some(1024),

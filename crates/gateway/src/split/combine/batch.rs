@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use wire::guard::fault;
 use wire::{Fate, SendError, SendErrorKind, Shared};
 
-use super::{Inner, Told, Turn};
+use super::{CombinedRemote, Inner, Lease};
 use crate::gather::Weight;
 use crate::nodes::lines::{Body, Lines, Load};
 use crate::nodes::{Message, is_unexecuted};
@@ -24,13 +24,13 @@ pub(super) struct Member {
     part: usize,
     request_id: RequestId,
     deadline: tokio::time::Instant,
-    tell: oneshot::Sender<Told>,
+    tell: oneshot::Sender<CombinedRemote>,
 }
 
 // === impl Member ===
 
 impl Member {
-    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<Told>) -> Self {
+    pub(super) fn new(part: usize, split: Split<'_>, tell: oneshot::Sender<CombinedRemote>) -> Self {
         Self {
             load: Arc::clone(split.load),
             part,
@@ -41,7 +41,7 @@ impl Member {
     }
 
     /// A request that was cut short by the end of the process needs no answer.
-    pub(super) fn tell(self, told: Told) {
+    pub(super) fn tell(self, told: CombinedRemote) {
         drop(self.tell.send(told));
     }
 }
@@ -61,17 +61,17 @@ impl Weight for Member {
 struct Members(VecDeque<Member>);
 
 /// Sends parts together and gives each client its share.
-pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) {
-    let combiner = turn.combiner.clone();
+pub(super) async fn send(node: Arc<Node>, mut lease: Lease, members: Vec<Member>) {
+    let combiner = lease.combiner.clone();
     let inner = &*combiner.0;
     let mut members = Members(members.into());
     inner.counters.combined_requests.add(1);
     inner.counters.combined_parts.add(members.0.len() as u64);
     let answer = inner
-        .exchange(&node, &mut turn, members.0.make_contiguous())
+        .exchange(&node, &mut lease, members.0.make_contiguous())
         .await;
     // The next ones need not wait for this one's shares.
-    drop(turn);
+    drop(lease);
     match answer {
         Ok((head, body)) if head.status == StatusCode::OK => inner.share(&node, &head, &body, members),
         // Whatever it says, it says it of all of them: each is to hear of its own only.
@@ -79,21 +79,21 @@ pub(super) async fn send(node: Arc<Node>, mut turn: Turn, members: Vec<Member>) 
             inner.counters.combined_again.add(members.0.len() as u64);
             let unexecuted = is_unexecuted(head.status, &body);
             members.tell_each(|_| match unexecuted {
-                true => Told::Alone(None),
-                false => Told::Doubted(format!(
+                true => CombinedRemote::Alone(None),
+                false => CombinedRemote::Doubted(format!(
                     "a request that carried it with others was answered {}",
                     head.status
                 )),
             });
         }
-        Err(error) => members.tell_each(|_| Told::Shared(Err(error.again()))),
+        Err(error) => members.tell_each(|_| CombinedRemote::Shared(Err(error.again()))),
     }
 }
 
 // === impl Members ===
 
 impl Members {
-    fn tell_each(mut self, mut told: impl FnMut(&Member) -> Told) {
+    fn tell_each(mut self, mut told: impl FnMut(&Member) -> CombinedRemote) {
         while let Some(member) = self.0.front() {
             let told = told(member);
             if let Some(member) = self.0.pop_front() {
@@ -107,7 +107,7 @@ impl Drop for Members {
     fn drop(&mut self) {
         for member in self.0.drain(..) {
             let why = "the gateway failed on the answer to a request that carried it with others";
-            member.tell(Told::Doubted(why.to_owned()));
+            member.tell(CombinedRemote::Doubted(why.to_owned()));
         }
     }
 }
@@ -118,12 +118,12 @@ impl Inner {
     async fn exchange(
         &self,
         node: &Node,
-        turn: &mut Turn,
+        lease: &mut Lease,
         members: &[Member],
     ) -> Result<(response::Parts, Shared), SendError> {
         let request_id = members[0].request_id.clone();
         let deadline = members.iter().map(|member| member.deadline).min();
-        let ticket = turn.ticket.as_ref().expect("it is given back with the turn");
+        let ticket = lease.ticket.as_ref().expect("it is given back with the lease");
         let family = Arc::clone(&ticket.family);
         let message = Message {
             request_id: &request_id,
@@ -137,9 +137,9 @@ impl Inner {
             .iter()
             .map(|member| Lines::part(&member.load, member.part));
         let body = Body::new(lines, &self.pool).outgoing();
-        turn.sent();
+        lease.sent();
         let answer = self.outbound.whole(node, message, body, deadline).await;
-        turn.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
+        lease.ended(answer.as_ref().map(|(head, body)| (head.status, &**body)), bytes);
         answer.map(|(head, body)| (head, body.freeze()))
     }
 
@@ -158,7 +158,7 @@ impl Inner {
                     reused: false,
                     origin: node.address.authority().into(),
                 };
-                return members.tell_each(|_| Told::Shared(Err(error())));
+                return members.tell_each(|_| CombinedRemote::Shared(Err(error())));
             }
         };
         let mut first = 0;
@@ -169,7 +169,7 @@ impl Inner {
                 share: Some(Box::new(reply.share(first, docs))),
             };
             first += docs;
-            Told::Shared(Ok((head.clone(), words)))
+            CombinedRemote::Shared(Ok((head.clone(), words)))
         });
     }
 }

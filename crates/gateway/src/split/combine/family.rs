@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Method};
 use wire::lock;
 
 use super::batch::Member;
-use crate::gather::{self, Asking, Shifts, Step, Target};
+use crate::gather::{self, Asking, Shifts, SlotAction, Target};
 use crate::nodes::Message;
 
 type Slot = gather::Slot<Member, Arc<Node>>;
@@ -143,9 +143,9 @@ impl Family {
         slots.make(target, node, Instant::now()).push(node, member);
     }
 
-    pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> Step {
+    pub(super) fn next_step(&self, target: &Target, settings: &Combine) -> SlotAction {
         let mut slots = self.slots();
-        slots.at(target).map_or(Step::Nothing, |(slot, shifts)| {
+        slots.at(target).map_or(SlotAction::Nothing, |(slot, shifts)| {
             slot.next_step(shifts, settings, Instant::now())
         })
     }

@@ -2,9 +2,9 @@
 
 use super::super::PIECES_MAX;
 use super::super::key::{Key, SEVERAL};
-use super::{Held, State};
+use super::{Held, ParkedState};
 
-impl State {
+impl ParkedState {
     /// The key under which refused operations for an index wait for room among the dead letters.
     pub(crate) fn letters_key(&self, index: &str) -> Key {
         let of = |index: &str| Key::Letters {

@@ -1,4 +1,4 @@
-//! The admin port's listener. Few connections at a time, and none that is silent for long: whoever reaches the port must not
+//! The admin port's listener. BoundedListener connections at a time, and none that is silent for long: whoever reaches the port must not
 //! be able to take the open files that clients and nodes need, nor the port itself from health checks.
 //!
 //! A new connection is always let in. When there are as many as there may be, the one that is closed for it is the one that
@@ -24,7 +24,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use wire::lock;
 
 /// Accepts whoever comes, and has another one leave for it if need be.
-pub(crate) struct Few {
+pub(crate) struct BoundedListener {
     listener: TcpListener,
     bounds: Bounds,
     seats: Vec<Weak<Seat>>,
@@ -71,9 +71,9 @@ pub(crate) struct Visit {
 /// A request under way, until dropped.
 struct UnderWay(Arc<Seat>);
 
-// === impl Few ===
+// === impl BoundedListener ===
 
-impl Few {
+impl BoundedListener {
     pub(crate) fn new(listener: TcpListener) -> Self {
         let bounds = Bounds {
             connections_max: CONNECTIONS_MAX,
@@ -117,7 +117,7 @@ impl Few {
     }
 }
 
-impl Listener for Few {
+impl Listener for BoundedListener {
     type Io = Visit;
     type Addr = SocketAddr;
 
@@ -141,8 +141,8 @@ impl Listener for Few {
     }
 }
 
-impl Connected<IncomingStream<'_, Few>> for Seated {
-    fn connect_info(stream: IncomingStream<'_, Few>) -> Self {
+impl Connected<IncomingStream<'_, BoundedListener>> for Seated {
+    fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
         Self(Arc::clone(&stream.io().seat))
     }
 }
@@ -319,7 +319,7 @@ mod tests {
             .route("/", axum::routing::get(answer))
             .layer(axum::middleware::from_fn(note));
         let service = routes.into_make_service_with_connect_info::<Seated>();
-        tokio::spawn(async move { axum::serve(Few::with(listener, bounds), service).await });
+        tokio::spawn(async move { axum::serve(BoundedListener::with(listener, bounds), service).await });
         address
     }
 

@@ -16,10 +16,10 @@ use wire::lock;
 
 /// The turns of one index.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct RoundRobin(Mutex<Progress>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Progress {
     primaries: Box<[Option<NodeIx>]>,
     shards: Vec<Shard>,
     homes: Vec<Home>,
@@ -49,7 +49,7 @@ struct Home {
     bytes_in_flight: u64,
 }
 
-impl Turns {
+impl RoundRobin {
     /// The next run. `busy` tells what a node has to do, in any unit, as a logarithm; `None`: it is down. `None` when
     /// every node is.
     pub(super) fn next(
@@ -66,7 +66,7 @@ impl Turns {
     pub(super) fn given(&self, shard: u32, docs: u32, bytes: u64) {
         let mut state = self.lock();
         let mean = state.mean();
-        let State {
+        let Progress {
             shards, homes, given, ..
         } = &mut *state;
         let Some(one) = shards.get_mut(shard as usize) else {
@@ -111,14 +111,14 @@ impl Turns {
         state.given = state.given.saturating_sub(docs);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         lock(&self.0)
     }
 }
 
-// === impl State ===
+// === impl Progress ===
 
-impl State {
+impl Progress {
     /// Sorts the shards by their nodes, if these aren't known yet or are others now. Another number of shards is another
     /// index with the same name.
     fn settle(&mut self, primaries: &[Option<NodeIx>]) {
@@ -267,7 +267,7 @@ mod tests {
 
     /// Gives a request's documents their shards, as planning does.
     fn request(
-        turns: &Turns,
+        turns: &RoundRobin,
         primaries: &[Option<NodeIx>],
         docs: u32,
         busy: impl Fn(NodeIx) -> Option<f32>,
@@ -300,7 +300,7 @@ mod tests {
             slow in 0_u16..8,
             seed in any::<u64>(),
         ) {
-            let (turns, primaries) = (Turns::default(), dealt(shards, nodes));
+            let (turns, primaries) = (RoundRobin::default(), dealt(shards, nodes));
             let mut random = fastrand::Rng::with_seed(seed);
             let mut counts = vec![0_u64; shards as usize];
             let mut given = 0;
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_nodes_small_bulks_share_a_shard_and_all_nodes_work() {
-        let (turns, primaries) = (Turns::default(), dealt(30, 3));
+        let (turns, primaries) = (RoundRobin::default(), dealt(30, 3));
         // Requests of ten documents, of which 30 are always on their way.
         let mut under_way = std::collections::VecDeque::new();
         let mut by_node = [const { Vec::new() }; 3];
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_down_is_given_nothing_and_catches_up_without_a_flood() {
-        let (turns, primaries) = (Turns::default(), dealt(6, 3));
+        let (turns, primaries) = (RoundRobin::default(), dealt(6, 3));
         let mut counts = [0_u64; 6];
         let mut write = |docs: u32, down: Option<u16>| {
             let mut given = [0_u64; 3];
@@ -368,14 +368,14 @@ mod tests {
 
     #[test]
     fn when_every_node_is_down_nobody_is_preferred() {
-        let (turns, primaries) = (Turns::default(), dealt(4, 2));
+        let (turns, primaries) = (RoundRobin::default(), dealt(4, 2));
         assert_eq!(turns.next(&primaries, |_| None), None);
         assert_eq!(turns.next(&[None, None], |_| Some(0.0)), None);
     }
 
     #[test]
     fn counts_survive_primaries_that_move_and_not_another_number_of_shards() {
-        let (turns, mut primaries) = (Turns::default(), dealt(4, 2));
+        let (turns, mut primaries) = (RoundRobin::default(), dealt(4, 2));
         let mut counts = [0_u64; 4];
         for round in 0..400 {
             // One of them moves now and then, and is nowhere for a while.
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn what_was_refused_is_given_again() {
-        let (turns, primaries) = (Turns::default(), dealt(4, 2));
+        let (turns, primaries) = (RoundRobin::default(), dealt(4, 2));
         let mut counts = [0_u64; 4];
         for round in 0..2_000 {
             request(

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The books of a queue's dead letters.
+/// The catalog of a queue's dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Books {
+pub(super) struct Catalog {
     version: u32,
     /// Records of the store that hold no letter any more.
     pub(super) gone: Ranges,
@@ -36,9 +36,9 @@ pub(crate) struct Tally {
 #[serde(transparent)]
 pub(super) struct Ranges(BTreeMap<u64, u64>);
 
-// === impl Books ===
+// === impl Catalog ===
 
-impl Books {
+impl Catalog {
     /// Reads them; empty if there is no file.
     pub(super) fn load(file: &Path) -> io::Result<Self> {
         let text = match std::fs::read_to_string(file) {
@@ -50,11 +50,11 @@ impl Books {
         if sum != checksum(body) {
             return Err(broken("its checksum is wrong"));
         }
-        let books: Self = serde_json::from_str(body).map_err(|error| broken(&error.to_string()))?;
-        if books.version != VERSION {
+        let catalog: Self = serde_json::from_str(body).map_err(|error| broken(&error.to_string()))?;
+        if catalog.version != VERSION {
             return Err(broken("another version has written it"));
         }
-        Ok(books)
+        Ok(catalog)
     }
 
     fn new() -> Self {
@@ -165,19 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn books_come_back_as_they_were_saved_and_a_flipped_bit_is_noticed() {
+    fn a_catalog_comes_back_as_it_was_saved_and_a_flipped_bit_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("BOOKS");
-        let mut books = Books::load(&file).unwrap();
-        books.remove(64, 64, 100);
-        books.moved.insert(1 << 60, 5);
-        books.tally("c0").purged = 3;
-        books.save(&file).unwrap();
-        assert_eq!(Books::load(&file).unwrap(), books);
+        let mut catalog = Catalog::load(&file).unwrap();
+        catalog.remove(64, 64, 100);
+        catalog.moved.insert(1 << 60, 5);
+        catalog.tally("c0").purged = 3;
+        catalog.save(&file).unwrap();
+        assert_eq!(Catalog::load(&file).unwrap(), catalog);
         let mut bytes = std::fs::read(&file).unwrap();
         let last = bytes.len() - 5;
         bytes[last] ^= 1;
         std::fs::write(&file, bytes).unwrap();
-        assert_eq!(Books::load(&file).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            Catalog::load(&file).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
     }
 }
