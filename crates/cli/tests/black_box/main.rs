@@ -6,6 +6,7 @@
 mod admin;
 mod behind_the_queue;
 mod capacity;
+mod chart;
 mod choosing;
 mod combine;
 mod command_line;
