@@ -1,9 +1,11 @@
 //! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks at.
 
 mod clocks;
+mod knots;
 mod lengths;
 mod rooms;
 mod starts;
+mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -66,6 +68,8 @@ pub(crate) fn run() -> Result<()> {
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
     check_arrows(&arrows(&architecture), &metadata, &mut wrong);
     let figures = rooms::check(&root, &files, &architecture, &mut wrong);
+    knots::check(&root, &files, &mut wrong)?;
+    walks::check(&root, &files, &architecture, &mut wrong);
     check_manifests(&root, &metadata, &mut wrong)?;
     for line in figures.iter().chain(&wrong) {
         say(line);

@@ -10,8 +10,8 @@ use wire::guard::{Panicked, Work, guarded};
 
 use super::memory::Held;
 use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, backoff};
-use crate::delivery::deliveries::{Since, drop_unsettled_of_lane};
 use crate::delivery::lane::Lane;
+use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::Doing;
 use crate::queue::dead_letters::Cause;
@@ -128,7 +128,9 @@ impl Lane {
     /// Forgets what operations that are tried again have put among the dead letters and parked.
     async fn forget_since(&mut self, since: Since) -> Option<()> {
         while let Err(why) = drop_unsettled_of_lane(&self.route.group, self.number, since) {
-            self.route.group.set(self.number, Doing::Paused, Some(&why));
+            self.route
+                .group
+                .set(self.number, Doing::Paused, Some(&why.to_string()));
             self.rest(ROOM_AGAIN).await?;
         }
         Some(())

@@ -10,8 +10,9 @@ use wire::guard::{self, Pauses, Work};
 use wire::lock;
 
 use crate::delivery::thread::deliver;
+use crate::delivery::unsettled::drop_unsettled;
 use crate::live::GatewayState;
-use crate::queue::{Doing, Group, Phase, Queue};
+use crate::queue::{Doing, Group, Phase};
 
 /// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
 #[derive(Debug)]
@@ -194,51 +195,6 @@ fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool
         }
     }
     true
-}
-
-/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group is under way.
-pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), String> {
-    let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
-    if let Some(parked) = parked {
-        parked.drop_unsettled().map_err(|error| error.to_string())?;
-        let is_parked = |(at, op)| parked.holds(at, op);
-        letters
-            .drop_parked(group, is_parked)
-            .map_err(|error| error.to_string())?;
-    }
-    let dropped = letters.drop_unsettled(group, &queue.committed());
-    dropped.map_err(|error| error.to_string())
-}
-
-/// A moment: what has been put among the dead letters, and parked, before.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Since {
-    letters: u64,
-    parked: u64,
-}
-
-impl Since {
-    pub(crate) fn now(group: &Group) -> Self {
-        Self {
-            letters: group.queue.dead_letters.end(),
-            parked: group.parked.as_ref().map_or(0, |parked| parked.end()),
-        }
-    }
-}
-
-/// The same of one lane, of which nothing is under way, while others are; of what was put there since a moment.
-pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), String> {
-    let name = &*group.settings.group;
-    if let Some(parked) = &group.parked {
-        let dropped = parked.drop_unsettled_of(lane, since.parked);
-        dropped.map_err(|error| error.to_string())?;
-    }
-    let dropped =
-        group
-            .queue
-            .dead_letters
-            .drop_unsettled_of_lane(name, lane, since.letters, &group.queue.committed());
-    dropped.map_err(|error| error.to_string())
 }
 
 fn key(group: &Group) -> Key {

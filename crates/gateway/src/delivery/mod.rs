@@ -27,6 +27,8 @@ mod retry;
 mod sent_as;
 mod suspect;
 mod thread;
+mod unsettled;
 
-pub(crate) use deliveries::{Deliveries, drop_unsettled};
+pub(crate) use deliveries::Deliveries;
 pub(crate) use memory::Memory;
+pub(crate) use unsettled::drop_unsettled;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use wire::guard::{Panicked, Work, caught, guarded};
 
 use crate::delivery::batch::{Batch, backoff};
-use crate::delivery::deliveries::{Since, drop_unsettled_of_lane};
 use crate::delivery::lane::Lane;
+use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
 use crate::queue::Doing;
 
 /// What a lane knows of records that the gateway failed on.
@@ -118,7 +118,8 @@ impl Lane {
             let pause = backoff(group.settings.retry.delay, self.suspect.failures, fastrand::f64());
             self.rest(pause).await?;
             let went = caught(Work::Lane, || {
-                drop_unsettled_of_lane(group, self.number, Since::default())?;
+                let dropped = drop_unsettled_of_lane(group, self.number, Since::default());
+                dropped.map_err(|error| error.to_string())?;
                 // What was read is forgotten with the reader.
                 let reader = group.consumer.reader(self.number);
                 self.reader = reader.map_err(|error| error.to_string())?;

@@ -18,18 +18,9 @@ use crate::error::Fault;
 use crate::nodes::Body;
 use crate::queue::{Accept, Group, Journal, Queue, Queues};
 use crate::reshuffle::document_write::writes_documents;
-use crate::reshuffle::sync::Reshuffle;
+use crate::reshuffle::sync::{Passing, Reshuffle};
 use crate::reshuffle::touched::Touched;
 use crate::why::HeadWhy;
-
-/// A request that goes on to the next filter, as far as a queue is concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Passing {
-    /// Why it is not queued, as the counters call it.
-    pub(crate) why: &'static str,
-    /// The lanes whose documents it may touch; none: nobody knows.
-    pub(crate) lanes: Option<Vec<u32>>,
-}
 
 /// What a request waits for.
 struct Awaited {
@@ -40,11 +31,6 @@ struct Awaited {
 }
 
 impl Passing {
-    /// A request of which nobody knows what it touches.
-    pub(crate) fn unknown(why: &'static str) -> Self {
-        Self { why, lanes: None }
-    }
-
     /// What it waits for, by where names lead now.
     fn awaited(&self, uri: &Uri, body: &Body, table: &RouteTable, queue: &Queue) -> Awaited {
         if let Some(lanes) = &self.lanes {

@@ -29,8 +29,7 @@ use crate::nodes::lines::Load;
 use crate::nodes::strip_for_parts;
 use crate::nodes::{Body, Message};
 use crate::request_id::RequestId;
-use crate::reshuffle::passing::Passing;
-use crate::reshuffle::sync::{Held, NO_BULK, Reshuffle, Step, Unread};
+use crate::reshuffle::sync::{Held, NO_BULK, Passing, Reshuffle, Step, Unread};
 use crate::split::{Answer, Sender, Split};
 use head::{Kind, SingleHead};
 

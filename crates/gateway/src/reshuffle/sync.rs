@@ -27,7 +27,6 @@ use crate::queue::Accept;
 use crate::reshuffle::decide::{Coming, Decided};
 use crate::reshuffle::directed::{Assignments, RoundRobins};
 use crate::reshuffle::packed::Coding;
-use crate::reshuffle::passing::Passing;
 use crate::reshuffle::queued_answer::AnswerShape;
 use crate::reshuffle::{belongs, packed};
 use crate::scratch::with_scratch;
@@ -63,6 +62,15 @@ pub(crate) enum Step {
     Next(Parts, Body, Passing),
 }
 
+/// A request that goes on to the next filter, as far as a queue is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Passing {
+    /// Why it is not queued, as the counters call it.
+    pub(crate) why: &'static str,
+    /// The lanes whose documents it may touch; none: nobody knows.
+    pub(crate) lanes: Option<Vec<u32>>,
+}
+
 /// A body that is all here.
 pub(crate) struct Held {
     /// Decoded.
@@ -79,6 +87,17 @@ pub(crate) enum Unread {
     /// It is not all here.
     Refused(Fault),
 }
+
+// === impl Passing ===
+
+impl Passing {
+    /// A request of which nobody knows what it touches.
+    pub(crate) fn unknown(why: &'static str) -> Self {
+        Self { why, lanes: None }
+    }
+}
+
+// === impl Reshuffle ===
 
 impl Reshuffle {
     /// Takes a request that may be a bulk.

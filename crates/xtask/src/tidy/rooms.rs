@@ -30,7 +30,7 @@ struct Plan {
 }
 
 /// From one room to another, and a file that has it.
-type Arrows = BTreeMap<(String, String), PathBuf>;
+pub(super) type Arrows = BTreeMap<(String, String), PathBuf>;
 
 /// What the rooms of one crate come to.
 #[derive(Debug, PartialEq)]
@@ -213,7 +213,7 @@ fn arrows(sources: &[(PathBuf, String)], rooms: &BTreeSet<String>) -> Arrows {
 }
 
 /// Names that a crate's door shows at its root, with the rooms that they come from.
-fn shown_at_root(code: &str) -> Vec<(String, String)> {
+pub(super) fn shown_at_root(code: &str) -> Vec<(String, String)> {
     let uses = code.split(';').filter_map(|statement| {
         let statement = statement.trim();
         let path = statement.strip_prefix("pub use ");
@@ -233,7 +233,7 @@ fn shown_at_root(code: &str) -> Vec<(String, String)> {
 }
 
 /// Files that a file declares for its tests only.
-fn tests_apart(file: &Path, text: &str) -> Vec<PathBuf> {
+pub(super) fn tests_apart(file: &Path, text: &str) -> Vec<PathBuf> {
     let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
         Some("mod" | "lib" | "main") | None => file.parent().map(Path::to_path_buf).unwrap_or_default(),
         Some(_) => file.with_extension(""),
@@ -254,7 +254,7 @@ fn tests_apart(file: &Path, text: &str) -> Vec<PathBuf> {
 }
 
 /// A file's text without comments, and without the tests at its bottom.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.lines() {
         if line.starts_with("mod tests {") {
@@ -277,9 +277,13 @@ fn depth(file: &Path) -> usize {
 
 /// What code names of the crate's root, as `crate::name`, in a group `crate::{name, …}`, or by as many `super::` as lead there.
 fn named(code: &str, depth: usize) -> BTreeSet<String> {
-    let from_root = "super::".repeat(depth);
+    named_below(code, &["crate::", &"super::".repeat(depth)])
+}
+
+/// What code names below any of these paths.
+pub(super) fn named_below(code: &str, paths: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for root in ["crate::", &from_root] {
+    for root in paths.iter().filter(|path| !path.is_empty()) {
         for (at, _) in code.match_indices(root) {
             let before = code[..at].chars().next_back();
             if !before.is_some_and(|before| before.is_alphanumeric() || "_:".contains(before)) {
@@ -291,7 +295,7 @@ fn named(code: &str, depth: usize) -> BTreeSet<String> {
 }
 
 /// The first name of a path, or those of a group of paths.
-fn firsts(path: &str) -> Vec<String> {
+pub(super) fn firsts(path: &str) -> Vec<String> {
     let name = |text: &str| -> String {
         let name = text.trim_start().chars();
         name.take_while(|char| char.is_alphanumeric() || *char == '_')
@@ -319,7 +323,7 @@ fn firsts(path: &str) -> Vec<String> {
 }
 
 /// Rooms that can be reached from one another, in groups of at least two.
-fn knots(rooms: &BTreeSet<String>, arrows: &Arrows) -> Vec<Vec<String>> {
+pub(super) fn knots(rooms: &BTreeSet<String>, arrows: &Arrows) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = rooms
         .iter()
         .map(|room| (room.as_str(), reachable(room, arrows)))

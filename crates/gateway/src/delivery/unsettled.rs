@@ -1,0 +1,51 @@
+//! What batches that were not committed have put aside, parked or among the dead letters: they are delivered again, so it is
+//! dropped before.
+
+use log::AppendError;
+
+use crate::queue::dead_letters::LettersError;
+use crate::queue::{Group, Queue};
+
+/// What was put aside could not be dropped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotDropped {
+    #[error(transparent)]
+    Parked(#[from] AppendError),
+    #[error(transparent)]
+    Letters(#[from] LettersError),
+}
+
+/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group is under way.
+pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDropped> {
+    let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
+    if let Some(parked) = parked {
+        parked.drop_unsettled()?;
+        letters.drop_parked(group, |(at, op)| parked.holds(at, op))?;
+    }
+    Ok(letters.drop_unsettled(group, &queue.committed())?)
+}
+
+/// A moment: what has been put among the dead letters, and parked, before.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Since {
+    letters: u64,
+    parked: u64,
+}
+
+impl Since {
+    pub(crate) fn now(group: &Group) -> Self {
+        Self {
+            letters: group.queue.dead_letters.end(),
+            parked: group.parked.as_ref().map_or(0, |parked| parked.end()),
+        }
+    }
+}
+
+/// The same of one lane, of which nothing is under way, while others are; of what was put there since a moment.
+pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
+    if let Some(parked) = &group.parked {
+        parked.drop_unsettled_of(lane, since.parked)?;
+    }
+    let (letters, committed) = (&group.queue.dead_letters, group.queue.committed());
+    Ok(letters.drop_unsettled_of_lane(&group.settings.group, lane, since.letters, &committed)?)
+}
