@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::log::{Browsed, Event, RealDisk, Repaired, Report};
+use ::log::{Browsed, CursorReport, Event, RealDisk, Repaired, Report, SegmentReport};
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -174,41 +174,57 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
         "segment", "bytes", "records", "documents", "made"
     )?;
     for segment in &report.segments {
-        let mut state = Vec::new();
-        if !segment.header {
-            state.push("header damaged".to_owned());
-        }
-        match segment.index {
-            Some(true) => {}
-            Some(false) => state.push("index damaged".to_owned()),
-            None => state.push("being written".to_owned()),
-        }
-        if !segment.damaged.is_empty() {
-            state.push(format!("{} damaged", segment.damaged.len()));
-        }
-        let state = if state.is_empty() {
-            "full".to_owned()
-        } else {
-            state.join(", ")
-        };
         writeln!(
             out,
-            "{:>20} {:>12} {:>9} {:>11}  {:19}  {state}",
+            "{:>20} {:>12} {:>9} {:>11}  {:19}  {}",
             segment.first,
             segment.bytes,
             segment.records,
             segment.documents,
-            time(segment.made_ms)
+            time(segment.made_ms),
+            state(segment)
         )?;
     }
-    if !report.cursors.is_empty() {
+    write_cursors(out, &report.cursors)?;
+    writeln!(out)?;
+    write_damage(out, report)?;
+    let sound = if report.is_sound() { "sound" } else { "not sound" };
+    writeln!(
+        out,
+        "{sound}: {} lanes, durable up to {}",
+        report.lanes, report.synced
+    )
+}
+
+/// What is to be said of a segment in a word or two.
+fn state(segment: &SegmentReport) -> String {
+    let mut state = Vec::new();
+    if !segment.header {
+        state.push("header damaged".to_owned());
+    }
+    match segment.index {
+        Some(true) => {}
+        Some(false) => state.push("index damaged".to_owned()),
+        None => state.push("being written".to_owned()),
+    }
+    if !segment.damaged.is_empty() {
+        state.push(format!("{} damaged", segment.damaged.len()));
+    }
+    match state.is_empty() {
+        true => "full".to_owned(),
+        false => state.join(", "),
+    }
+}
+
+fn write_cursors(out: &mut impl Write, cursors: &[CursorReport]) -> io::Result<()> {
+    if !cursors.is_empty() {
         writeln!(
             out,
             "\n{:>20} {:>20} {:>20} {:>12} {:>8} {:>8}",
             "consumer", "from", "to", "done", "dead", "lost"
         )?;
     }
-    for cursor in &report.cursors {
+    for cursor in cursors {
         if cursor.readable {
             let (least, most) = cursor.positions;
             let (done, dead, lost) = (cursor.done, cursor.dead, cursor.lost);
@@ -221,7 +237,11 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
             writeln!(out, "{:>20} cannot be read", cursor.name)?;
         }
     }
-    writeln!(out)?;
+    Ok(())
+}
+
+/// What is damaged, missing, put aside or cut off.
+fn write_damage(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for segment in &report.segments {
         for damage in &segment.damaged {
             let (start, end) = (damage.range.start, damage.range.end);
@@ -255,12 +275,7 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
             torn.start, torn.end
         )?;
     }
-    let sound = if report.is_sound() { "sound" } else { "not sound" };
-    writeln!(
-        out,
-        "{sound}: {} lanes, durable up to {}",
-        report.lanes, report.synced
-    )
+    Ok(())
 }
 
 fn write_repaired(out: &mut impl Write, repaired: &Repaired) -> io::Result<()> {

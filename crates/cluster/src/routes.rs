@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use bulk::{Dialect, Flavour, Formula, IndexRoute, NodeIx, RouteTable, Target, Why};
+use bulk::{Dialect, Flavour, Formula, IndexRoute, NodeIx, RouteTable, RouteTableBuilder, Target, Why};
 use serde::Serialize;
 
 use crate::node::Node;
@@ -108,31 +108,10 @@ pub(crate) fn make(
         indices.insert(name.clone(), Arc::new(route));
     }
     let mut builder = RouteTable::builder(dialect, u16::try_from(nodes.len()).unwrap_or(u16::MAX));
-    let mut written: BTreeSet<&str> = BTreeSet::new();
     for route in indices.values() {
         builder.index(route.clone());
     }
-    for (name, backing) in &reading.data_streams {
-        let write = backing.last().map_or("", String::as_str);
-        written.insert(write);
-        builder.name(name, data_stream(indices.get(write)));
-        builder.members(name, &boxed(backing));
-    }
-    for (name, members) in &reading.aliases {
-        let target = match write_member(members) {
-            Some(member) => {
-                written.insert(&member.of);
-                alias(member, &indices, &reading.data_streams)
-            }
-            None => Target::Opaque(Why::AmbiguousAlias),
-        };
-        builder.name(name, target);
-        let behind = members.iter().flat_map(|member| {
-            let backing = reading.data_streams.get(&member.of);
-            backing.map_or(std::slice::from_ref(&member.of), Vec::as_slice)
-        });
-        builder.members(name, &boxed(behind));
-    }
+    let written = names(reading, &indices, &mut builder);
     for name in &reading.harmless_pipelines {
         builder.harmless_pipeline(name);
     }
@@ -150,6 +129,37 @@ pub(crate) fn make(
         unchecked,
         status,
     }
+}
+
+/// Puts data streams and aliases into the table; the indices that they write to.
+fn names<'r>(
+    reading: &'r Reading,
+    indices: &BTreeMap<String, Arc<IndexRoute>>,
+    builder: &mut RouteTableBuilder,
+) -> BTreeSet<&'r str> {
+    let mut written: BTreeSet<&str> = BTreeSet::new();
+    for (name, backing) in &reading.data_streams {
+        let write = backing.last().map_or("", String::as_str);
+        written.insert(write);
+        builder.name(name, data_stream(indices.get(write)));
+        builder.members(name, &boxed(backing));
+    }
+    for (name, members) in &reading.aliases {
+        let target = match write_member(members) {
+            Some(member) => {
+                written.insert(&member.of);
+                alias(member, indices, &reading.data_streams)
+            }
+            None => Target::Opaque(Why::AmbiguousAlias),
+        };
+        builder.name(name, target);
+        let behind = members.iter().flat_map(|member| {
+            let backing = reading.data_streams.get(&member.of);
+            backing.map_or(std::slice::from_ref(&member.of), Vec::as_slice)
+        });
+        builder.members(name, &boxed(behind));
+    }
+    written
 }
 
 /// One index, without regard to trust.

@@ -190,37 +190,14 @@ impl Config {
     /// What is wrong with the URL or the files it names.
     pub fn quick_start(from: &QuickStart) -> Result<Loaded, Rejected> {
         let mut problems = Problems::new(None);
-        let mut cluster = ElasticsearchFile {
-            name: CLUSTER.to_owned(),
-            ..Default::default()
-        };
-        cluster.anonymous = from.anonymous;
-        cluster.tls.insecure_skip_verify = from.insecure_skip_verify;
-        cluster.tls.ca_file = from.ca_file.as_ref().map(|file| file.display().to_string());
-        match resolve::endpoint(&from.cluster) {
-            Ok((endpoint, account)) => {
-                cluster.endpoint = Some(endpoint.to_string());
-                if let Some(Credentials::Basic { username, password }) = from.account.clone().or(account) {
-                    cluster.basic_auth = Some(BasicAuthFile { username, password });
-                }
-            }
+        let cluster = match from.cluster() {
+            Ok(cluster) => cluster,
             Err(why) => {
                 problems.add(Severity::Error, None, "--cluster", why.to_string(), None);
                 return Err(Rejected {
                     problems: problems.into_sorted(),
                 });
             }
-        }
-        let bulk = BulkReshuffleFile {
-            elasticsearch: CLUSTER.to_owned(),
-            mode: Some(ModeFile::Sync),
-            combine: CombineFile {
-                enabled: from.combine,
-                ..Default::default()
-            },
-            direct_routing: from.direct_routing,
-            rewrite_to_bulk: from.rewrite_to_bulk,
-            ..Default::default()
         };
         let forward = ForwardFile {
             elasticsearch: CLUSTER.to_owned(),
@@ -243,7 +220,7 @@ impl Config {
                 name: "flow".to_owned(),
                 filter: vec![
                     FilterFile {
-                        bulk_reshuffle: Some(bulk),
+                        bulk_reshuffle: Some(from.bulk()),
                         ..Default::default()
                     },
                     FilterFile {
@@ -271,6 +248,40 @@ impl Config {
                 file,
                 source: None,
             })
+        }
+    }
+}
+
+// === impl QuickStart ===
+
+impl QuickStart {
+    fn cluster(&self) -> Result<ElasticsearchFile, resolve::BadEndpoint> {
+        let (endpoint, account) = resolve::endpoint(&self.cluster)?;
+        let mut cluster = ElasticsearchFile {
+            name: CLUSTER.to_owned(),
+            endpoint: Some(endpoint.to_string()),
+            anonymous: self.anonymous,
+            ..Default::default()
+        };
+        cluster.tls.insecure_skip_verify = self.insecure_skip_verify;
+        cluster.tls.ca_file = self.ca_file.as_ref().map(|file| file.display().to_string());
+        if let Some(Credentials::Basic { username, password }) = self.account.clone().or(account) {
+            cluster.basic_auth = Some(BasicAuthFile { username, password });
+        }
+        Ok(cluster)
+    }
+
+    fn bulk(&self) -> BulkReshuffleFile {
+        BulkReshuffleFile {
+            elasticsearch: CLUSTER.to_owned(),
+            mode: Some(ModeFile::Sync),
+            combine: CombineFile {
+                enabled: self.combine,
+                ..Default::default()
+            },
+            direct_routing: self.direct_routing,
+            rewrite_to_bulk: self.rewrite_to_bulk,
+            ..Default::default()
         }
     }
 }

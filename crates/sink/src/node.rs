@@ -187,10 +187,8 @@ impl Connection<'_> {
         let Some(head) = self.reader.head(socket)? else {
             return Ok(false);
         };
-        self.shared
-            .tally(self.at)
-            .requests
-            .fetch_add(1, Ordering::Relaxed);
+        let tally = self.shared.tally(self.at);
+        tally.requests.fetch_add(1, Ordering::Relaxed);
         self.wait_while_paused();
         let fault = self.shared.cues.take(self.at, &head.path);
         let mut rate = None;
@@ -215,17 +213,17 @@ impl Connection<'_> {
                 text,
                 status,
                 body: words,
-            }) => match memchr::memmem::find(self.reader.body(&body), text.as_bytes()) {
-                Some(_) => self.reply.text(status, &words),
-                None => self.answer(&head, &body, None),
+            }) => match self.holds(&body, &text) {
+                true => self.reply.text(status, &words),
+                false => self.answer(&head, &body, None),
             },
             Some(Fault::StatusIfLacks {
                 text,
                 status,
                 body: words,
-            }) => match memchr::memmem::find(self.reader.body(&body), text.as_bytes()) {
-                None => self.reply.text(status, &words),
-                Some(_) => self.answer(&head, &body, None),
+            }) => match self.holds(&body, &text) {
+                false => self.reply.text(status, &words),
+                true => self.answer(&head, &body, None),
             },
             Some(Fault::CloseUnwritten) => return Ok(false),
             Some(Fault::HangUnwritten) => return self.hang(),
@@ -238,14 +236,7 @@ impl Connection<'_> {
                 match fault {
                     Some(Fault::HangWritten) => return self.hang(),
                     Some(Fault::CloseWritten) => return Ok(false),
-                    Some(Fault::CloseMidReply(bytes)) => {
-                        let reply =
-                            self.reply
-                                .finish(&head.method, self.shared.spec.flavour.names_itself(), false);
-                        socket.write_all(&reply[..bytes.min(reply.len())])?;
-                        socket.flush()?;
-                        return Ok(false);
-                    }
+                    Some(Fault::CloseMidReply(bytes)) => return self.send_some(&head, socket, bytes),
                     Some(Fault::Garbage(text)) => self.reply.text(200, &text),
                     Some(Fault::SlowReply(bytes_a_s)) => {
                         self.reader.consume(&body);
@@ -260,6 +251,19 @@ impl Connection<'_> {
         self.reader.consume(&body);
         self.send(&head, socket, head.close, None)?;
         Ok(!head.close)
+    }
+
+    fn holds(&self, body: &Body, text: &str) -> bool {
+        memchr::memmem::find(self.reader.body(body), text.as_bytes()).is_some()
+    }
+
+    /// So many bytes of the reply, after which the connection ends.
+    fn send_some(&mut self, head: &Head, socket: &mut dyn Socket, bytes: usize) -> io::Result<bool> {
+        let named = self.shared.spec.flavour.names_itself();
+        let reply = self.reply.finish(&head.method, named, false);
+        socket.write_all(&reply[..bytes.min(reply.len())])?;
+        socket.flush()?;
+        Ok(false)
     }
 
     fn answer(&mut self, head: &Head, body: &Body, fault: Option<&Fault>) {

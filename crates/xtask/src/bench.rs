@@ -72,15 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return run_queued(options);
     }
     let rounds = options.rounds.unwrap_or(5);
-    let wanted = |case: &Case| options.cases.is_empty() || options.cases.iter().any(|name| case.name == name);
-    let mut cases = match options.guides {
-        true => case::guides_table(),
-        false => case::main_table(),
-    };
-    if !options.guides && (options.flat || !options.cases.is_empty() || options.list) {
-        cases.extend(case::flat_table());
-    }
-    cases.retain(wanted);
+    let cases = cases(options);
     if options.list {
         cases
             .iter()
@@ -138,6 +130,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
+}
+
+/// The cases that are asked for.
+fn cases(options: &Options) -> Vec<Case> {
+    let mut cases = match options.guides {
+        true => case::guides_table(),
+        false => case::main_table(),
+    };
+    if !options.guides && (options.flat || !options.cases.is_empty() || options.list) {
+        cases.extend(case::flat_table());
+    }
+    cases.retain(|case| options.cases.is_empty() || options.cases.iter().any(|name| case.name == name));
+    cases
 }
 
 fn run_queued(options: &Options) -> Result<()> {

@@ -97,15 +97,7 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
             return findings.push(found(Level::Error, error.to_string(), Some(then)));
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let learnt = runtime.is_ok_and(|runtime| runtime.block_on(watched.learnt(LEARN_TIMEOUT)));
-    let mut status = watched.status();
-    // What was read first is known a moment before the watch says so.
-    let ends = Instant::now() + SETTLE_TIMEOUT;
-    while learnt && status.state == WatchState::Starting && Instant::now() < ends {
-        std::thread::sleep(SETTLE_LOOK);
-        status = watched.status();
-    }
+    let (learnt, status) = learn(&watched);
     // Of an account that is refused altogether there is nothing more to say.
     let refused = status.warnings.last().is_some_and(|told| told.contains("401"));
     let rights = match status.state {
@@ -123,25 +115,13 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
             findings.push(found(Level::Fine, says, None));
         }
         WatchState::Unauthorized => {
-            let (says, then) = match &settings.credentials {
-                Some(_) => (
-                    format!("it refuses the gateway's account: {told}"),
-                    "mend `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
-                ),
-                None => (
-                    format!("it wants an account, and none is configured: {told}"),
-                    "write `basic_auth` or `api_key`: without, bulks pass whole",
-                ),
-            };
+            let (says, then) = unauthorized(settings, &told);
             findings.push(found(Level::Error, says, Some(then)));
         }
         _ if !learnt => {
             let then = "look whether this is an Elasticsearch or OpenSearch, and at its log";
-            findings.push(found(
-                Level::Away,
-                format!("its topology cannot be read: {told}"),
-                Some(then),
-            ));
+            let says = format!("its topology cannot be read: {told}");
+            findings.push(found(Level::Away, says, Some(then)));
         }
         _ => {
             let up = status.nodes.iter().filter(|node| node.health.up).count();
@@ -158,6 +138,34 @@ fn look_at_cluster(name: &str, settings: &Cluster, used: &AccountUse, findings: 
         }
     }
     findings.extend(rights);
+}
+
+/// Waits for what the watch learns of the cluster: whether it did, and what.
+fn learn(watched: &cluster::Cluster) -> (bool, cluster::Status) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let learnt = runtime.is_ok_and(|runtime| runtime.block_on(watched.learnt(LEARN_TIMEOUT)));
+    let mut status = watched.status();
+    // What was read first is known a moment before the watch says so.
+    let ends = Instant::now() + SETTLE_TIMEOUT;
+    while learnt && status.state == WatchState::Starting && Instant::now() < ends {
+        std::thread::sleep(SETTLE_LOOK);
+        status = watched.status();
+    }
+    (learnt, status)
+}
+
+/// What is wrong with the gateway's account, and what to do.
+fn unauthorized(settings: &Cluster, told: &str) -> (String, &'static str) {
+    match &settings.credentials {
+        Some(_) => (
+            format!("it refuses the gateway's account: {told}"),
+            "mend `basic_auth` or `api_key`, or give the account the right to monitor the cluster",
+        ),
+        None => (
+            format!("it wants an account, and none is configured: {told}"),
+            "write `basic_auth` or `api_key`: without, bulks pass whole",
+        ),
+    }
 }
 
 /// Whether anything listens there; else what is wrong, and what to do.

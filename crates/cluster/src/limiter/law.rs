@@ -154,16 +154,7 @@ impl Law {
                 (self.ebbed, self.settled) = ((now, limit), true);
                 return self.set(limit, now);
             }
-            Some(Trial::Flood(before)) => {
-                let times = self.round.times(&self.usual);
-                let more = limit / times > self.worked_on * FLOOD_GAIN;
-                self.flooded = now;
-                self.stretch = match more {
-                    true => self.stretch.max(times.min(STRETCH_MAX)),
-                    false => 1.0 + (self.stretch - 1.0) * STRETCH_SHRINKS,
-                };
-                return self.set(if more { self.limit } else { before }, now);
-            }
+            Some(Trial::Flood(before)) => return self.flood_ends(before, now),
             None => self.learn(false),
         }
         let times = self.round.times(&self.usual);
@@ -219,6 +210,18 @@ impl Law {
             next = (next + limit) / 2.0;
         }
         self.set(next, now);
+    }
+
+    /// The end of a round in which more was let through: whether more was done, too.
+    fn flood_ends(&mut self, before: f64, now: Instant) {
+        let times = self.round.times(&self.usual);
+        let more = self.limit.floor() / times > self.worked_on * FLOOD_GAIN;
+        self.flooded = now;
+        self.stretch = match more {
+            true => self.stretch.max(times.min(STRETCH_MAX)),
+            false => 1.0 + (self.stretch - 1.0) * STRETCH_SHRINKS,
+        };
+        self.set(if more { self.limit } else { before }, now);
     }
 
     fn may_flood(&self, now: Instant) -> bool {

@@ -10,9 +10,51 @@ use crate::runtime::{ClusterTls, KafkaTopic, Sasl, SaslMechanism};
 impl Resolver<'_> {
     /// The topic that a queue is, if it is one. Keys of the other kind are refused where they are not as by default.
     pub(super) fn kafka(&mut self, path: &str, file: &QueueFile, name: &Arc<str>) -> Option<KafkaTopic> {
-        let plain = QueueFile::default();
         let is_kafka = file.r#type == QueueTypeFile::Kafka;
-        let (of_other, why) = match is_kafka {
+        self.keys_of_the_other_kind(path, file);
+        if !is_kafka {
+            return None;
+        }
+        let topic: Arc<str> = match file.topic.as_str() {
+            "" => Arc::clone(name),
+            topic => topic.into(),
+        };
+        self.topic_and_brokers(path, file, &topic);
+        self.times(path, file);
+        let message_bytes_max = file.max_message_size.map(|bytes| bytes.0);
+        if message_bytes_max.is_some_and(|bytes| !(64 << 10..=1_000_000_000).contains(&bytes)) {
+            self.error(
+                &format!("{path}.max_message_size"),
+                "must be between 64kb and 1000000000",
+            );
+        }
+        let tls = self.kafka_tls(&format!("{path}.tls"), &file.tls);
+        let sasl = self.sasl(&format!("{path}.sasl"), file);
+        Some(KafkaTopic {
+            tls,
+            sasl,
+            brokers: file
+                .brokers
+                .0
+                .iter()
+                .map(|broker| broker.as_str().into())
+                .collect(),
+            topic,
+            partitions: file.partitions,
+            replicas: file
+                .replication_factor
+                .and_then(|replicas| u16::try_from(replicas).ok()),
+            retention: file.retention.0,
+            message_bytes_max: message_bytes_max.and_then(|bytes| u32::try_from(bytes).ok()),
+            ack_timeout: file.ack_timeout.0,
+            session_timeout: file.session_timeout.0,
+        })
+    }
+
+    /// Refuses keys of the other kind of queue where they are not as by default.
+    fn keys_of_the_other_kind(&mut self, path: &str, file: &QueueFile) {
+        let plain = QueueFile::default();
+        let (of_other, why) = match file.r#type == QueueTypeFile::Kafka {
             true => (
                 vec![
                     ("lanes", file.lanes != plain.lanes),
@@ -53,13 +95,10 @@ impl Resolver<'_> {
             };
             self.error_with_help(&format!("{path}.{key}"), why, help);
         }
-        if !is_kafka {
-            return None;
-        }
-        let topic: Arc<str> = match file.topic.as_str() {
-            "" => Arc::clone(name),
-            topic => topic.into(),
-        };
+    }
+
+    /// Refuses a name that no topic can have, and brokers that are not `host:port`.
+    fn topic_and_brokers(&mut self, path: &str, file: &QueueFile, topic: &str) {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if topic.is_empty() || topic.len() > 249 || !topic.bytes().all(plain) {
             let message =
@@ -86,6 +125,9 @@ impl Resolver<'_> {
             };
             self.error(&format!("{path}.brokers"), message);
         }
+    }
+
+    fn times(&mut self, path: &str, file: &QueueFile) {
         for (key, time, least, most) in [
             ("ack_timeout", file.ack_timeout.0, 1, 300),
             ("session_timeout", file.session_timeout.0, 1, 1800),
@@ -104,34 +146,6 @@ impl Resolver<'_> {
                 );
             }
         }
-        let message_bytes_max = file.max_message_size.map(|bytes| bytes.0);
-        if message_bytes_max.is_some_and(|bytes| !(64 << 10..=1_000_000_000).contains(&bytes)) {
-            self.error(
-                &format!("{path}.max_message_size"),
-                "must be between 64kb and 1000000000",
-            );
-        }
-        let tls = self.kafka_tls(&format!("{path}.tls"), &file.tls);
-        let sasl = self.sasl(&format!("{path}.sasl"), file);
-        Some(KafkaTopic {
-            tls,
-            sasl,
-            brokers: file
-                .brokers
-                .0
-                .iter()
-                .map(|broker| broker.as_str().into())
-                .collect(),
-            topic,
-            partitions: file.partitions,
-            replicas: file
-                .replication_factor
-                .and_then(|replicas| u16::try_from(replicas).ok()),
-            retention: file.retention.0,
-            message_bytes_max: message_bytes_max.and_then(|bytes| u32::try_from(bytes).ok()),
-            ack_timeout: file.ack_timeout.0,
-            session_timeout: file.session_timeout.0,
-        })
     }
 
     /// How brokers are spoken to, if over TLS.

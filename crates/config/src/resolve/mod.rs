@@ -8,7 +8,7 @@ mod kafka;
 mod queue;
 mod risk;
 
-pub(super) use cluster::endpoint;
+pub(super) use cluster::{BadEndpoint, endpoint};
 pub use entry::overlap;
 pub use entry::{BadListenAddress, listen_address};
 

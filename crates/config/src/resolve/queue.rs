@@ -75,30 +75,7 @@ impl Resolver<'_> {
             let message = "`stats` is a word of the admin port's paths: a queue of this name could not be looked at; write another `name`";
             self.error(&path, message);
         }
-        // Half of `min_free` is for dead letters: without them delivery from a queue that has filled its disk would wait for
-        // room that only delivery can make.
-        let bounds = [
-            ("max_size", file.max_size.0, 4 * SEGMENT_BYTES_MIN),
-            ("min_free", Some(file.min_free.0), 2 * SEGMENT_BYTES_MIN),
-            (
-                "dead_letters_max_size",
-                Some(file.dead_letters_max_size.0),
-                4 * SEGMENT_BYTES_MIN,
-            ),
-            (
-                "parked_max_size",
-                Some(file.parked_max_size.0),
-                4 * SEGMENT_BYTES_MIN,
-            ),
-        ];
-        for (key, bytes, least) in bounds {
-            if bytes.is_some_and(|bytes| bytes < least) {
-                self.error(
-                    &format!("{path}.{key}"),
-                    format!("is less than {}kb", least >> 10),
-                );
-            }
-        }
+        self.sizes(&path, file);
         let section = path.trim_end_matches("queue").to_owned();
         if bulk.idempotency.enabled && bulk.queue.r#type == QueueTypeFile::Kafka {
             let message =
@@ -145,6 +122,34 @@ impl Resolver<'_> {
                 },
                 refused_with_second_cluster: file.passing_second_cluster == SecondClusterFile::Refuse,
             },
+        }
+    }
+
+    /// Refuses sizes that are too small to work with.
+    fn sizes(&mut self, path: &str, file: &QueueFile) {
+        // Half of `min_free` is for dead letters: without them delivery from a queue that has filled its disk would wait for
+        // room that only delivery can make.
+        let bounds = [
+            ("max_size", file.max_size.0, 4 * SEGMENT_BYTES_MIN),
+            ("min_free", Some(file.min_free.0), 2 * SEGMENT_BYTES_MIN),
+            (
+                "dead_letters_max_size",
+                Some(file.dead_letters_max_size.0),
+                4 * SEGMENT_BYTES_MIN,
+            ),
+            (
+                "parked_max_size",
+                Some(file.parked_max_size.0),
+                4 * SEGMENT_BYTES_MIN,
+            ),
+        ];
+        for (key, bytes, least) in bounds {
+            if bytes.is_some_and(|bytes| bytes < least) {
+                self.error(
+                    &format!("{path}.{key}"),
+                    format!("is less than {}kb", least >> 10),
+                );
+            }
         }
     }
 
@@ -272,6 +277,43 @@ impl Resolver<'_> {
         kilobytes as usize
     }
 
+    /// Where a new group begins.
+    fn start(&mut self, path: &str, text: &str) -> Start {
+        match text {
+            "earliest" => Start::Earliest,
+            "latest" => Start::Latest,
+            text => {
+                let stamp: Option<jiff::Timestamp> = text.parse().ok();
+                let ms = stamp.and_then(|stamp| u64::try_from(stamp.as_millisecond()).ok());
+                if ms.is_none() {
+                    let message = format!(
+                        "`{text}` is neither `earliest` nor `latest` nor a time, as in `2026-11-21T10:00:00Z`"
+                    );
+                    self.error(path, message);
+                }
+                Start::Time(ms.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Warns of a pipeline that leaves something in its queue until somebody starts it.
+    fn warn_of_standing_still(&mut self, path: &str, pipeline: &PipelineFile, queue: &Queue) {
+        if !pipeline.auto_start {
+            let message = format!(
+                "what is accepted into the queue `{}` waits until somebody starts the pipeline: `auto_start: false`",
+                queue.name
+            );
+            self.warning(path, message);
+        }
+        if !pipeline.keep_running {
+            let message = format!(
+                "what is accepted into the queue `{}` once the pipeline has delivered all waits until somebody starts it: `keep_running: false`",
+                queue.name
+            );
+            self.warning(path, message);
+        }
+    }
+
     fn delivery(
         &mut self,
         path: &str,
@@ -298,41 +340,14 @@ impl Resolver<'_> {
             let message = format!("`{group}` is a name of the gateway's own; write another");
             self.error(&format!("{path}.consumer.group"), message);
         }
-        let start = match indexing.consumer.start.as_str() {
-            "earliest" => Start::Earliest,
-            "latest" => Start::Latest,
-            text => {
-                let stamp: Option<jiff::Timestamp> = text.parse().ok();
-                let ms = stamp.and_then(|stamp| u64::try_from(stamp.as_millisecond()).ok());
-                if ms.is_none() {
-                    let message = format!(
-                        "`{text}` is neither `earliest` nor `latest` nor a time, as in `2026-11-21T10:00:00Z`"
-                    );
-                    self.error(&format!("{path}.consumer.start"), message);
-                }
-                Start::Time(ms.unwrap_or_default())
-            }
-        };
+        let start = self.start(&format!("{path}.consumer.start"), &indexing.consumer.start);
         if indexing.timeout.0.is_zero() {
             self.error(
                 &format!("{path}.timeout"),
                 "must be more than 0: there is no \"for ever\"",
             );
         }
-        if !pipeline.auto_start {
-            let message = format!(
-                "what is accepted into the queue `{}` waits until somebody starts the pipeline: `auto_start: false`",
-                queue.name
-            );
-            self.warning(path, message);
-        }
-        if !pipeline.keep_running {
-            let message = format!(
-                "what is accepted into the queue `{}` once the pipeline has delivered all waits until somebody starts it: `keep_running: false`",
-                queue.name
-            );
-            self.warning(path, message);
-        }
+        self.warn_of_standing_still(path, pipeline, queue);
         let bulk = &indexing.bulk;
         let kilobytes = self.kilobytes(&format!("{path}.bulk"), bulk);
         Delivery {

@@ -138,22 +138,23 @@ fn kind_of(kind: &Text, section: &mut Section<'_, '_>, folder: &Path, before: &[
             let layout = Layout::new(&format?.text);
             Some(Kind::Moment(Moment::Formatted(layout)))
         }
-        other => match Moment::of_type(other) {
-            Some(moment) => Some(Kind::Moment(moment)),
-            None => {
-                let known = TYPES.iter().copied();
-                let help = match nearest(other, known) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", TYPES.join(", ")),
-                };
-                let message = format!("`{other}` is no type of variables");
-                section
-                    .problems
-                    .error(kind.place, &kind.path, message, Some(help));
-                None
+        other => {
+            let moment = Moment::of_type(other);
+            if moment.is_none() {
+                no_type(kind, section.problems);
             }
-        },
+            moment.map(Kind::Moment)
+        }
     }
+}
+
+fn no_type(kind: &Text, problems: &mut Problems) {
+    let help = match nearest(&kind.text, TYPES.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", TYPES.join(", ")),
+    };
+    let message = format!("`{}` is no type of variables", kind.text);
+    problems.error(kind.place, &kind.path, message, Some(help));
 }
 
 /// The sequence that `by` names.

@@ -85,18 +85,12 @@ impl<'c> Chart<'c> {
                 .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
             let points: Vec<String> = points.collect();
             // What a pointer over a point is told; of very many points none would be hit.
-            if line.points.len() <= POINTS_SHOWN_MAX {
-                for (at, value) in &line.points {
-                    let _ = write!(
-                        out,
-                        "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{}\"><title>{}: {}</title></circle>",
-                        x(*at),
-                        y(*value),
-                        line.colour,
-                        escape(line.name),
-                        label(*value)
-                    );
-                }
+            for (at, value) in line
+                .points
+                .iter()
+                .filter(|_| line.points.len() <= POINTS_SHOWN_MAX)
+            {
+                out += &circle((x(*at), y(*value)), line, &label(*value));
             }
             let _ = write!(
                 out,
@@ -107,6 +101,15 @@ impl<'c> Chart<'c> {
         }
         out + "</svg></figure>"
     }
+}
+
+/// A point of a line, which tells its value.
+fn circle((x, y): (f64, f64), line: &Line<'_>, value: &str) -> String {
+    format!(
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{}\"><title>{}: {value}</title></circle>",
+        line.colour,
+        escape(line.name),
+    )
 }
 
 /// A label of an axis: `50`, not `50.00`, and zero of nothing.

@@ -33,24 +33,7 @@ pub(super) struct Case {
 
 /// The cases that the targets are about.
 pub(super) fn main_table() -> Vec<Case> {
-    let ids_3 = Case {
-        name: "ids-3",
-        about: "5,000 access-log lines a request, with ids, 3 shards",
-        bulk: 5_000,
-        shards: 3,
-        ids: true,
-        short: false,
-        gzip: false,
-        fresh_ids: false,
-        tls: false,
-        connections: 4,
-        combine: true,
-        target: Some(0.5),
-        of_haproxy: Some(1.0),
-        of_case: None,
-        style: "compact",
-        indices: 1,
-    };
+    let ids_3 = ids_3();
     vec![
         ids_3.clone(),
         Case {
@@ -103,6 +86,28 @@ pub(super) fn main_table() -> Vec<Case> {
             ..ids_3
         },
     ]
+}
+
+/// The case that the others are told apart from.
+fn ids_3() -> Case {
+    Case {
+        name: "ids-3",
+        about: "5,000 access-log lines a request, with ids, 3 shards",
+        bulk: 5_000,
+        shards: 3,
+        ids: true,
+        short: false,
+        gzip: false,
+        fresh_ids: false,
+        tls: false,
+        connections: 4,
+        combine: true,
+        target: Some(0.5),
+        of_haproxy: Some(1.0),
+        of_case: None,
+        style: "compact",
+        indices: 1,
+    }
 }
 
 /// One thing varied at a time: the cost of a document should stay the same.
@@ -195,7 +200,7 @@ pub(super) fn guides_table() -> Vec<Case> {
         of_haproxy: None,
         ..combined.clone()
     };
-    vec![
+    let mut cases = vec![
         combined.clone(),
         alone.clone(),
         Case {
@@ -210,6 +215,41 @@ pub(super) fn guides_table() -> Vec<Case> {
             shards: 30,
             ..alone.clone()
         },
+        Case {
+            name: "guides-short-alone",
+            about: "guides-alone with documents of 200 bytes",
+            short: true,
+            of_haproxy: Some(1.0),
+            ..alone.clone()
+        },
+        Case {
+            name: "guides-100-alone",
+            about: "guides-alone with 100 lines a request",
+            bulk: 100,
+            of_haproxy: Some(1.0),
+            ..alone.clone()
+        },
+        connections(
+            "guides-connections-32",
+            "guides with 500 lines a request, 32 connections",
+            32,
+        ),
+        Case {
+            of_case: Some(("guides-connections-32", 1.3)),
+            ..connections(
+                "guides-connections-1000",
+                "guides with 500 lines a request, 1,000 connections",
+                1_000,
+            )
+        },
+    ];
+    cases.extend(styles(&combined, &alone));
+    cases
+}
+
+/// The styles of JSON that people and programs write.
+fn styles(combined: &Case, alone: &Case) -> [Case; 5] {
+    [
         Case {
             name: "typed",
             about: "guides with `\"_type\":\"_doc\"` in each action, on Elasticsearch 7",
@@ -239,33 +279,6 @@ pub(super) fn guides_table() -> Vec<Case> {
             about: "guides-alone with `_id` first and `\"routing\":null`, as Logstash writes them",
             style: "logstash",
             ..alone.clone()
-        },
-        Case {
-            name: "guides-short-alone",
-            about: "guides-alone with documents of 200 bytes",
-            short: true,
-            of_haproxy: Some(1.0),
-            ..alone.clone()
-        },
-        Case {
-            name: "guides-100-alone",
-            about: "guides-alone with 100 lines a request",
-            bulk: 100,
-            of_haproxy: Some(1.0),
-            ..alone
-        },
-        connections(
-            "guides-connections-32",
-            "guides with 500 lines a request, 32 connections",
-            32,
-        ),
-        Case {
-            of_case: Some(("guides-connections-32", 1.3)),
-            ..connections(
-                "guides-connections-1000",
-                "guides with 500 lines a request, 1,000 connections",
-                1_000,
-            )
         },
     ]
 }

@@ -182,16 +182,20 @@ fn neighbours(
     if let Some(crash) = gateway.has_crashed() {
         flaws.push(crash);
     }
+    Ok(outcome(seed, &told, &control, flaws, hostilities.into_inner()))
+}
+
+fn outcome(seed: u64, told: &[Told], control: &Control, flaws: Vec<String>, hostilities: u64) -> Outcome {
     let waits: Vec<Wait> = told.iter().flat_map(|one| &one.waits).copied().collect();
-    let waits = Waits::of(&waits, &control);
-    Ok(Outcome {
+    let waits = Waits::of(&waits, control);
+    Outcome {
         seed,
         flaws,
         requests: waits.count(),
         waits,
         documents: told.iter().map(|one| one.written.len()).sum(),
-        hostilities: hostilities.into_inner(),
-    })
+        hostilities,
+    }
 }
 
 /// Lets hostile clients do what they do until then; what they were told of others.

@@ -209,21 +209,7 @@ impl Schedule {
             troubles.push(Trouble::FullDisk);
         }
         for _ in 0..rng.usize(3..=7) {
-            let cluster = rng.usize(..2);
-            troubles.push(match rng.u32(..13) {
-                0 | 1 => Trouble::KillGateway,
-                2 => Trouble::StopGateway,
-                3 => Trouble::FlipBits,
-                4 => Trouble::KillNode(cluster),
-                5 => Trouble::LoseNode(cluster),
-                6 => Trouble::PauseNode(cluster),
-                7 => Trouble::MoveShards(cluster),
-                8 => Trouble::Busy(cluster),
-                9 => Trouble::BusyItems(cluster),
-                10 => Trouble::LoseAnswers(cluster),
-                11 => Trouble::CloseIndex(cluster),
-                _ => Trouble::Down(cluster),
-            });
+            troubles.push(any_trouble(&mut rng));
         }
         let keyed = rng.usize(..=2);
         let setup = Setup {
@@ -335,6 +321,25 @@ impl Schedule {
             }
         }
         Self { setup, acts, load_ms }
+    }
+}
+
+/// A trouble of a short run, by chance.
+fn any_trouble(rng: &mut Rng) -> Trouble {
+    let cluster = rng.usize(..2);
+    match rng.u32(..13) {
+        0 | 1 => Trouble::KillGateway,
+        2 => Trouble::StopGateway,
+        3 => Trouble::FlipBits,
+        4 => Trouble::KillNode(cluster),
+        5 => Trouble::LoseNode(cluster),
+        6 => Trouble::PauseNode(cluster),
+        7 => Trouble::MoveShards(cluster),
+        8 => Trouble::Busy(cluster),
+        9 => Trouble::BusyItems(cluster),
+        10 => Trouble::LoseAnswers(cluster),
+        11 => Trouble::CloseIndex(cluster),
+        _ => Trouble::Down(cluster),
     }
 }
 

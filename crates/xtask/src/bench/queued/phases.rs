@@ -58,12 +58,7 @@ pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64, with_haproxy:
     let warm = ready(docs / 4)?.go().context("warming up")?;
     gateway.drained(warm.docs, |_| ())?;
     gateway.stop_pipeline()?;
-    let by_haproxy = |proxy: &Proxy, docs| -> Result<f64> {
-        let load = Ready::prepare(&case.load, proxy.address, docs, &gateway.folder)?;
-        let before = cpu_seconds(proxy.pid())?;
-        let report = load.go().context("through HAProxy")?;
-        Ok((cpu_seconds(proxy.pid())? - before) * 1e6 / report.docs as f64)
-    };
+    let by_haproxy = |proxy: &Proxy, docs| by_haproxy(case, proxy, docs, &gateway);
     if let Some(proxy) = &haproxy {
         by_haproxy(proxy, docs / 4).context("warming up")?;
     }
@@ -92,12 +87,7 @@ pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64, with_haproxy:
         (wire_bytes, misrouted) = (count("body_bytes") / docs, count("misrouted") / docs);
 
         gateway.reset()?;
-        let load = ready(report.docs)?;
-        let before = gateway.cpu()?;
-        let sent = load.go().context("accepting while delivering")?.docs;
-        let together = gateway.drained(sent, |_| ())?.cpu - before;
-        gateway.stop_pipeline()?;
-        gateway.reset()?;
+        let together = together(&gateway, ready(report.docs)?)?;
 
         let million = |cpu: f64| cpu * 1e6 / docs;
         samples.accept.push(million(accept));
@@ -125,6 +115,24 @@ pub(super) fn measure(case: &QueuedCase, rounds: usize, docs: u64, with_haproxy:
         peak_mib: peak_mib(gateway.pid())?,
         misrouted,
     })
+}
+
+/// CPU seconds for accepting and delivering at once; leaves the queue empty, and the pipeline stopped.
+fn together(gateway: &Gateway, load: Ready) -> Result<f64> {
+    let before = gateway.cpu()?;
+    let sent = load.go().context("accepting while delivering")?.docs;
+    let together = gateway.drained(sent, |_| ())?.cpu - before;
+    gateway.stop_pipeline()?;
+    gateway.reset()?;
+    Ok(together)
+}
+
+/// CPU seconds that a million documents cost HAProxy.
+fn by_haproxy(case: &QueuedCase, proxy: &Proxy, docs: u64, gateway: &Gateway) -> Result<f64> {
+    let load = Ready::prepare(&case.load, proxy.address, docs, &gateway.folder)?;
+    let before = cpu_seconds(proxy.pid())?;
+    let report = load.go().context("through HAProxy")?;
+    Ok((cpu_seconds(proxy.pid())? - before) * 1e6 / report.docs as f64)
 }
 
 /// Where the log ends.
