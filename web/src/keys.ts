@@ -1,9 +1,10 @@
-// Keys that work on every page. Nothing happens while a person types into a field.
+// Keys that work on every page. Nothing but Ctrl K happens while a person types into a field.
 import { signal } from "@preact/signals";
 
 export const helpOpen = signal(false);
 /** Charts are shown as tables. */
 export const asTables = signal(false);
+export const paletteOpen = signal(false);
 
 let pending = "";
 let timer = 0;
@@ -25,6 +26,13 @@ function step(by: 1 | -1): void {
 
 export function startKeys(places: () => Readonly<Record<string, (() => void) | undefined>>): void {
   addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+      // In a field and in the editor too: it leads everywhere from everywhere. Before the login there is nowhere to go.
+      if (!document.querySelector("main") || document.querySelector("dialog[open]")) return;
+      event.preventDefault();
+      paletteOpen.value = true;
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || typing(event)) return;
     if (document.querySelector("dialog[open]")) return;
     const key = event.key;

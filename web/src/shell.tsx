@@ -4,10 +4,11 @@ import { Component, type ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
 import { api } from "./api.ts";
 import { clock, span } from "./format.ts";
-import { helpOpen, startKeys } from "./keys.ts";
+import { helpOpen, paletteOpen, startKeys } from "./keys.ts";
 import { heardAt, isStale, now, overview } from "./live.ts";
 import { Login, Setup, Unreachable } from "./pages/gate.tsx";
 import { Overview } from "./pages/overview.tsx";
+import { Palette } from "./palette.tsx";
 import { go, link, route } from "./router.ts";
 import { clusterOf, gate, isDark, leave, registry, theme, THEMES, type Theme } from "./state.ts";
 import { t } from "./strings.ts";
@@ -152,6 +153,10 @@ function Rail() {
         <strong>{t.product}</strong>
         <Button class="button quiet menu-button" icon="menu" aria-label={t.nav.menu} aria-expanded={menuOpen.value} onClick={() => (menuOpen.value = !menuOpen.value)} />
       </div>
+      <button type="button" class="find" onClick={() => ((menuOpen.value = false), (paletteOpen.value = true))}>
+        <span>{t.palette.open}</span>
+        <kbd>Ctrl K</kbd>
+      </button>
       <nav aria-label={t.nav.label}>
         <ul>
           <NavLink to={link([])} icon="overview" label={t.nav.overview} on={!parts[0]} badge={worst} />
@@ -274,6 +279,7 @@ export function Shell() {
       </main>
       <Toasts />
       <Help />
+      <Palette />
     </div>
   );
 }

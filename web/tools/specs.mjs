@@ -147,8 +147,10 @@ const readSafely = (path) => {
 };
 const sorted = (map) => Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
-const [, , what, jar] = process.argv;
-const text = what === "opensearch" ? openSearch() : what === "elasticsearch" && jar ? elasticsearch(jar) : undefined;
+const [, , given, jar] = process.argv;
+// Of Elasticsearch there are two: the newest, and 7, which has calls that went away since, and lacks those that came.
+const what = given === "elasticsearch" && /rest-api-spec-7/.test(jar ?? "") ? "elasticsearch-7" : given;
+const text = what === "opensearch" ? openSearch() : given === "elasticsearch" && jar ? elasticsearch(jar) : undefined;
 if (!text) {
   console.error("usage: node tools/specs.mjs opensearch | elasticsearch JAR");
   process.exit(2);

@@ -1,20 +1,24 @@
 //! `tidegate console`: the web page for clusters and gateways.
 
+mod demo;
+
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{LogFormat, LogLevel, Logging};
+use config::{LogFormat, LogLevel, Logging, Secret};
 use console::{Options, StartError, Started};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit;
+use demo::Demo;
 
 /// Run the console, a web page for many clusters and gateways
 ///
 ///     tidegate console
 ///     tidegate console --listen 0.0.0.0:9000 --tls-cert c.pem --tls-key k.pem
+///     tidegate console --demo
 ///
 /// A process of its own: it asks clusters by their APIs and gateways by their
 /// admin API, and nothing that is written depends on it. The first start prints
@@ -48,6 +52,13 @@ pub(crate) struct Arguments {
     /// proxy in front of it speaks TLS
     #[arg(long)]
     insecure_http: bool,
+    /// Register what this file names at each start, as an import of it does (YAML)
+    #[arg(long, value_name = "FILE")]
+    register: Option<PathBuf>,
+    /// Start a fake cluster, a gateway and load as well, registered already, to look
+    /// at; nothing of it is kept
+    #[arg(long, conflicts_with_all = ["data", "register"])]
+    demo: bool,
 }
 
 /// Runs the command.
@@ -64,10 +75,19 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         let _ = writeln!(io::stderr(), "tidegate: {reason}");
         ExitCode::from(status)
     };
-    let options = match options(arguments) {
+    let mut options = match options(arguments) {
         Ok(options) => options,
         Err(reason) => return fail(exit::FAILED, &reason),
     };
+    // Held until the end: what was started for the demo ends with it.
+    let demo = match arguments.demo.then(Demo::start).transpose() {
+        Ok(demo) => demo,
+        Err(reason) => return fail(exit::FAILED, &reason),
+    };
+    if let Some(demo) = &demo {
+        options.data = demo.folder().join("console");
+        options.registry = Some(Secret::new(demo.registry()));
+    }
     match console::run(&options, announce, stopped()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (StartError::InTheClear(_) | StartError::BasePath(_))) => fail(exit::USAGE, &error),
@@ -101,6 +121,11 @@ fn options(arguments: &Arguments) -> Result<Options, Unreadable> {
         tls,
         hosts: arguments.host.clone(),
         insecure_http: arguments.insecure_http,
+        registry: arguments
+            .register
+            .as_ref()
+            .map(|file| Ok(Secret::new(String::from_utf8_lossy(&read(file)?).as_ref())))
+            .transpose()?,
     })
 }
 

@@ -19,6 +19,7 @@ use serde_json::Value;
 use settings::Secret;
 use tokio::sync::watch;
 
+use crate::StartError;
 use crate::names::Names;
 use crate::page;
 use crate::password::Passwords;
@@ -46,6 +47,22 @@ pub(crate) struct Desk {
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Registers what the command line was given, as an import does.
+pub(crate) fn register(desk: &Desk, yaml: &str) -> Result<(), StartError> {
+    let failed = |why: String| Err(StartError::Registry(why));
+    match registry::take_in(desk, "(start)", yaml) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(problems)) => {
+            let told = problems.iter().map(|problem| {
+                let reason = problem["reason"].as_str().unwrap_or_default();
+                format!("line {}, column {}: {reason}", problem["line"], problem["column"])
+            });
+            failed(told.collect::<Vec<_>>().join("; "))
+        }
+        Err(error) => failed(error.to_string()),
+    }
+}
 
 /// Everything there is, below the base path.
 pub(crate) fn router(desk: &Arc<Desk>) -> Router {

@@ -76,6 +76,8 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Listen beyond this machine without TLS.
     pub insecure_http: bool,
+    /// What is registered at the start, as a file to import has it.
+    pub registry: Option<Secret>,
 }
 
 /// Where a console is, once it listens.
@@ -135,6 +137,9 @@ pub enum StartError {
     /// The store cannot be read.
     #[error("{0}")]
     Read(String),
+    /// What was to be registered at the start.
+    #[error("what is to be registered: {0}")]
+    Registry(String),
     /// Certificate or key.
     #[error("TLS: {0}")]
     Tls(String),
@@ -181,6 +186,9 @@ pub fn run(
             .map_err(|error| StartError::Read(error.to_string()))?;
         let link = first.then(secrets::token);
         let desk = Arc::new(desk(store, options, link.clone(), worker));
+        if let Some(registry) = &options.registry {
+            api::register(&desk, registry.expose())?;
+        }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{}/", options.base_path);
         announce(&Started {

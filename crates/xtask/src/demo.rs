@@ -4,6 +4,7 @@
 //! both, so that a server that grows faster or a machine that grows slower meets both sides alike. The
 //! direct client spreads its bulks over all nodes, as the projects' own clients do.
 
+mod look;
 mod target;
 mod turn;
 
@@ -27,6 +28,9 @@ pub(crate) struct Options {
     /// Documents a turn
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     docs: u32,
+    /// No turns: load through Tidegate until Ctrl-C, and the console to look at it
+    #[arg(long, conflicts_with = "docs")]
+    console: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -53,6 +57,9 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         gateway.url()
     ));
 
+    if options.console {
+        return look::run(&target, &gateway);
+    }
     let warm_up = options.docs.div_ceil(4).min(10_000);
     for side in [Side::Direct, Side::Tidegate] {
         turn::take(side, "warm-up", warm_up, &target, &gateway)?;

@@ -2,19 +2,29 @@
 import type { CompletionContext, CompletionResult } from "@codemirror/autocomplete";
 import { api } from "../api.ts";
 import { METHODS, placeAt } from "./parser.ts";
+import { wantedFor, type SpecName } from "./versions.ts";
 import { suggestBody, suggestParam, suggestPath, type NameKind, type Spec, type Suggestions } from "./suggest.ts";
 
-const load = {
+const load: Record<SpecName, () => Promise<{ default: unknown }>> = {
   elasticsearch: () => import("./spec/elasticsearch.json"),
+  "elasticsearch-7": () => import("./spec/elasticsearch-7.json"),
   opensearch: () => import("./spec/opensearch.json"),
-} as const;
+};
 const specs = new Map<string, Promise<Spec>>();
 
-function specOf(flavour: "elasticsearch" | "opensearch"): Promise<Spec> {
-  const found = specs.get(flavour) ?? load[flavour]().then((module) => module.default as unknown as Spec);
-  specs.set(flavour, found);
-  found.catch(() => specs.delete(flavour));
+function kept(key: string, make: () => Promise<Spec>): Promise<Spec> {
+  const found = specs.get(key) ?? make();
+  specs.set(key, found);
+  found.catch(() => specs.delete(key));
   return found;
+}
+
+const specOf = (name: SpecName): Promise<Spec> => kept(name, () => load[name]().then((module) => module.default as Spec));
+
+/** Made once for a flavour and version. */
+function specFor(flavour: string | null, version: string | null): Promise<Spec> {
+  const { names, make } = wantedFor(flavour, version);
+  return kept(`of ${names.join(" ")}`, () => Promise.all(names.map(specOf)).then(make));
 }
 
 /** Names from the cluster; the server keeps them a minute, and so does the page. */
@@ -35,6 +45,7 @@ function namesOf(cluster: string, kind: NameKind, prefix: string): Promise<reado
 export interface Where {
   readonly cluster: string | null;
   readonly flavour: string | null;
+  readonly version: string | null;
 }
 
 export async function complete(context: CompletionContext, where: Where): Promise<CompletionResult | null> {
@@ -44,15 +55,14 @@ export async function complete(context: CompletionContext, where: Where): Promis
     if (!place.word && !context.explicit) return null;
     return { from: context.pos - place.word.length, options: METHODS.map((label) => ({ label, apply: `${label} ` })) };
   }
-  const flavour = /elastic/i.test(where.flavour ?? "") ? "elasticsearch" : "opensearch";
-  const spec = await specOf(flavour);
+  const spec = await specFor(where.flavour, where.version);
   let found: Suggestions;
   if (place.kind === "path") found = suggestPath(spec, place.method, place.path);
   else if (place.kind === "param") found = suggestParam(spec, place.method, place.path, place.name, place.value);
   else {
     if (!place.word && !context.explicit && !/"$/.test(context.state.sliceDoc(context.pos - 1, context.pos))) return null;
     // Elasticsearch's specification has no keys of bodies; OpenSearch's, which the two share largely, stands in.
-    found = suggestBody(flavour === "opensearch" ? [spec] : [spec, await specOf("opensearch")], place);
+    found = suggestBody([spec, await specOf("opensearch")], place);
   }
   const live = where.cluster ? await Promise.all(found.names.map(async (kind) => ({ kind, list: await namesOf(where.cluster!, kind, found.prefix) }))) : [];
   if (context.aborted) return null;

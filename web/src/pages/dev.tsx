@@ -20,7 +20,11 @@ import { Area, Text } from "../ui/field.tsx";
 import { tell } from "../ui/toast.tsx";
 
 const d = t.dev;
-const flavourOf = (id: string | null): string | null => overview.value?.rows.find((row) => row.kind === "cluster" && row.id === id)?.flavour ?? null;
+/** What the cluster of a tab is, as far as it is known. */
+function serverOf(id: string | null): { flavour: string | null; version: string | null } {
+  const row = overview.value?.rows.find((one) => one.kind === "cluster" && one.id === id);
+  return { flavour: row?.flavour ?? null, version: row?.version ?? null };
+}
 
 export function Dev() {
   const [problem, setProblem] = useState<string | null>(null);
@@ -160,7 +164,7 @@ function Bench({ tab }: { tab: Tab }) {
       label: `${d.editor}. ${d.editorHelp}`,
       onChange: (text) => edit(now.current.tab.id, { text }),
       onRun: () => void runNow.current(),
-      complete: (context) => complete(context, { cluster: now.current.tab.cluster_id, flavour: flavourOf(now.current.tab.cluster_id) }),
+      complete: (context) => complete(context, { cluster: now.current.tab.cluster_id, ...serverOf(now.current.tab.cluster_id) }),
     });
     answer.current = answerView(answerBox.current!, d.response);
     return () => {

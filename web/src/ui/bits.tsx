@@ -131,7 +131,7 @@ export function Meter({ value, title }: { value: number | null; title?: string |
         <rect class="track" width="100" height="8" />
         <rect class="fill" width={part} height="8" />
       </svg>
-      <span class="num">{`${Math.round(value)} %`}</span>
+      <data class="num" value={value}>{`${Math.round(value)} %`}</data>
     </span>
   );
 }

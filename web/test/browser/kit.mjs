@@ -116,3 +116,50 @@ export async function settled(made) {
   await made.waitForFunction(() => !document.querySelector(".skeleton") && document.querySelector("main h1") && [...document.querySelectorAll(".plot")].every((p) => p.querySelector("canvas")), undefined, { timeout: 8000 });
   await made.waitForTimeout(120);
 }
+
+/**
+ * Every number that a page shows is one that the API has said of the same thing in the last moments: of a row of the overview, of
+ * the cluster's last seconds, of a node. Asked for `ms` before the page is read, since what it shows is up to a few seconds old.
+ * How many were compared is told, so that a test can tell that it has compared any.
+ */
+export function numbersDiffer(made, ms = 4000) {
+  return made.evaluate(async (span) => {
+    const known = new Map();
+    const keep = (key, value) => {
+      if (Array.isArray(value)) value.forEach((one) => keep(key, one));
+      else if (value && typeof value === "object") Object.values(value).forEach((one) => keep(key, one));
+      else if (typeof value === "number") (known.get(key) ?? known.set(key, new Set()).get(key)).add(value);
+    };
+    const json = async (path) => (await fetch(path)).json();
+    const id = /^#\/c\/([^/?]+)$/.exec(location.hash.split("?")[0])?.[1];
+    const ask = async () => {
+      for (const { kind, name, ...row } of (await json("api/overview")).rows) {
+        keep(`${kind} ${name}`, row);
+        if (id && row.id === decodeURIComponent(id)) keep("lead", row);
+      }
+      if (!id) return;
+      for (const list of Object.values((await json(`api/clusters/${id}/series?minutes=15`)).series)) keep("tiles", list.slice(-12));
+      for (const node of (await json(`api/clusters/${id}/nodes`)).nodes) {
+        keep(`node ${node.name}`, { ...node, disk: (100 * node.disk_used_bytes) / node.disk_total_bytes });
+      }
+    };
+    for (const until = performance.now() + span; performance.now() < until; ) {
+      await ask();
+      await new Promise((done) => setTimeout(done, 200));
+    }
+    // Read at once, in one turn of the page.
+    const wrong = [];
+    let compared = 0;
+    const shown = [...document.querySelectorAll("main data.num")].map((data) => {
+      const kind = data.closest("table.cluster") ? "cluster" : data.closest("table.gateway") ? "gateway" : data.closest("table.nodes") ? "node" : null;
+      const name = kind && data.closest("tr").querySelector("th .name").textContent;
+      return { key: kind ? `${kind} ${name}` : data.closest(".lead") ? "lead" : "tiles", value: Number(data.value), text: data.textContent };
+    });
+    await ask();
+    for (const { key, value, text } of shown) {
+      compared += 1;
+      if (!known.get(key)?.has(value)) wrong.push(`${key} shows ${text} (${value}), the API said ${[...(known.get(key) ?? [])].slice(-30)}`);
+    }
+    return { wrong, compared };
+  }, ms);
+}

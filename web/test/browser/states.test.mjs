@@ -1,7 +1,7 @@
 // What must hold on every page: states that are designed, hostile names, small windows, keys, accessibility.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { assertFits, closeAll, finish, logIn, page, PAGES, server, settled, shot, to, violations } from "./kit.mjs";
+import { assertFits, closeAll, finish, logIn, numbersDiffer, page, PAGES, server, settled, shot, to, violations } from "./kit.mjs";
 import { hostile } from "../mock/names.mjs";
 import { NAME, PASSWORD } from "../mock/server.mjs";
 
@@ -26,6 +26,11 @@ for (const [look, options] of Object.entries({ light: { colorScheme: "light" }, 
     await p.keyboard.press("?");
     await p.getByRole("heading", { name: "Keys" }).waitFor();
     found.keys = await violations(p);
+    await p.keyboard.press("Escape");
+    await p.keyboard.press("Control+k");
+    await p.getByRole("combobox", { name: "Go to" }).waitFor();
+    found.palette = await violations(p);
+    await shot(p, `palette-${look}`);
     assert.deepEqual(Object.entries(found).filter(([, list]) => list.length), []);
     await finish(p);
     close();
@@ -180,6 +185,65 @@ test("the keyboard alone: log in, go anywhere, open a row, run a request, leave 
   await p.locator(".outcome .status", { hasText: "200" }).waitFor();
   await p.keyboard.press("Tab");
   assert.ok(!(await p.evaluate(() => document.activeElement === document.querySelector(".editor"))), "Tab leaves the editor");
+  await finish(p);
+  close();
+});
+
+test("Ctrl K: a few letters lead anywhere, from a field and from the editor too", async () => {
+  const { url, close } = await server();
+  const p = await page(url);
+  await p.goto(url);
+  await p.getByLabel("Name").waitFor();
+  await p.keyboard.press("Control+k");
+  assert.equal(await p.locator("dialog").count(), 0, "before the login there is nowhere to go");
+  await logIn(p, url);
+  const box = p.getByRole("combobox", { name: "Go to" });
+  const go = async (typed, heading) => {
+    await p.keyboard.press("Control+k");
+    await box.waitFor();
+    await p.keyboard.type(typed);
+    await p.keyboard.press("Enter");
+    await p.getByRole("heading", { level: 1, name: heading }).waitFor();
+    assert.equal(await box.count(), 0);
+  };
+  await go("audit", "Audit");
+  await go("arch", "archive");
+  await p.keyboard.press("/");
+  await go("stag templ", "Templates");
+  assert.match(p.url(), /#\/c\/staging\/templates$/);
+  await to(p, "#/dev?cluster=staging");
+  await p.locator(".cm-content").first().click();
+  await go("import", "Import");
+  // Arrows choose, Escape leaves all as it was, and what nothing has is said.
+  await p.keyboard.press("Control+k");
+  await p.keyboard.press("ArrowDown");
+  assert.equal(await p.getByRole("option", { selected: true }).textContent(), await p.getByRole("option").nth(1).textContent());
+  await p.keyboard.type("zzzz");
+  await p.getByText("Nothing has these letters.").waitFor();
+  await p.keyboard.press("Enter");
+  await p.keyboard.press("Escape");
+  await p.getByRole("heading", { level: 1, name: "Import" }).waitFor();
+  // By the mouse as well, and it changes the theme.
+  await p.getByRole("button", { name: /^Go to/ }).click();
+  await p.keyboard.type("theme dark");
+  await p.getByRole("option").first().click();
+  assert.equal(await p.evaluate(() => document.documentElement.dataset.theme), "dark");
+  await finish(p);
+  close();
+});
+
+test("every number of a page is the API's of that moment", async () => {
+  const { url, close } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  for (const [hash, least] of [["#/", 10], ["#/c/production", 10]]) {
+    await to(p, hash);
+    await settled(p);
+    await p.waitForTimeout(1200);
+    const told = await numbersDiffer(p);
+    assert.deepEqual(told.wrong, [], hash);
+    assert.ok(told.compared >= least, `${hash}: only ${told.compared} numbers`);
+  }
   await finish(p);
   close();
 });

@@ -2,6 +2,7 @@
 
 mod calls;
 mod process;
+mod starting;
 mod watching;
 
 use serde_json::{Value, json};

@@ -37,7 +37,7 @@ pub(super) async fn add_cluster(
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
     let entry = draft.on(None)?;
-    keep_cluster(&desk, &user, None, &entry, &draft)?;
+    keep_cluster(&desk, &user.name, None, &entry, &draft)?;
     told_cluster(&desk, &entry.id)
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn change_cluster(
 ) -> Answer {
     let stored = desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
-    keep_cluster(&desk, &user, Some(&stored), &entry, &draft)?;
+    keep_cluster(&desk, &user.name, Some(&stored), &entry, &draft)?;
     told_cluster(&desk, &id)
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn remove_cluster(
     let before = json!(stored);
     let change = Change {
         before: Some(&before),
-        ..change(&user, "remove cluster", &stored.name)
+        ..change(&user.name, "remove cluster", &stored.name)
     };
     store.note(&change)?;
     desk.polls.changed.notify_one();
@@ -99,7 +99,7 @@ pub(super) async fn add_gateway(
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
     let entry = draft.on(None)?;
-    keep_gateway(&desk, &user, None, &entry, &draft)?;
+    keep_gateway(&desk, &user.name, None, &entry, &draft)?;
     bring_along(&desk, &entry).await?;
     told_gateway(&desk, &entry.id)
 }
@@ -112,7 +112,7 @@ pub(super) async fn change_gateway(
 ) -> Answer {
     let stored = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
-    keep_gateway(&desk, &user, Some(&stored), &entry, &draft)?;
+    keep_gateway(&desk, &user.name, Some(&stored), &entry, &draft)?;
     bring_along(&desk, &entry).await?;
     told_gateway(&desk, &id)
 }
@@ -128,7 +128,7 @@ pub(super) async fn remove_gateway(
     let before = json!(stored);
     let change = Change {
         before: Some(&before),
-        ..change(&user, "remove gateway", &stored.name)
+        ..change(&user.name, "remove gateway", &stored.name)
     };
     store.note(&change)?;
     desk.polls.changed.notify_one();
@@ -163,43 +163,56 @@ pub(super) async fn import(
     Extension(user): Extension<User>,
     Json(file): Json<File>,
 ) -> Answer {
+    Ok(Json(match take_in(&desk, &user.name, &file.yaml)? {
+        Ok(taken) => json!({"added": taken.added, "changed": taken.changed, "problems": []}),
+        Err(problems) => json!({"added": [], "changed": [], "problems": problems}),
+    }))
+}
+
+/// The names of what a file has registered, and of what it has changed.
+#[derive(Default)]
+pub(crate) struct Taken {
+    added: Vec<String>,
+    changed: Vec<String>,
+}
+
+/// Registers all that a file names in the name of `actor`, or tells what is wrong with the file and registers nothing.
+pub(crate) fn take_in(desk: &Desk, actor: &str, yaml: &str) -> Result<Result<Taken, Vec<Value>>, StoreError> {
     let store = &desk.polls.store;
     let (clusters, gateways) = (store.clusters()?, store.gateways()?);
-    let import = match import::read(&file.yaml, &clusters, &gateways) {
+    let import = match import::read(yaml, &clusters, &gateways) {
         Ok(import) => import,
-        Err(problems) => return Ok(Json(json!({"added": [], "changed": [], "problems": problems}))),
+        Err(problems) => return Ok(Err(problems)),
     };
-    let (mut added, mut changed) = (Vec::new(), Vec::new());
+    let mut taken = Taken::default();
+    let mut tell = |is_new: bool, name: &str| {
+        let names = if is_new {
+            &mut taken.added
+        } else {
+            &mut taken.changed
+        };
+        names.push(name.to_owned());
+    };
     for (draft, entry) in &import.clusters {
         let stored = clusters.iter().find(|known| known.id == entry.id);
-        keep_cluster(&desk, &user, stored, entry, draft)?;
-        if stored.is_some() {
-            &mut changed
-        } else {
-            &mut added
-        }
-        .push(&entry.name);
+        keep_cluster(desk, actor, stored, entry, draft)?;
+        tell(stored.is_none(), &entry.name);
     }
     for (draft, entry) in &import.gateways {
         let stored = gateways.iter().find(|known| known.id == entry.id);
-        keep_gateway(&desk, &user, stored, entry, draft)?;
-        if stored.is_some() {
-            &mut changed
-        } else {
-            &mut added
-        }
-        .push(&entry.name);
+        keep_gateway(desk, actor, stored, entry, draft)?;
+        tell(stored.is_none(), &entry.name);
     }
-    Ok(Json(json!({"added": added, "changed": changed, "problems": []})))
+    Ok(Ok(taken))
 }
 
 fn keep_cluster(
     desk: &Desk,
-    user: &User,
+    actor: &str,
     stored: Option<&ClusterEntry>,
     entry: &ClusterEntry,
     draft: &ClusterDraft,
-) -> Result<(), Refusal> {
+) -> Result<(), StoreError> {
     let store = &desk.polls.store;
     store.keep_cluster(entry, draft.secret())?;
     let what = if stored.is_some() {
@@ -214,7 +227,7 @@ fn keep_cluster(
     let change = Change {
         before: before.as_ref(),
         after: after.as_ref(),
-        ..change(user, what, &entry.name)
+        ..change(actor, what, &entry.name)
     };
     store.note(&change)?;
     desk.polls.changed.notify_one();
@@ -223,11 +236,11 @@ fn keep_cluster(
 
 fn keep_gateway(
     desk: &Desk,
-    user: &User,
+    actor: &str,
     stored: Option<&GatewayEntry>,
     entry: &GatewayEntry,
     draft: &GatewayDraft,
-) -> Result<(), Refusal> {
+) -> Result<(), StoreError> {
     let store = &desk.polls.store;
     store.keep_gateway(entry, draft.secret())?;
     let what = if stored.is_some() {
@@ -242,7 +255,7 @@ fn keep_gateway(
     let change = Change {
         before: before.as_ref(),
         after: after.as_ref(),
-        ..change(user, what, &entry.name)
+        ..change(actor, what, &entry.name)
     };
     store.note(&change)?;
     desk.polls.changed.notify_one();
@@ -281,9 +294,9 @@ fn told_gateway(desk: &Desk, id: &str) -> Answer {
     Ok(Json(json!(entry)))
 }
 
-fn change<'a>(user: &'a User, what: &'a str, target: &'a str) -> Change<'a> {
+fn change<'a>(actor: &'a str, what: &'a str, target: &'a str) -> Change<'a> {
     Change {
-        user: &user.name,
+        user: actor,
         what,
         target,
         ..Change::default()

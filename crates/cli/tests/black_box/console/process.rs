@@ -1,7 +1,7 @@
 //! The process, and a browser's part of talking to it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub(crate) struct Console {
     /// The one-time link's secret, if one was printed.
     pub(crate) link: Option<String>,
     pub(crate) link_url: Option<String>,
+    /// Whose certificates are trusted, if it speaks TLS.
+    ca: Option<PathBuf>,
     cookie: Mutex<Option<String>>,
     log: Arc<Mutex<String>>,
 }
@@ -62,11 +64,35 @@ impl Console {
         Self::at(folder, &[], false)
     }
 
+    /// By TLS, with a certificate that vouches for itself.
+    pub(crate) fn over_tls(certificate: &Path, key: &Path) -> Self {
+        let files = [certificate, key].map(|file| file.to_str().unwrap());
+        let mut console = Self::start(&["--tls-cert", files[0], "--tls-key", files[1]]);
+        console.ca = Some(certificate.to_owned());
+        console
+    }
+
+    /// With a cluster, a gateway and load of its own, in the folder `temp`.
+    pub(crate) fn demo() -> Self {
+        let temp = Arc::new(tempfile::tempdir().unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command
+            .args(["console", "--listen", "127.0.0.1:0", "--demo"])
+            .env("TMPDIR", temp.path());
+        Self::launch(temp, &mut command, true)
+    }
+
     fn at(folder: Arc<tempfile::TempDir>, arguments: &[&str], first: bool) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command
             .args(["console", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.path())
-            .args(arguments)
+            .args(arguments);
+        Self::launch(folder, &mut command, first)
+    }
+
+    fn launch(folder: Arc<tempfile::TempDir>, command: &mut Command, first: bool) -> Self {
+        let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -89,8 +115,7 @@ impl Console {
             .next()
             .unwrap_or_else(|| panic!("it did not start: {}", log.lock().unwrap()));
         let url = line.strip_prefix("console: ").unwrap().to_owned();
-        let authority = url.split('/').nth(2).unwrap();
-        let origin = format!("http://{authority}");
+        let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         // The line before the link says what it is.
         let link_url = if first { lines.nth(1) } else { None };
         let link = link_url
@@ -102,6 +127,7 @@ impl Console {
             origin,
             link,
             link_url,
+            ca: None,
             cookie: Mutex::new(None),
             log,
         }
@@ -115,7 +141,7 @@ impl Console {
     }
 
     pub(crate) fn address(&self) -> &str {
-        self.origin.strip_prefix("http://").unwrap()
+        self.origin.split_once("://").unwrap().1
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -171,7 +197,7 @@ impl Console {
     ) -> Told {
         let mut all = headers.to_vec();
         all.extend(cookie.map(|cookie| ("cookie", cookie)));
-        let client = Client::new(&self.origin).unwrap();
+        let client = Client::build(&self.origin, self.ca.as_deref(), Duration::from_secs(60)).unwrap();
         let answer = client.send(method, path, &all, body.as_bytes()).unwrap();
         let names = [
             "set-cookie",
@@ -190,6 +216,13 @@ impl Console {
             json: answer.json().unwrap_or_default(),
             text: answer.text(),
         }
+    }
+
+    /// Ends it as an operator does, and waits until it has ended.
+    pub(crate) fn terminate(&mut self) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        assert!(self.process.wait().unwrap().success());
     }
 
     /// Registered clusters.
