@@ -147,7 +147,7 @@ export const t = {
     heap: "Heap, fullest node",
     disk: "Disk, fullest node",
     range: "Range",
-    ranges: { 15: "15 min", 60: "1 h", 120: "2 h" } as Readonly<Record<number, string>>,
+    ranges: { 5: "5 min", 15: "15 min", 60: "1 h", 120: "2 h" } as Readonly<Record<number, string>>,
     nodes: "Nodes",
     nodeFilter: "Filter nodes",
     node: "Node",

@@ -13,7 +13,7 @@ import { Icon } from "../ui/icon.tsx";
 import { usePoll } from "../ui/poll.ts";
 import { Health } from "./overview.tsx";
 
-const RANGES = [15, 60, 120];
+const RANGES = [5, 15, 60, 120];
 const NODES_SHOWN = 200;
 
 /** As often as a new point may be there, but never more than once a second. */

@@ -216,33 +216,19 @@ impl ClusterPoll<'_> {
         let Some(list) = told["nodes"].as_object() else {
             return Ok(vec![(State::Warn, "its answer tells of no nodes".to_owned())]);
         };
-        let (mut table, mut notes, mut marks) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut table, mut marks) = (Vec::new(), HashMap::new());
         let (mut rejected_per_s, mut heap_max, mut disk_max) = (None, None, None);
         for (id, node) in list {
             let (row, mark) = self.node(node, self.nodes.get(id), at);
-            let name = row["name"].as_str().unwrap_or("a node");
             let rate = row["rejected_per_s"].as_f64();
             rejected_per_s = rate.map_or(rejected_per_s, |rate| Some(rejected_per_s.unwrap_or(0.0) + rate));
             heap_max = most(heap_max, row["heap_pct"].as_f64());
             disk_max = most(disk_max, row["disk_pct"].as_f64());
-            if row["heap_pct"].as_f64().is_some_and(|heap| heap >= HEAP_PCT_MAX) {
-                notes.push((State::Warn, format!("{name}: heap is {} % full", row["heap_pct"])));
-            }
-            if row["disk_pct"].as_f64().is_some_and(|disk| disk >= DISK_PCT_MAX) {
-                notes.push((
-                    State::Warn,
-                    format!(
-                        "{name}: disk is {:.0} % full",
-                        row["disk_pct"].as_f64().unwrap_or(0.0)
-                    ),
-                ));
-            }
-            if rate.is_some_and(|rate| rate > 0.0) {
-                notes.push((State::Warn, format!("{name} rejects writes")));
-            }
             table.push(row);
             marks.insert(id.clone(), mark);
         }
+        table.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        let notes = complaints(&table);
         self.nodes = marks;
         let since_ms = self.nodes_at_ms.replace(at_ms).unwrap_or(at_ms - 1);
         table.sort_by(|left, right| left["name"].as_str().cmp(&right["name"].as_str()));
@@ -282,7 +268,7 @@ impl ClusterPoll<'_> {
         let cpu = node["os"]["cpu"]["percent"]
             .as_i64()
             .or_else(|| node["process"]["cpu"]["percent"].as_i64());
-        let row = json!({
+        let mut row = json!({
             "name": node["name"],
             "address": node["ip"].as_str().or_else(|| node["host"].as_str()),
             "roles": node["roles"],
@@ -295,11 +281,59 @@ impl ClusterPoll<'_> {
             "rejected": rejected,
             "rejected_per_s": rejected_per_s,
             "queue": write["queue"],
-            "state": if rejected_per_s.is_some_and(|rate| rate > 0.0) { "warn" } else { "ok" },
         });
+        let ails = AILMENTS
+            .iter()
+            .any(|(figure, least, _)| is_over(&row, figure, *least));
+        row["state"] = json!(if ails { "warn" } else { "ok" });
         (row, mark)
     }
 }
+
+/// What is the matter with nodes: a line for each ailment, however many have it.
+fn complaints(nodes: &[Value]) -> Vec<(State, String)> {
+    let lines = AILMENTS.iter().filter_map(|(figure, least, words)| {
+        let ill: Vec<&Value> = nodes
+            .iter()
+            .filter(|node| is_over(node, figure, *least))
+            .collect();
+        let worst = ill
+            .iter()
+            .filter_map(|node| node[*figure].as_f64())
+            .reduce(f64::max)?;
+        let named: Vec<&str> = ill
+            .iter()
+            .take(NAMED_MAX)
+            .map(|node| node["name"].as_str().unwrap_or("a node"))
+            .collect();
+        let others = match ill.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let words = words.replace("{}", &format!("{:.0}", worst.max(1.0)));
+        Some((State::Warn, format!("{}{others}: {words}", named.join(", "))))
+    });
+    lines.collect()
+}
+
+fn is_over(node: &Value, figure: &str, least: f64) -> bool {
+    node[figure].as_f64().is_some_and(|value| value >= least)
+}
+
+/// A figure of a node, from where on it is told, and in what words; with the worst node's figure.
+const AILMENTS: [(&str, f64, &str); 3] = [
+    // Beyond, the garbage collector begins to take the time of writes.
+    ("heap_pct", 90.0, "heap is {} % full"),
+    // The servers' default low watermark: beyond, a node gets no more shards.
+    ("disk_pct", 85.0, "disk is {} % full"),
+    (
+        "rejected_per_s",
+        f64::MIN_POSITIVE,
+        "writes are rejected, up to {} a second",
+    ),
+];
+/// Nodes that a line names.
+const NAMED_MAX: usize = 3;
 
 fn most(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     match (one, other) {
@@ -325,7 +359,29 @@ const NODES: &str = "/_nodes/stats/indices,os,process,jvm,fs,thread_pool/indexin
     nodes.*.ip,nodes.*.roles,nodes.*.indices.indexing.index_total,nodes.*.os.cpu.percent,nodes.*.process.cpu.percent,\
     nodes.*.jvm.mem.heap_used_percent,nodes.*.fs.total.total_in_bytes,nodes.*.fs.total.available_in_bytes,\
     nodes.*.thread_pool.write.rejected,nodes.*.thread_pool.write.queue";
-/// Beyond, the garbage collector begins to take the time of writes.
-const HEAP_PCT_MAX: f64 = 90.0;
-/// The servers' default low watermark: beyond, a node gets no more shards.
-const DISK_PCT_MAX: f64 = 85.0;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::complaints;
+
+    #[test]
+    fn an_ailment_of_many_nodes_is_one_line_with_the_worst_figure() {
+        let nodes: Vec<_> = (1..=5)
+            .map(|n| json!({"name": format!("n{n}"), "disk_pct": 84.0 + f64::from(n), "heap_pct": 40, "rejected_per_s": 0.0}))
+            .collect();
+        let told: Vec<String> = complaints(&nodes).into_iter().map(|(_, words)| words).collect();
+        assert_eq!(told, ["n1, n2, n3 and 2 more: disk is 89 % full"]);
+        let one = [json!({"name": "n1", "heap_pct": 95, "rejected_per_s": 12.4})];
+        let told: Vec<String> = complaints(&one).into_iter().map(|(_, words)| words).collect();
+        assert_eq!(
+            told,
+            [
+                "n1: heap is 95 % full",
+                "n1: writes are rejected, up to 12 a second"
+            ]
+        );
+        assert!(complaints(&[json!({"name": "n1"})]).is_empty());
+    }
+}

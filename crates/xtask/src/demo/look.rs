@@ -33,14 +33,25 @@ pub(super) fn run(target: &Target, gateway: &Gateway) -> Result<()> {
     std::fs::write(&file, registry.to_string())?;
 
     let mut load = program();
-    load.args(["loadgen", "--plain", "--log", "error", "-c", "4", "-d", LASTS_S, "-r", BULKS_A_SECOND])
-        .arg("--config")
-        .arg(crate::root().join("examples/loadgen/bulk.yml"))
-        .env("ES_ENDPOINT", gateway.url())
-        .env("INDEX", INDEX)
-        .env("LINES", "100")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    load.args([
+        "loadgen",
+        "--plain",
+        "--log",
+        "error",
+        "-c",
+        "4",
+        "-d",
+        LASTS_S,
+        "-r",
+        BULKS_A_SECOND,
+    ])
+    .arg("--config")
+    .arg(crate::root().join("examples/loadgen/bulk.yml"))
+    .env("ES_ENDPOINT", gateway.url())
+    .env("INDEX", INDEX)
+    .env("LINES", "100")
+    .stdout(Stdio::null())
+    .stderr(Stdio::null());
     let load = Running::start("the load", load)?;
     let mut console = program();
     console

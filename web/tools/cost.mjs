@@ -1,0 +1,107 @@
+// What a console costs those that it watches, in CPU time of their own processes, by turns with it and without it.
+//
+//   node tools/cost.mjs gateway PROGRAM [TURNS] [ROUNDS]      a gateway under load, before a fake cluster: per document
+//   node tools/cost.mjs cluster PROGRAM URL PIDS [TURNS] [S]  a real cluster that does nothing else: of a core, a node
+//
+// Without it: the console is stopped where it stands (SIGSTOP), so nothing else differs. Turns go without, with, with, without.
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { once } from "node:events";
+
+const [, , what, program, ...rest] = process.argv;
+const home = mkdtempSync(join(tmpdir(), "tidegate-cost-"));
+const children = [];
+const start = (args, env = {}) => {
+  const child = spawn(program, args, { cwd: home, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"] });
+  children.push(child);
+  return child;
+};
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+const port = () => new Promise((done) => {
+  const server = createServer().listen(0, "127.0.0.1", () => {
+    const { port: free } = server.address();
+    server.close(() => done(free));
+  });
+});
+/** Nanoseconds on a processor, all threads. */
+const cpu = (pid) => readdirSync(`/proc/${pid}/task`).reduce((sum, task) => sum + Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0]), 0);
+
+async function console_(registry) {
+  const file = join(home, "registry.yml");
+  writeFileSync(file, JSON.stringify(registry));
+  const child = start(["console", "--listen", `127.0.0.1:${await port()}`, "--data", join(home, "console"), "--register", file]);
+  await once(child.stdout, "data");
+  await wait(3000);
+  return child;
+}
+
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+const told = (list, digits) => `${median(list).toFixed(digits)} (${Math.min(...list).toFixed(digits)}..${Math.max(...list).toFixed(digits)})`;
+
+async function byTurns(watcher, turns, one) {
+  const all = { without: [], with: [] };
+  for (let turn = 0; turn < turns; turn++) {
+    for (const side of turn % 2 ? ["with", "without"] : ["without", "with"]) {
+      watcher.kill(side === "with" ? "SIGCONT" : "SIGSTOP");
+      await wait(1000);
+      all[side].push(await one());
+    }
+  }
+  watcher.kill("SIGCONT");
+  return all;
+}
+
+async function gateway(turns = 8, rounds = 1500) {
+  const sink = start(["sink", "--port", "0", "--index", "loadgen:6"]);
+  const [first] = String((await once(sink.stdout, "data"))[0]).split("\n");
+  const [listen, admin] = [`127.0.0.1:${await port()}`, `127.0.0.1:${await port()}`];
+  const child = start(["gateway", "--cluster", first, "--listen", listen, "--admin", admin, "--log-level", "warn"]);
+  await wait(2000);
+  const watcher = await console_({ clusters: [{ name: "c", endpoint: first }], gateways: [{ name: "g", url: `http://${admin}` }] });
+  const load = new URL("../../examples/loadgen/bulk.yml", import.meta.url).pathname;
+  const one = async () => {
+    const [before, begun] = [cpu(child.pid), performance.now()];
+    const run = start(["loadgen", "--plain", "--log", "error", "--config", load, "-c", "4", "--total-rounds", String(rounds)], { ES_ENDPOINT: `http://${listen}` });
+    run.stdout.resume();
+    await once(run, "exit");
+    rate = (rounds * 1000) / ((performance.now() - begun) / 1000);
+    return (cpu(child.pid) - before) / 1e9 / ((rounds * 1000) / 1e6);
+  };
+  let rate = 0;
+  await one();
+  const all = await byTurns(watcher, Number(turns), one);
+  const pairs = all.with.map((value, i) => 100 * (value / all.without[i] - 1));
+  console.log(`gateway, CPU s a million documents: without ${told(all.without, 3)}, with ${told(all.with, 3)}; more by ${told(pairs, 2)} %; ${Math.round(rate)} docs/s`);
+  // Nothing but the console asks now: what it costs a second, whatever is written.
+  const idle = await byTurns(watcher, 4, async () => {
+    const before = cpu(child.pid);
+    await wait(10_000);
+    return (cpu(child.pid) - before) / 1e6 / 10;
+  });
+  console.log(`gateway without load, ms of a core a second: without ${told(idle.without, 2)}, with ${told(idle.with, 2)}`);
+}
+
+async function cluster(url, pids, turns = 5, seconds = 30) {
+  const nodes = pids.split(",").map(Number);
+  const watcher = await console_({ clusters: [{ name: "c", endpoint: url }] });
+  const own = [];
+  const all = await byTurns(watcher, Number(turns), async () => {
+    const sum = () => nodes.reduce((all, pid) => all + cpu(pid), 0);
+    const [before, ours] = [sum(), cpu(watcher.pid)];
+    await wait(seconds * 1000);
+    own.push((cpu(watcher.pid) - ours) / 1e7 / seconds);
+    return (sum() - before) / 1e7 / seconds / nodes.length;
+  });
+  const pairs = all.with.map((value, i) => value - all.without[i]);
+  console.log(`cluster, % of a core a node: without ${told(all.without, 2)}, with ${told(all.with, 2)}; more by ${told(pairs, 2)}; the console itself at most ${Math.max(...own).toFixed(2)} % of a core`);
+}
+
+try {
+  await { gateway, cluster }[what](...rest);
+} finally {
+  children.forEach((child) => child.exitCode === null && (child.kill("SIGCONT"), child.kill("SIGKILL")));
+  rmSync(home, { recursive: true, force: true });
+}
