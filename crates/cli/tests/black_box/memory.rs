@@ -221,3 +221,44 @@ fn an_index_that_is_new_costs_no_more_memory_than_one_that_is_there() {
     let peak = peak_mib(&gateway);
     assert!(peak < 150, "{peak} MiB for six small indices that are new");
 }
+
+#[test]
+fn many_small_documents_whose_answers_are_long_take_no_more_than_is_configured() {
+    let spec = (0..4).fold(Spec::default(), |spec, n| spec.index(&format!("logs{n}"), 4));
+    let cluster = FakeCluster::start(spec).unwrap();
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
+    let reason = "e".repeat(400);
+    let error = format!("{{\"type\":\"process_cluster_event_timeout_exception\",\"reason\":\"{reason}\"}}");
+    let refused = Fault::Items {
+        every: 1,
+        status: 503,
+        error,
+    };
+    cluster.cue(Cue::bulk(refused).always());
+    let mut gateway = place.start();
+    for n in 0..4 {
+        let lines =
+            (0..64 << 10).map(|id| format!("{{\"delete\":{{\"_index\":\"logs{n}\",\"_id\":\"{id}\"}}}}\n"));
+        gateway.bulk(&lines.collect::<String>()).ok().unwrap();
+    }
+    // What delivery takes is all that the next process has.
+    gateway.signal("KILL");
+    gateway.wait();
+    let gateway = place.start();
+    wait(&gateway, "c0", |one| one["docs_retried"].as_u64() > Some(60_000));
+    cluster.behave();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!(
+        (&one["indexed"], &one["dead"]),
+        (&(4 * (64 << 10)).into(), &0.into())
+    );
+    let peak = peak_mib(&gateway);
+    // It has 60 after its start. Beside the lines there are notes of each document under way, and what is said of it.
+    assert!(
+        peak < 130,
+        "{peak} MiB for 256 thousand documents, of which 8 MiB may be held"
+    );
+}

@@ -23,7 +23,7 @@ impl Outbound {
     ) -> Result<(response::Parts, Buffer), SendError> {
         let began = Instant::now();
         let (head, reply) = self.exchange(node, message, body, deadline).await?.into_parts();
-        let plain = PLAIN_BYTES.saturating_add(docs as usize * ITEM_BYTES);
+        let plain = PLAIN_BYTES.saturating_add(docs as usize * PLAIN_ITEM_BYTES);
         match self.read(reply, docs, plain.min(PLAIN_BYTES_MAX), memory).await {
             Ok(body) => Ok((head, body)),
             Err(error) => {
@@ -81,10 +81,13 @@ impl Outbound {
     }
 }
 
-/// Bytes of an answer, and of each of its items, that are taken as they are.
+/// Bytes of an answer, and of each of its items, that are taken as they are: an item that is done has 25. They are charged to
+/// nobody, so a pipeline's requests have so many together at most.
 const PLAIN_BYTES: usize = 64 << 10;
+const PLAIN_ITEM_BYTES: usize = 48;
+const PLAIN_BYTES_MAX: usize = 512 << 10;
+/// What an item of a long answer takes at least of the memory for those.
 const ITEM_BYTES: usize = 256;
-const PLAIN_BYTES_MAX: usize = 2 << 20;
 /// What is kept of an error in a long answer, and of all of them.
 const ERROR_BYTES_MAX: usize = 256 << 10;
 const ERRORS_BYTES_MAX: usize = 4 << 20;

@@ -1,5 +1,6 @@
 //! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for good.
 
+use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
@@ -40,7 +41,7 @@ pub(crate) enum Outcomes {
 /// Why, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    pub(crate) why: String,
+    pub(crate) why: Arc<str>,
     pub(crate) after: Option<Duration>,
     /// It may have been executed.
     pub(crate) doubt: bool,
@@ -49,7 +50,7 @@ pub(crate) struct Again {
     /// Somebody has to put something right.
     pub(crate) paused: bool,
     /// What a node said of this operation by itself; none: the whole request failed.
-    pub(crate) error: Option<Box<Error>>,
+    pub(crate) error: Option<Arc<Error>>,
     /// The index that it names beside its words.
     pub(crate) index: Option<Box<str>>,
 }
@@ -68,7 +69,7 @@ impl Again {
     /// What passes by itself, and may have been executed.
     pub(crate) fn in_doubt(why: String) -> Self {
         Self {
-            why,
+            why: why.into(),
             after: None,
             doubt: true,
             busy: false,
@@ -102,12 +103,20 @@ impl Again {
 
     /// What a node refused by itself, and may take later.
     pub(crate) fn refused(error: Error) -> Self {
+        let why = error.to_string().into();
+        Self::refused_as(why, Arc::new(error))
+    }
+
+    /// The same, with texts that many have in common.
+    fn refused_as(why: Arc<str>, error: Arc<Error>) -> Self {
         Self {
             doubt: error.status >= 500,
             busy: error.status == 429,
-            why: error.to_string(),
-            error: Some(Box::new(error)),
-            ..Self::in_doubt(String::new())
+            why,
+            after: None,
+            paused: false,
+            error: Some(error),
+            index: None,
         }
     }
 }
@@ -125,7 +134,7 @@ impl Outcome {
     pub(crate) fn without_parking(self) -> Self {
         match self {
             Outcome::Park(_, again) => match again.error {
-                Some(error) if matches!(error.status, 400 | 404 | 409) => Outcome::Refused(*error),
+                Some(error) if matches!(error.status, 400 | 404 | 409) => Outcome::Refused((*error).clone()),
                 Some(error) if error.status == 413 => Outcome::Again(Again::paused(format!(
                     "one operation alone is too large for the cluster: {}",
                     error.reason
@@ -215,7 +224,7 @@ impl IntoIterator for Outcomes {
 /// What no answer says of the operations sent.
 pub(crate) fn unanswered(error: &SendError) -> Again {
     Again {
-        why: error.to_string(),
+        why: error.to_string().into(),
         after: None,
         doubt: error.fate == Fate::Unknown,
         busy: false,
@@ -238,7 +247,7 @@ pub(crate) fn outcomes(
     let again = |paused: bool, doubt: bool| {
         let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
         Outcome::Again(Again {
-            why: format!("{node} answered {status}: {text}"),
+            why: format!("{node} answered {status}: {text}").into(),
             after,
             doubt,
             busy: status == StatusCode::TOO_MANY_REQUESTS,
@@ -252,7 +261,8 @@ pub(crate) fn outcomes(
         200 if bulk::all_succeeded(body, docs) => return Outcomes::Done(docs),
         200 => match Reply::split(body, docs) {
             Ok(reply) => {
-                let each = (0..docs).map(|item| item_outcome(&reply, item));
+                let mut last = None;
+                let each = (0..docs).map(|item| item_outcome(&reply, item, &mut last));
                 return Outcomes::Each(each.collect());
             }
             // Whoever answers like that is no cluster, or not well.
@@ -274,7 +284,8 @@ pub(crate) fn outcomes(
     Outcomes::of_all(&one, docs)
 }
 
-fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
+/// What many items say in the same words is kept once: `last` is what the one before said.
+fn item_outcome(reply: &Reply<'_>, item: u32, last: &mut Option<(Arc<str>, Arc<Error>)>) -> Outcome {
     let facts = reply.facts(item);
     let status = facts.status.unwrap_or(500);
     if !facts.failed {
@@ -304,7 +315,7 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
                 paused,
                 busy,
                 index: index.map(Into::into),
-                ..Again::refused(error)
+                ..refused(error, last)
             },
         );
     }
@@ -319,8 +330,17 @@ fn item_outcome(reply: &Reply<'_>, item: u32) -> Outcome {
         // An index whose disk is full says 429 as well, whatever its node has to do.
         busy: status == 429 && error.kind != "cluster_block_exception",
         paused,
-        ..Again::refused(error)
+        ..refused(error, last)
     })
+}
+
+fn refused(error: Error, last: &mut Option<(Arc<str>, Arc<Error>)>) -> Again {
+    let (why, error) = match last.take() {
+        Some((why, known)) if *known == error => (why, known),
+        _ => (error.to_string().into(), Arc::new(error)),
+    };
+    *last = Some((Arc::clone(&why), Arc::clone(&error)));
+    Again::refused_as(why, error)
 }
 
 /// An error as the servers write it, with what caused it.

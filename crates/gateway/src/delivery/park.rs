@@ -71,7 +71,7 @@ impl Lane {
             let key = self.key(&parked, work, scope, &named, &again);
             let to_park = lots.entry(key.clone()).or_insert_with(|| ToPark {
                 key,
-                why: again.why,
+                why: again.why.to_string(),
                 operations: Vec::new(),
                 refused: Vec::new(),
             });

@@ -538,11 +538,14 @@ impl KeyBatch {
         if age < age_max {
             return Fate::Stays(again);
         }
-        let error = again.error.map(|error| *error).unwrap_or(Error {
-            status: 503,
-            kind: "parked_too_long".to_owned(),
-            reason: again.why,
-        });
+        let error = again
+            .error
+            .map(|error| (*error).clone())
+            .unwrap_or_else(|| Error {
+                status: 503,
+                kind: "parked_too_long".to_owned(),
+                reason: again.why.to_string(),
+            });
         Fate::Dead(Error {
             reason: format!("it was parked for {} s; {}", age.as_secs(), error.reason),
             ..error
