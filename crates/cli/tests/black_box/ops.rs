@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -247,6 +248,51 @@ fn a_cluster_that_is_built_anew_or_away_shows() {
     assert!(told.contains("tidegate queues offset"), "{told}");
     drop(cluster);
     shows(&gateway, "tidegate_cluster_watched{cluster=\"cluster\"} 0");
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_told_of_with_what_to_do() {
+    let (cluster, folder) = (cluster(), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "3",
+            "-subj",
+            "/CN=localhost",
+        ])
+        .args(["-keyout", &path("key.pem"), "-out", &path("cert.pem")])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = format!(
+        "entry: [{{name: e, router: r, network.binding: '127.0.0.1:0', tls: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow: [{{name: f, filter: [{{elasticsearch: {{elasticsearch: c}}}}]}}]
+elasticsearch: [{{name: c, endpoint: '{}'}}]
+admin.binding: 127.0.0.1:0
+",
+        path("cert.pem"),
+        path("key.pem"),
+        cluster.urls()[0]
+    );
+    std::fs::write(path("gateway.yml"), text).unwrap();
+    let gateway = Gateway::start(&["--config", &path("gateway.yml")]);
+    let told = gateway.logged("a certificate ends soon");
+    let line = told
+        .lines()
+        .find(|line| line.contains("a certificate ends soon"))
+        .unwrap();
+    assert!(
+        line.contains("WARN") && line.contains("put a new one in its place"),
+        "{line}"
+    );
+    assert!(line.contains("of=") && line.contains("entry"), "{line}");
 }
 
 /// What a page has `journalctl` look for is said by the program.

@@ -2,6 +2,7 @@
 //!
 //! What it serves is one table ([`endpoints`]), from which its routes and the list at `/` are made.
 
+mod alarms;
 mod bounded_listener;
 mod dead_letters;
 mod endpoints;
@@ -37,6 +38,7 @@ use crate::delivery::Deliveries;
 use crate::front::Listeners;
 use crate::live::GatewayState;
 
+use alarms::Alarms;
 use bounded_listener::BoundedListener;
 use rates::Rates;
 use refusal::Refusal;
@@ -112,12 +114,14 @@ async fn serve_until_it_fails(listener: std::net::TcpListener, admin: &Arc<Admin
     }
 }
 
-/// Takes the queues' numbers now and then, for their rates.
+/// Takes the queues' numbers now and then, for their rates, and says what somebody has to act on.
 async fn count(admin: &AdminState) {
     let mut ticks = tokio::time::interval(rates::EVERY);
+    let mut alarms = Alarms::default();
     loop {
         ticks.tick().await;
         admin.rates.take(&admin.shared.queues.load());
+        alarms.look(admin);
     }
 }
 

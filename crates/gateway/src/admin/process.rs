@@ -62,18 +62,23 @@ impl AdminState {
     }
 
     /// When certificates end.
-    pub(super) fn write_expiries(&self, family: &mut Family<'_>) {
+    /// When each certificate ends, by the labels of its metric.
+    pub(super) fn expiries(&self) -> Vec<(String, f64)> {
         let live = self.shared.live.load_full();
         let mut samples = expiries(&live.config);
         samples.extend(self.certificates().into_iter().filter_map(|(entry, pem)| {
             let at = wire::earliest_expiry(&pem)?;
             Some((labels("entry", &entry), at as f64))
         }));
+        samples
+    }
+
+    pub(super) fn write_expiries(&self, family: &mut Family<'_>) {
         family(
             "tidegate_certificate_expiry_timestamp_seconds",
             "gauge",
             "When the first certificate of a chain, or of a file of authorities, ends, in seconds since 1970.",
-            &samples,
+            &self.expiries(),
         );
     }
 }
