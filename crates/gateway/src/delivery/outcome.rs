@@ -160,6 +160,14 @@ impl Outcomes {
         Outcomes::Each(vec![outcome.clone(); docs as usize])
     }
 
+    /// Of how many operations.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Outcomes::Done(docs) => *docs as usize,
+            Outcomes::Each(outcomes) => outcomes.len(),
+        }
+    }
+
     pub(crate) fn are_done(&self) -> bool {
         match self {
             Outcomes::Done(_) => true,
@@ -196,6 +204,12 @@ impl Outcomes {
     /// # Panics
     /// If there are fewer.
     pub(crate) fn split_off_front(&mut self, docs: u32) -> Self {
+        // Otherwise operations would count as done that nobody said so of.
+        let left = self.len();
+        assert!(
+            docs as usize <= left,
+            "{docs} outcomes are wanted of {left}: a parcel has more operations than were answered"
+        );
         match self {
             Outcomes::Done(left) => {
                 *left -= docs;
@@ -375,6 +389,12 @@ mod tests {
         )
         .into_iter()
         .collect()
+    }
+
+    #[test]
+    #[should_panic(expected = "3 outcomes are wanted of 2")]
+    fn a_parcel_gets_no_outcomes_that_nobody_gave() {
+        Outcomes::Done(2).split_off_front(3);
     }
 
     #[test]

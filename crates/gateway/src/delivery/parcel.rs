@@ -153,6 +153,11 @@ impl Route {
                 (Outcomes::of_all(&outcome, all), lost)
             }
         };
+        assert_eq!(
+            outcomes.len(),
+            all as usize,
+            "a request has an outcome for each of its operations"
+        );
         if let (Some(leave), Some(ended)) = (leave, ended) {
             leave.end(ended);
         }

@@ -205,6 +205,7 @@ impl Reshuffle {
                 }
             };
         }
+        assert_lanes(&plan, accept.queue.log.lanes());
         self.fallback.fill(&mut head.headers);
         self.sample(&body, ask, &snapshot.table);
         drop(original);
@@ -349,6 +350,19 @@ impl Reshuffle {
     }
 }
 
+/// A part for a lane that the queue does not have would be durable, acknowledged, and read by nobody.
+///
+/// # Panics
+/// If there is one.
+fn assert_lanes(plan: &Plan, lanes: u32) {
+    let stray = plan.parts.iter().find(|part| part.lane >= lanes);
+    let lane = stray.map(|part| part.lane);
+    assert!(
+        lane.is_none(),
+        "a plan has a part for lane {lane:?}, and the queue has {lanes} lanes"
+    );
+}
+
 /// A bulk that is planned for a queue.
 struct Acknowledged {
     plan: Plan,
@@ -362,3 +376,31 @@ struct Acknowledged {
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Indices that one bulk may make at most before it is queued.
 const INTRODUCED_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(lanes: &[u32]) -> Plan {
+        let mut plan = Plan::default();
+        plan.parts = lanes.iter().map(|lane| part(*lane)).collect();
+        plan
+    }
+
+    fn part(lane: u32) -> bulk::Part {
+        let mut part = bulk::Part::default();
+        part.lane = lane;
+        part
+    }
+
+    #[test]
+    fn lanes_of_the_queue_are_no_strays() {
+        assert_lanes(&plan(&[0, 15, 3]), 16);
+    }
+
+    #[test]
+    #[should_panic(expected = "lane Some(16), and the queue has 16 lanes")]
+    fn nothing_is_acknowledged_for_a_lane_that_nobody_reads() {
+        assert_lanes(&plan(&[0, 16]), 16);
+    }
+}
