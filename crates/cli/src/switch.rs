@@ -50,7 +50,7 @@ enum Verb {
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
-    desk: Desk,
+    target: Target,
 }
 
 /// Set switches, for requests from now on
@@ -64,7 +64,7 @@ struct Set {
     #[arg(long, value_name = "NAMES")]
     index: Option<String>,
     #[command(flatten)]
-    desk: Desk,
+    target: Target,
 }
 
 /// Leave switches to the configuration again
@@ -77,12 +77,12 @@ struct Reset {
     #[arg(long, value_name = "NAMES", conflicts_with = "names")]
     index: Option<String>,
     #[command(flatten)]
-    desk: Desk,
+    target: Target,
 }
 
 /// Where the gateway is, and which of its clusters is meant.
 #[derive(clap::Args)]
-struct Desk {
+struct Target {
     /// The cluster, by its name in the configuration; needed if there are several
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -100,7 +100,7 @@ fn pair(text: &str) -> anyhow::Result<(String, String)> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.verb {
-        Verb::List(list) => list.desk.list().and_then(|all| list.desk.print(&all)),
+        Verb::List(list) => list.target.list().and_then(|all| list.target.print(&all)),
         Verb::Set(set) => set.run(),
         Verb::Reset(reset) => reset.run(),
     };
@@ -127,7 +127,7 @@ impl Set {
                 return Err(refuse(400, format!("{name} is there twice")));
             }
         }
-        self.desk.change(&change)
+        self.target.change(&change)
     }
 }
 
@@ -141,8 +141,8 @@ impl Reset {
                 change.insert(INDICES.to_owned(), json!([{"index": index, "enabled": null}]));
             }
             None if self.names.is_empty() => {
-                let all = self.desk.list()?;
-                let cluster = self.desk.cluster(&all)?;
+                let all = self.target.list()?;
+                let cluster = self.target.cluster(&all)?;
                 let now = &all["clusters"][cluster.as_str()];
                 let names = now["switches"].as_object().into_iter().flatten();
                 change.extend(names.map(|(name, _)| (name.clone(), Value::Null)));
@@ -152,13 +152,13 @@ impl Reset {
             }
             None => change.extend(self.names.iter().map(|name| (name.clone(), Value::Null))),
         }
-        self.desk.change(&change)
+        self.target.change(&change)
     }
 }
 
-// === impl Desk ===
+// === impl Target ===
 
-impl Desk {
+impl Target {
     /// Everything that the gateway says of its switches.
     fn list(&self) -> Result<Value> {
         self.admin.client()?.get("/switches", &Terms::new())

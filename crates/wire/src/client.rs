@@ -1,8 +1,8 @@
 //! HTTP/1.1 out: per-core connection pools.
 
+mod connections;
 mod error;
 mod exchange;
-mod lot;
 mod origin;
 mod reply;
 mod resolve;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
-use self::lot::Lots;
+use self::connections::Connections;
 use crate::outgoing::Outgoing;
 use crate::pool::Pool;
 
@@ -50,7 +50,7 @@ pub struct Client {
 struct Inner {
     config: ClientConfig,
     pool: Pool,
-    lots: Lots,
+    connections: Connections,
 }
 
 /// Where a connection leads: host, port, TLS. Cheap to clone, `Send`; make it once per node and keep it.
@@ -106,7 +106,7 @@ impl Client {
             inner: Rc::new(Inner {
                 config,
                 pool,
-                lots: Lots::default(),
+                connections: Connections::default(),
             }),
         }
     }
@@ -141,7 +141,7 @@ impl Client {
 
     /// Closes idle connections to an origin (a node that left the cluster).
     pub fn forget(&self, origin: &Origin) {
-        self.inner.lots.forget(origin);
+        self.inner.connections.forget(origin);
     }
 }
 

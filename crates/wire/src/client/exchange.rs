@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::{Method, StatusCode};
 use tokio::time::Instant;
 
-use super::lot::{Connection, Wire};
+use super::connections::{Connection, Wire};
 use super::{Deadlines, Fate, Inner, Origin, Reply, ReplyBody, RequestHead, SendErrorKind};
 use crate::codec::{Framing, HeadScan, ReplyHead, encode_request_head, parse_reply};
 use crate::outgoing::Outgoing;

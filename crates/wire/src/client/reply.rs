@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::connections::Connection;
 use super::exchange::timeout_kind;
-use super::lot::Connection;
 use super::{Deadlines, Fate, Origin, SendError, SendErrorKind};
 use crate::codec::{Framing, ReplyHead};
 use crate::outgoing::{Chunk, Outgoing, Source, SourceError};

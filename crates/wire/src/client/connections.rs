@@ -1,4 +1,4 @@
-//! Connections to one origin: the idle ones, and how many there are in all. The last used is the first reused.
+//! Connections by origin: the idle ones, and how many there are in all. The last used is the first reused.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,15 +18,16 @@ use crate::guard::{self, Work};
 use crate::receive::Receiver;
 use crate::stream::Stream;
 
-/// All origins of one client.
+/// The connections of one client, to all origins.
 #[derive(Debug, Default)]
-pub(super) struct Lots {
-    by_origin: RefCell<HashMap<Origin, Rc<Lot>>>,
+pub(super) struct Connections {
+    by_origin: RefCell<HashMap<Origin, Rc<OriginConnections>>>,
     sweeping: Cell<bool>,
 }
 
+/// The connections to one origin.
 #[derive(Debug)]
-pub(super) struct Lot {
+pub(super) struct OriginConnections {
     idle: RefCell<Vec<Idle>>,
     /// Free places for connections; waiting for one is first come, first served.
     places: Arc<Semaphore>,
@@ -52,7 +53,7 @@ pub(super) struct Wire {
 pub(super) struct Connection {
     pub(super) wire: Wire,
     pub(super) reused: bool,
-    lot: Weak<Lot>,
+    connections: Weak<OriginConnections>,
     _place: tokio::sync::OwnedSemaphorePermit,
 }
 
@@ -65,17 +66,17 @@ impl Inner {
         origin: &Origin,
         deadlines: Deadlines,
     ) -> Result<Connection, SendErrorKind> {
-        let lot = self.lots.lot(origin, &self.config);
-        let place = match Arc::clone(&lot.places).try_acquire_owned() {
+        let connections = self.connections.of(origin, &self.config);
+        let place = match Arc::clone(&connections.places).try_acquire_owned() {
             Ok(place) => place,
-            Err(_) => lot.wait(self.config.queue_max, deadlines).await?,
+            Err(_) => connections.wait(self.config.queue_max, deadlines).await?,
         };
-        while let Some(mut idle) = lot.pop() {
+        while let Some(mut idle) = connections.pop() {
             if idle.since.elapsed() < self.config.idle_timeout && idle.wire.is_quiet() {
                 return Ok(Connection {
                     wire: idle.wire,
                     reused: true,
-                    lot: Rc::downgrade(&lot),
+                    connections: Rc::downgrade(&connections),
                     _place: place,
                 });
             }
@@ -95,14 +96,14 @@ impl Inner {
         Ok(Connection {
             wire,
             reused: false,
-            lot: Rc::downgrade(&lot),
+            connections: Rc::downgrade(&connections),
             _place: place,
         })
     }
 
     /// Closes what has been idle for too long, for as long as the client lives.
     fn sweep_regularly(self: &Rc<Self>) {
-        if self.lots.sweeping.replace(true) {
+        if self.connections.sweeping.replace(true) {
             return;
         }
         let (inner, pause) = (
@@ -113,20 +114,20 @@ impl Inner {
             loop {
                 tokio::time::sleep(pause).await;
                 let Some(inner) = inner.upgrade() else { return };
-                inner.lots.sweep(inner.config.idle_timeout);
+                inner.connections.sweep(inner.config.idle_timeout);
             }
         });
     }
 }
 
-// === impl Lots ===
+// === impl Connections ===
 
-impl Lots {
-    fn lot(&self, origin: &Origin, config: &super::ClientConfig) -> Rc<Lot> {
-        if let Some(lot) = self.by_origin.borrow().get(origin) {
-            return Rc::clone(lot);
+impl Connections {
+    fn of(&self, origin: &Origin, config: &super::ClientConfig) -> Rc<OriginConnections> {
+        if let Some(connections) = self.by_origin.borrow().get(origin) {
+            return Rc::clone(connections);
         }
-        let lot = Rc::new(Lot {
+        let connections = Rc::new(OriginConnections {
             idle: RefCell::default(),
             places: Arc::new(Semaphore::new(
                 config.connections_per_origin_max.clamp(1, Semaphore::MAX_PERMITS),
@@ -135,8 +136,8 @@ impl Lots {
         });
         self.by_origin
             .borrow_mut()
-            .insert(origin.clone(), Rc::clone(&lot));
-        lot
+            .insert(origin.clone(), Rc::clone(&connections));
+        connections
     }
 
     pub(super) fn forget(&self, origin: &Origin) {
@@ -144,16 +145,16 @@ impl Lots {
     }
 
     fn sweep(&self, idle_timeout: Duration) {
-        for lot in self.by_origin.borrow().values() {
-            let mut idle = lot.idle.borrow_mut();
+        for connections in self.by_origin.borrow().values() {
+            let mut idle = connections.idle.borrow_mut();
             idle.retain_mut(|idle| idle.since.elapsed() < idle_timeout && idle.wire.is_quiet());
         }
     }
 }
 
-// === impl Lot ===
+// === impl OriginConnections ===
 
-impl Lot {
+impl OriginConnections {
     fn pop(&self) -> Option<Idle> {
         self.idle.borrow_mut().pop()
     }
@@ -189,9 +190,9 @@ impl Drop for Leave<'_> {
 impl Connection {
     /// Keeps the connection for the next request (unless its origin has been forgotten).
     pub(super) fn give_back(mut self) {
-        if let Some(lot) = self.lot.upgrade() {
+        if let Some(connections) = self.connections.upgrade() {
             self.wire.alarm.clear();
-            lot.idle.borrow_mut().push(Idle {
+            connections.idle.borrow_mut().push(Idle {
                 wire: self.wire,
                 since: Instant::now(),
             });
