@@ -15,7 +15,7 @@ const [, , what, program, ...rest] = process.argv;
 const home = mkdtempSync(join(tmpdir(), "tidegate-cost-"));
 const children = [];
 const start = (args, env = {}) => {
-  const child = spawn(program, args, { cwd: home, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(program, args, { cwd: home, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", args[0] === "loadgen" ? "ignore" : "inherit"] });
   children.push(child);
   return child;
 };
