@@ -1,8 +1,9 @@
 //! Order across lanes. A document's lane follows from where its name leads when it is accepted, and its line goes where the
 //! name leads when it is delivered. When a name comes to lead elsewhere, later writes to what it leads to now may be in
 //! other lanes than earlier ones that have yet to go there. A fence says so: groups of some lanes, from a position of the
-//! log on, wait until some other lanes have delivered what came before. Whoever waits, waits for smaller positions only,
-//! so nobody waits in a circle.
+//! log on, wait until some other lanes have delivered what came before. A request that was planned by where the name led may
+//! be put into the log behind one that was planned by where it leads: until no such request can come, the lanes that it has
+//! wait for the others, too. Whoever waits, waits for smaller positions only, so nobody waits in a circle.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -140,15 +141,21 @@ impl Fronts {
             return None;
         }
         let mut bound_of = vec![0; self.fronts.len()];
-        for fence in fences
-            .iter()
-            .filter(|fence| fence.low <= position && fence.of.has(lane))
-        {
+        for fence in fences.iter().filter(|fence| fence.low <= position) {
             let bound = fence.end().unwrap_or(position).min(position);
-            for other in fence.past.iter().filter(|other| *other != lane) {
-                if let Some(most) = bound_of.get_mut(other as usize) {
-                    *most = bound.max(*most);
+            let mut wait_for = |others: &Lanes| {
+                for other in others.iter().filter(|other| *other != lane) {
+                    if let Some(most) = bound_of.get_mut(other as usize) {
+                        *most = bound.max(*most);
+                    }
                 }
+            };
+            if fence.of.has(lane) {
+                wait_for(&fence.past);
+            }
+            // What was planned by where the names led comes behind what was not, as long as the fence is open.
+            if fence.past.has(lane) && fence.end().is_none_or(|end| position < end) {
+                wait_for(&fence.of);
             }
         }
         let front = |other: usize| self.fronts[other].get();

@@ -2,6 +2,8 @@ use bulk::{Dialect, Flavour, IndexRoute, NodeIx, Version};
 use log::{Log, Options, RealDisk, StartAt};
 
 use super::*;
+use crate::queue::fence::Fronts;
+use crate::queue::journal::Consumer;
 
 const LANES: u32 = 64;
 
@@ -210,4 +212,36 @@ fn many_fences_become_few_and_none_is_forgotten() {
     assert!(fences.len() <= FENCES_MAX + 1, "{}", fences.len());
     let left = queue.whereabouts.left("a", 0);
     assert!((0..FENCES_MAX + 39).all(|number| left.contains(&format!("i{number}"))));
+}
+
+#[test]
+fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let consumer = queue.journal.on_disk().unwrap().consumer("c", StartAt::Oldest);
+    let consumer = Consumer::Disk(consumer.unwrap());
+    let (first, second) = (table("i1", 2), table("i2", 5));
+    let only_of = |one: Lanes, other: Lanes| one.iter().find(|lane| !other.has(*lane)).unwrap();
+    let led = only_of(lanes("i1", 2), lanes("i2", 5));
+    let leads = only_of(lanes("i2", 5), lanes("i1", 2));
+    let before = queue.write(&first, "a", led);
+    // Planned by the first, and put into the log behind what is planned by the second: once noted in time, once later.
+    let late = queue.note(&first, &first, "a");
+    let by_second = queue.write(&second, "a", leads);
+    let behind = queue.append(led);
+    queue.whereabouts.durable(late, behind);
+    let later = queue.note(&first, &second, "a");
+    let last = queue.append(led);
+    queue.whereabouts.durable(later, last);
+
+    let fronts = Fronts::new(LANES);
+    let awaited = |lane, position| fronts.awaited(&queue.fences(), &consumer, lane, position);
+    assert_eq!(awaited(led, before), None);
+    assert_eq!(awaited(leads, by_second), Some(led), "what was there before");
+    fronts.set(led, Some(behind));
+    assert_eq!(awaited(leads, by_second), None);
+    assert_eq!(awaited(led, behind), Some(leads), "what came before it");
+    fronts.set(leads, Some(by_second));
+    assert_eq!(awaited(led, behind), Some(leads), "and is under way");
+    fronts.set(led, Some(last));
+    assert_eq!(awaited(led, last), Some(leads));
 }
