@@ -95,11 +95,6 @@ impl Index {
         }
     }
 
-    /// A store of its own that holds the same documents.
-    pub(super) fn copied_store(&self) -> Option<Arc<Mutex<Store>>> {
-        self.with_store(|store| Arc::new(Mutex::new(store.clone())))
-    }
-
     pub(super) fn shards(&self) -> u32 {
         self.primaries.len() as u32
     }

@@ -212,7 +212,8 @@ impl Lane {
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
         }
-        let first = self.batches < FIRST_BATCHES || self.suspect.is_alone();
+        let first = group.knows_what_was_sent() || self.batches < FIRST_BATCHES || self.suspect.is_alone();
+        let last = batch.origins.last().map_or(0, |origin| origin.position);
         self.batches += 1;
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
@@ -232,6 +233,7 @@ impl Lane {
         // Its lines have one holder, who may let go of them.
         drop(body);
         work.held = held;
+        group.sends(self.number, last + 1);
         // Two operations on one document never travel together: tried again, one could overtake the other.
         for run in bulk::runs(&work.operations) {
             self.settle(&mut work, run.collect()).await?;
@@ -501,7 +503,8 @@ pub(crate) fn asked_for(after: Option<Duration>) -> Duration {
     after.unwrap_or_default().min(PAUSE * 10)
 }
 
-/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule.
+/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule, where nobody wrote down how
+/// far it sent.
 const FIRST_BATCHES: u32 = 4;
 /// An `update` that another writer came between is tried again so often before it waits apart.
 const AT_ONCE_MAX: u32 = 4;

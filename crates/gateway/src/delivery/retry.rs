@@ -238,7 +238,7 @@ async fn step(
     };
     for (operation, (piece, _)) in load.of.iter().enumerate() {
         let picked = &load.pieces[*piece].picked;
-        work.doubt[operation] = Doubt::since_start(picked.doubt, false);
+        work.doubt[operation] = Doubt::since_start(picked.doubt, true);
         work.attempts[operation] = picked.attempts;
         work.refusals[operation] = picked.refusals;
     }

@@ -15,6 +15,7 @@ mod journal;
 pub(crate) mod parked;
 mod queues;
 mod record;
+pub(crate) mod sent_marks;
 mod standstill;
 mod whereabouts;
 

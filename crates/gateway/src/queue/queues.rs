@@ -1,7 +1,7 @@
 //! The queues of asynchronous mode: durable logs, and how far each consumer group is in them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,6 +17,7 @@ use crate::queue::dead_letters::{Committed, DeadLetters};
 use crate::queue::idempotency::{Keys, SEGMENTS_STAY};
 use crate::queue::journal::{Consumer, Journal};
 use crate::queue::parked::{Parked, ParkedOfQueue};
+use crate::queue::sent_marks::SentMarks;
 use crate::queue::whereabouts::Whereabouts;
 use crate::queue::{dead_letters, parked};
 use crate::start_error::StartError;
@@ -43,6 +44,8 @@ pub(crate) struct Queue {
     pub(crate) keys: Option<Arc<Keys>>,
     /// Where the names of its documents lead; none in Kafka, whose lanes may be other gateways'.
     pub(crate) whereabouts: Option<Whereabouts>,
+    /// Where it is written down how far each consumer group sends; none: the queue is in Kafka.
+    sent_marks: Option<PathBuf>,
     /// Which requests its cluster takes, by what their heads say.
     pub(crate) forms: Forms,
     /// What is done with writes that cannot be queued.
@@ -56,9 +59,11 @@ pub(crate) struct Group {
     pub(crate) consumer: Consumer,
     /// What waits apart from its lane.
     pub(crate) parked: Option<Arc<Parked>>,
-    /// What lies before this was there when delivery started: an earlier one may have delivered it, and ended before
-    /// that was written down.
-    doubtful_before: AtomicU64,
+    /// How far each lane may have sent; none: the queue is in Kafka.
+    sent_marks: Option<SentMarks>,
+    /// By lane: what lies before this was there when delivery started, and an earlier one may have delivered it, and ended
+    /// before that was written down.
+    doubtful_before: Vec<AtomicU64>,
     /// Something may have been sent that is not committed, or is to be sent again, and [`Group::doubtful_before`] does not say
     /// so yet.
     unsettled: AtomicBool,
@@ -214,6 +219,7 @@ impl Queue {
             parked_age_max: Mutex::new(settings.parked_age_max),
             keys: keys.transpose().map_err(failed)?,
             whereabouts,
+            sent_marks: on_disk.then(|| data.join("sent").join(&*settings.name)),
             forms: Forms::default(),
             passing: Mutex::new(settings.passing),
         })
@@ -416,13 +422,20 @@ impl Group {
             queue: Arc::clone(&queue.name),
             why: error,
         })?;
+        let lanes = queue.log.lanes();
+        let sent_marks = queue.sent_marks.as_ref().map(|folder| {
+            let status = queue.log.status();
+            let end = if status.documents == 0 { 0 } else { status.end };
+            SentMarks::open(&folder.join(&*settings.group), lanes, end)
+        });
         Ok(Self {
             settings: settings.clone(),
             consumer,
             parked: queue.parked_of(&settings.group),
-            doubtful_before: AtomicU64::default(),
+            sent_marks,
+            doubtful_before: (0..lanes).map(|_| AtomicU64::default()).collect(),
             unsettled: AtomicBool::new(true),
-            lanes: (0..queue.log.lanes()).map(|_| Mutex::default()).collect(),
+            lanes: (0..lanes).map(|_| Mutex::default()).collect(),
             phase: Mutex::default(),
             requests: Count::default(),
             parts: Count::default(),
@@ -498,7 +511,7 @@ impl Group {
     /// What a lane holds before this may have been delivered already, by an earlier run or another gateway.
     pub(crate) fn doubtful_before(&self, lane: u32) -> u64 {
         match &self.consumer {
-            Consumer::Disk(_) => self.doubtful_before.load(Ordering::Relaxed),
+            Consumer::Disk(_) => self.doubtful_before[lane as usize].load(Ordering::Relaxed),
             Consumer::Kafka(group) => group.end_when_taken(lane),
         }
     }
@@ -516,10 +529,26 @@ impl Group {
         self.unsettled.store(true, Ordering::Relaxed);
     }
 
-    /// All that is in the queue now may have been delivered already.
+    /// All that is in the queue now and that lanes have come to may have been delivered already.
     pub(crate) fn doubt_all(&self) {
         let end = self.queue.log.status().end;
-        self.doubtful_before.store(end, Ordering::Relaxed);
+        for (before, lane) in self.doubtful_before.iter().zip(0..) {
+            let sent = self.sent_marks.as_ref().and_then(|marks| marks.before(lane));
+            before.store(sent.unwrap_or(end).min(end), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all that [`Group::doubtful_before`] names was most likely sent, since what was not is known.
+    pub(crate) fn knows_what_was_sent(&self) -> bool {
+        let marks = self.sent_marks.as_ref();
+        marks.is_some_and(|marks| marks.before(0).is_some())
+    }
+
+    /// A lane is about to send what lies before `end`.
+    pub(crate) fn sends(&self, lane: u32, end: u64) {
+        if let Some(marks) = &self.sent_marks {
+            marks.sends(lane, end);
+        }
     }
 
     /// Says since when the documents have waited that a lane works on.
