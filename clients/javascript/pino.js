@@ -1,5 +1,5 @@
-// pino with pino-elasticsearch, which writes log lines; it makes no ids, updates nothing and deletes nothing, so
-// that the lines are all that is asked of it: ../README.md.
+// pino with pino-elasticsearch, which writes log lines; it makes no ids, updates nothing and deletes nothing,
+// so that the lines are all that is asked of it: ../README.md.
 
 import pino from "pino";
 import pinoElasticsearch from "pino-elasticsearch";

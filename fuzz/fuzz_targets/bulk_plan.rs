@@ -1,5 +1,5 @@
-//! Hostile bodies: the fast reader and the slow one plan alike, and the parts, laid together in the order of the
-//! request, are the body.
+//! Hostile bodies: the fast reader and the slow one plan alike, and the parts, laid together in the order of
+//! the request, are the body.
 #![no_main]
 
 use std::sync::Arc;

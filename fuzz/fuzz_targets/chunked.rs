@@ -1,5 +1,5 @@
-//! Hostile chunked bodies, in pieces of any size: what the decoder gives is what reading line by line gives, and it never
-//! reads past the body's end.
+//! Hostile chunked bodies, in pieces of any size: what the decoder gives is what reading line by line gives,
+//! and it never reads past the body's end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! The configuration loader on hostile text: it never panics, never refuses without a reason, and what it takes
-//! can be shown and compared.
+//! The configuration loader on hostile text: it never panics, never refuses without a reason, and what it
+//! takes can be shown and compared.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Hostile heads of requests and replies, in pieces of any size: what is taken means what reading it line by line says, and
-//! nothing is taken that two readers could understand differently.
+//! Hostile heads of requests and replies, in pieces of any size: what is taken means what reading it line by
+//! line says, and nothing is taken that two readers could understand differently.
 #![no_main]
 
 use http::{HeaderMap, Method};

@@ -1,5 +1,5 @@
-//! Hostile bytes where a record of the log should be: reading them never panics, what does not check is refused, and
-//! what is taken for a record has bounds that hold.
+//! Hostile bytes where a record of the log should be: reading them never panics, what does not check is
+//! refused, and what is taken for a record has bounds that hold.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

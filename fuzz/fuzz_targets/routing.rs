@@ -1,4 +1,5 @@
-//! Any id, routing and index: a shard that exists, the same one each time, and the one that the plain rule gives.
+//! Any id, routing and index: a shard that exists, the same one each time, and the one that the plain rule
+//! gives.
 #![no_main]
 
 use bulk::{Formula, IndexRoute, NodeIx};

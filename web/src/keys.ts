@@ -27,7 +27,8 @@ function step(by: 1 | -1): void {
 export function startKeys(places: () => Readonly<Record<string, (() => void) | undefined>>): void {
   addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
-      // In a field and in the editor too: it leads everywhere from everywhere. Before the login there is nowhere to go.
+      // In a field and in the editor too: it leads everywhere from everywhere. Before the login there is
+      // nowhere to go.
       if (!document.querySelector("main") || document.querySelector("dialog[open]")) return;
       event.preventDefault();
       paletteOpen.value = true;

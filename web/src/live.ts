@@ -1,5 +1,5 @@
-// The overview, once a second. One tab of the browser holds the stream and tells the others: with HTTP/1.1 a browser has six
-// connections to a server, and six tabs would take them all.
+// The overview, once a second. One tab of the browser holds the stream and tells the others: with HTTP/1.1 a
+// browser has six connections to a server, and six tabs would take them all.
 import { signal } from "@preact/signals";
 import { api, Problem } from "./api.ts";
 import type { Overview } from "./types.ts";

@@ -1,4 +1,5 @@
-// The page's own router. Routes live behind the `#`, so the page runs under any prefix and the server need not know them.
+// The page's own router. Routes live behind the `#`, so the page runs under any prefix and the server need
+// not know them.
 import { signal } from "@preact/signals";
 
 /** Where the page is: `/c/prod/templates` and the words behind its `?`. */

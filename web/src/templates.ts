@@ -136,7 +136,8 @@ function* leavesOf(value: Dict, prefix = ""): Generator<[string, Json]> {
   }
 }
 
-// --- The form -------------------------------------------------------------------------------------------------------
+// --- The form
+// -------------------------------------------------------------------------------------------------------
 
 /** The fields of the form; an empty text means "not set". */
 export interface Fields {

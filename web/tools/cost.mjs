@@ -1,9 +1,12 @@
-// What a console costs those that it watches, in CPU time of their own processes, by turns with it and without it.
+// What a console costs those that it watches, in CPU time of their own processes, by turns with it and
+// without it.
 //
-//   node tools/cost.mjs gateway PROGRAM [TURNS] [ROUNDS]      a gateway under load, before a fake cluster: per document
-//   node tools/cost.mjs cluster PROGRAM URL PIDS [TURNS] [S]  a real cluster that does nothing else: of a core, a node
+//   node tools/cost.mjs gateway PROGRAM [TURNS] [ROUNDS] a gateway under load, before a fake cluster: per
+//   document node tools/cost.mjs cluster PROGRAM URL PIDS [TURNS] [S] a real cluster that does nothing else:
+//   of a core, a node
 //
-// Without it: the console is stopped where it stands (SIGSTOP), so nothing else differs. Turns go without, with, with, without.
+// Without it: the console is stopped where it stands (SIGSTOP), so nothing else differs. Turns go without,
+// with, with, without.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";

@@ -3,8 +3,9 @@
 //   node tools/specs.mjs opensearch                      from the npm package @opensearch-project/opensearch
 //   node tools/specs.mjs elasticsearch rest-api-spec.jar from Maven Central's org.elasticsearch:rest-api-spec
 //
-// Both sources are licensed under Apache-2.0. A call is [path, methods, parameters of the query], a parameter's value is
-// 0 (anything), 1 (true or false) or the list of its words. OpenSearch's types also tell the keys of bodies.
+// Both sources are licensed under Apache-2.0. A call is [path, methods, parameters of the query], a
+// parameter's value is 0 (anything), 1 (true or false) or the list of its words. OpenSearch's types also tell
+// the keys of bodies.
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -148,7 +149,8 @@ const readSafely = (path) => {
 const sorted = (map) => Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const [, , given, jar] = process.argv;
-// Of Elasticsearch there are two: the newest, and 7, which has calls that went away since, and lacks those that came.
+// Of Elasticsearch there are two: the newest, and 7, which has calls that went away since, and lacks those
+// that came.
 const what = given === "elasticsearch" && /rest-api-spec-7/.test(jar ?? "") ? "elasticsearch-7" : given;
 const text = what === "opensearch" ? openSearch() : given === "elasticsearch" && jar ? elasticsearch(jar) : undefined;
 if (!text) {

@@ -1,9 +1,9 @@
 //! Instructions a document, held to limits: `cargo bench -p bulk --bench instructions`.
 //!
-//! Wall time on shared machines swings by half; counted instructions do not. Each step of each case runs in a process
-//! of its own under `valgrind --tool=callgrind`, once with few rounds and once with more: the difference is the
-//! rounds' own. A step that costs over a tenth more than its recorded count fails the run; one that costs a tenth
-//! less should have its count here lowered.
+//! Wall time on shared machines swings by half; counted instructions do not. Each step of each case runs in a
+//! process of its own under `valgrind --tool=callgrind`, once with few rounds and once with more: the
+//! difference is the rounds' own. A step that costs over a tenth more than its recorded count fails the run;
+//! one that costs a tenth less should have its count here lowered.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a report")]
 
 use std::hint::black_box;

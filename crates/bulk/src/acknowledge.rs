@@ -18,11 +18,12 @@ pub struct Minted {
     pub last: [u8; ID_LENGTH],
 }
 
-/// As [`crate::plan`], and appends the items of an answer that is given before anything is executed, with commas between:
-/// for each operation its action, the concrete index, its id (a minted one too), `result` and `status`. An `index` is
-/// reported as created. Clients of Elasticsearch 7 fail without a version and without shards, which nobody knows yet: the
-/// version is -1, which no document has and which servers refuse as a condition (`Versions.NOT_FOUND`), and no shard has
-/// executed anything. The sequence number is left out, as servers leave out one that is not assigned.
+/// As [`crate::plan`], and appends the items of an answer that is given before anything is executed, with
+/// commas between: for each operation its action, the concrete index, its id (a minted one too), `result` and
+/// `status`. An `index` is reported as created. Clients of Elasticsearch 7 fail without a version and without
+/// shards, which nobody knows yet: the version is -1, which no document has and which servers refuse as a
+/// condition (`Versions.NOT_FOUND`), and no shard has executed anything. The sequence number is left out, as
+/// servers leave out one that is not assigned.
 ///
 /// Nothing is appended for a body that passes.
 pub fn plan_acknowledged(
@@ -47,8 +48,8 @@ pub fn plan_acknowledged(
     verdict
 }
 
-/// About how long the items of a body are, rather more than less: room for them that is made at once is made without copies. It
-/// is told from how the body begins.
+/// About how long the items of a body are, rather more than less: room for them that is made at once is made
+/// without copies. It is told from how the body begins.
 pub fn acknowledged_bytes(body: &[u8]) -> usize {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let (mut ends, mut start, mut lines, mut short) = (memchr_iter(b'\n', sample), 0, 0, 0);

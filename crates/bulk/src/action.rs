@@ -40,7 +40,8 @@ pub(crate) struct Action<'a> {
     pub(crate) versioned: bool,
 }
 
-/// Where a type stands in an action line, with the comma that goes with it. Offsets are from the line's start.
+/// Where a type stands in an action line, with the comma that goes with it. Offsets are from the line's
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypeAt {
     pub(crate) start: u32,

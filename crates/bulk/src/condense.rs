@@ -1,9 +1,9 @@
-//! A node's answer as it comes, reduced to what says how it went: `took`, `errors`, and of each item its status and its
-//! error. A node may say much more than it is asked for, a document for each item say; whoever reads it through this
-//! never holds that.
+//! A node's answer as it comes, reduced to what says how it went: `took`, `errors`, and of each item its
+//! status and its error. A node may say much more than it is asked for, a document for each item say; whoever
+//! reads it through this never holds that.
 //!
-//! What comes out is read by [`Reply::split`](crate::Reply::split), which decides whether it is a bulk answer at all.
-//! What is refused here is only what can't be reduced within bounds.
+//! What comes out is read by [`Reply::split`](crate::Reply::split), which decides whether it is a bulk answer
+//! at all. What is refused here is only what can't be reduced within bounds.
 
 use crate::items::MergeError;
 
@@ -93,8 +93,8 @@ enum Token {
 // === impl Condense ===
 
 impl Condense {
-    /// For an answer about `docs` operations. Of the errors at most so many bytes each are kept, and so many of all of them
-    /// together; but 256 of each in any case. What is longer is cut where that leaves JSON.
+    /// For an answer about `docs` operations. Of the errors at most so many bytes each are kept, and so many
+    /// of all of them together; but 256 of each in any case. What is longer is cut where that leaves JSON.
     pub fn new(docs: u32, error_bytes_max: usize, errors_bytes_max: usize) -> Self {
         Self {
             items_left: docs,
@@ -109,7 +109,8 @@ impl Condense {
         }
     }
 
-    /// Reads the next bytes, and appends to `out` what is to be kept. `out` has to be the same each time, and unchanged.
+    /// Reads the next bytes, and appends to `out` what is to be kept. `out` has to be the same each time, and
+    /// unchanged.
     ///
     /// # Errors
     ///
@@ -401,7 +402,8 @@ fn ends_scalar(byte: u8) -> bool {
     matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace()
 }
 
-/// How many bytes of the inside of a string make whole characters: no half of an escape, a surrogate pair, or UTF-8.
+/// How many bytes of the inside of a string make whole characters: no half of an escape, a surrogate pair, or
+/// UTF-8.
 fn whole(text: &[u8]) -> usize {
     let mut at = 0;
     loop {

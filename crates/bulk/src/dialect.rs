@@ -52,7 +52,8 @@ impl Dialect {
         }
     }
 
-    /// Whether items of replies name a `_type`: Elasticsearch 7 and OpenSearch 1 (`BulkItemResponse.toXContent`).
+    /// Whether items of replies name a `_type`: Elasticsearch 7 and OpenSearch 1
+    /// (`BulkItemResponse.toXContent`).
     pub fn items_have_type(&self) -> bool {
         match self.flavour {
             Flavour::Elasticsearch => self.version.major <= 7,
@@ -60,8 +61,9 @@ impl Dialect {
         }
     }
 
-    /// Whether action lines may say `"_type":"_doc"` and paths `/{index}/_doc/_bulk`, which means the same as no type, and
-    /// is answered with a deprecation warning: Elasticsearch up to 7 and OpenSearch 1 (`BulkRequestParser`).
+    /// Whether action lines may say `"_type":"_doc"` and paths `/{index}/_doc/_bulk`, which means the same as
+    /// no type, and is answered with a deprecation warning: Elasticsearch up to 7 and OpenSearch 1
+    /// (`BulkRequestParser`).
     pub fn takes_types(&self) -> bool {
         self.items_have_type()
     }
@@ -77,10 +79,11 @@ impl Dialect {
         self.flavour == Flavour::Elasticsearch && self.version.major >= 8
     }
 
-    /// Whether a document that goes through an ingest pipeline fares as it would alone. Where it does not, one document
-    /// that cannot be parsed takes others down with it: in OpenSearch all that its request sends through the same
-    /// pipelines (`IngestService.executePipelinesInBatchRequests`), in Elasticsearch 8 and 9 the whole request, until
-    /// <https://github.com/elastic/elasticsearch/pull/138624>, of which the first releases that hold it for certain count.
+    /// Whether a document that goes through an ingest pipeline fares as it would alone. Where it does not,
+    /// one document that cannot be parsed takes others down with it: in OpenSearch all that its request sends
+    /// through the same pipelines (`IngestService.executePipelinesInBatchRequests`), in Elasticsearch 8 and 9
+    /// the whole request, until <https://github.com/elastic/elasticsearch/pull/138624>, of which the first
+    /// releases that hold it for certain count.
     pub fn ingests_singly(&self) -> bool {
         let Version { major, minor, patch } = self.version;
         self.flavour == Flavour::Elasticsearch
@@ -93,9 +96,10 @@ impl Dialect {
             }
     }
 
-    /// Whether a document without id and routing, of an index whose mapping requires a routing, fails its whole request: its
-    /// `RoutingMissingException` wants an id (<https://github.com/opensearch-project/OpenSearch/issues/23092>). Elasticsearch
-    /// makes the id first, from 8 on (`IndexRouting.IdAndRoutingOnly.process`).
+    /// Whether a document without id and routing, of an index whose mapping requires a routing, fails its
+    /// whole request: its `RoutingMissingException` wants an id
+    /// (<https://github.com/opensearch-project/OpenSearch/issues/23092>). Elasticsearch makes the id first,
+    /// from 8 on (`IndexRouting.IdAndRoutingOnly.process`).
     pub fn fails_whole_without_routing(&self) -> bool {
         !self.elasticsearch_from(8, 0)
     }

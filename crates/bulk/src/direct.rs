@@ -1,8 +1,9 @@
 //! Documents with neither id nor routing, directed to shards in turn.
 //!
-//! The server would give each an id by chance, and so a bulk of them touches every shard. Directed, a run of them goes to
-//! one shard: by an id that is made to hash to it ([`Direct::Mint`]), or by a routing value that does ([`Direct::Route`]).
-//! Whose turn it is depends on what other requests do and on how nodes are, so somebody else knows it: [`Directing`].
+//! The server would give each an id by chance, and so a bulk of them touches every shard. Directed, a run of
+//! them goes to one shard: by an id that is made to hash to it ([`Direct::Mint`]), or by a routing value that
+//! does ([`Direct::Route`]). Whose turn it is depends on what other requests do and on how nodes are, so
+//! somebody else knows it: [`Directing`].
 
 use crate::packed::{mints_in_order, stock_of_a_shard};
 use crate::{Formula, IndexRoute, murmur};
@@ -15,8 +16,8 @@ pub enum Direct {
     Off,
     /// They get an id made here that leads to the shard whose turn it is.
     Mint,
-    /// They get a routing value that leads to the shard whose turn it is, and the server makes the id. Not on data
-    /// streams, which refuse a routing.
+    /// They get a routing value that leads to the shard whose turn it is, and the server makes the id. Not on
+    /// data streams, which refuse a routing.
     Route,
 }
 
@@ -31,11 +32,11 @@ pub struct Run {
     pub bytes: u64,
 }
 
-/// Who knows whose turn it is. It is asked for indices only whose documents may be directed: more than one shard, no
-/// required routing, not partitioned.
+/// Who knows whose turn it is. It is asked for indices only whose documents may be directed: more than one
+/// shard, no required routing, not partitioned.
 pub trait Directing: std::fmt::Debug {
-    /// What is done with this concrete index's documents that have neither id nor routing. The same as long as a request
-    /// lasts, since answers are made with it too.
+    /// What is done with this concrete index's documents that have neither id nor routing. The same as long
+    /// as a request lasts, since answers are made with it too.
     fn directs(&self, index: &str) -> Direct;
 
     /// The next run; `None` when no shard can be preferred: the documents then are as if nobody directed.
@@ -45,7 +46,8 @@ pub trait Directing: std::fmt::Debug {
     fn end(&self, index: &IndexRoute, shard: u32, docs: u32, bytes: u64);
 }
 
-/// The longest run for which ids are made at full speed, in documents. Longer ones cost more, and are right all the same.
+/// The longest run for which ids are made at full speed, in documents. Longer ones cost more, and are right
+/// all the same.
 pub fn run_docs_max(shards: u32) -> u32 {
     if mints_in_order(shards) {
         u32::MAX

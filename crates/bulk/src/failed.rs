@@ -18,8 +18,8 @@ pub struct RawError<'a> {
 
 impl Reply<'static> {
     /// Makes the items of a part that no node has answered, shaped as this cluster shapes an item failure
-    /// (`BulkItemResponse.toXContent`): the concrete index, the id as given (minted ids included) or null, the status
-    /// and the error.
+    /// (`BulkItemResponse.toXContent`): the concrete index, the id as given (minted ids included) or null,
+    /// the status and the error.
     ///
     /// `body`, `ask` and `table` are those that `plan` was made of.
     pub fn failed(
@@ -116,7 +116,8 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a Vec takes all that is written");
 }
 
-/// The next minted id of the arena, whose entries stand in the order of the documents. Routing values stand between them.
+/// The next minted id of the arena, whose entries stand in the order of the documents. Routing values stand
+/// between them.
 pub(crate) fn minted_id<'p>(plan: &'p Plan, at: &mut usize, form: Form) -> &'p [u8] {
     while let Some(routing) = routing_entry(&plan.arena[*at..]) {
         *at += routing;

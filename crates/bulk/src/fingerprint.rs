@@ -2,7 +2,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Makes numbers of documents. Each of these makes others, so that nobody can look for documents that share one.
+/// Makes numbers of documents. Each of these makes others, so that nobody can look for documents that share
+/// one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {
     key: u64,

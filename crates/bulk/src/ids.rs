@@ -5,14 +5,14 @@ use crate::packed::{ENDINGS, HEAD_LENGTH, Stock, Wanted, hashed, mints_in_order,
 
 /// Makes document ids: 20 ASCII characters, unique across gateways, in the order of their making.
 ///
-/// An id is 8 characters of milliseconds, 8 (48 bits) that name the mint, and 4 of a counter that starts anew each
-/// millisecond. The alphabet is sorted and safe in URLs, so ids of one mint sort as they were made, and ids of
-/// different mints by their millisecond: that keeps the term dictionaries of the cluster compact, as its own
-/// time-based ids do. Two mints collide only if they drew the same 48 random bits.
+/// An id is 8 characters of milliseconds, 8 (48 bits) that name the mint, and 4 of a counter that starts anew
+/// each millisecond. The alphabet is sorted and safe in URLs, so ids of one mint sort as they were made, and
+/// ids of different mints by their millisecond: that keeps the term dictionaries of the cluster compact, as
+/// its own time-based ids do. Two mints collide only if they drew the same 48 random bits.
 ///
-/// An id for a wanted shard ([`Self::mint_for`]) takes a whole block of the counter, of which it chooses the last two
-/// characters. For indices of more than 16 shards such ids are made ahead: they bear a name of their own, show a time
-/// up to a minute ago, and come in no order.
+/// An id for a wanted shard ([`Self::mint_for`]) takes a whole block of the counter, of which it chooses the
+/// last two characters. For indices of more than 16 shards such ids are made ahead: they bear a name of their
+/// own, show a time up to a minute ago, and come in no order.
 #[derive(Debug)]
 pub struct IdMint {
     now_ms: u64,

@@ -1,9 +1,9 @@
 //! One node's reply, cut into its items.
 //!
-//! A reply is `{"took":…,"errors":…,"items":[{"op":{…}},{"op":{…}}]}`. In a compact reply each boundary between two
-//! items reads `}},{"`. The text may occur elsewhere too (in an error's nested causes, in an id); but since every true
-//! boundary matches, as many matches as boundaries means that there is no false one. Else a reader that follows
-//! strings and brackets cuts the reply.
+//! A reply is `{"took":…,"errors":…,"items":[{"op":{…}},{"op":{…}}]}`. In a compact reply each boundary
+//! between two items reads `}},{"`. The text may occur elsewhere too (in an error's nested causes, in an id);
+//! but since every true boundary matches, as many matches as boundaries means that there is no false one.
+//! Else a reader that follows strings and brackets cuts the reply.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -85,7 +85,8 @@ impl<'r> Reply<'r> {
     ///
     /// # Errors
     ///
-    /// [`MergeError::Malformed`] when it is not a bulk reply, [`MergeError::Count`] when the number of items differs.
+    /// [`MergeError::Malformed`] when it is not a bulk reply, [`MergeError::Count`] when the number of items
+    /// differs.
     pub fn split(bytes: &'r [u8], docs: u32) -> Result<Self, MergeError> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(MergeError::Malformed("longer than 4 GiB"));
@@ -170,11 +171,12 @@ impl<'r> Reply<'r> {
         self.compact = false;
     }
 
-    /// Makes a `create` that failed with a version conflict a success. For the caller who knows that the conflict is
-    /// with its own earlier attempt, whose answer was lost: the document is the one that was to be created.
+    /// Makes a `create` that failed with a version conflict a success. For the caller who knows that the
+    /// conflict is with its own earlier attempt, whose answer was lost: the document is the one that was to
+    /// be created.
     ///
-    /// The item keeps its names and says `_version` 1, `created` and 201; sequence number and shards, which nobody has
-    /// told us, are left out. Returns false, and changes nothing, for any other item.
+    /// The item keeps its names and says `_version` 1, `created` and 201; sequence number and shards, which
+    /// nobody has told us, are left out. Returns false, and changes nothing, for any other item.
     pub(crate) fn count_as_created(&mut self, item: u32) -> bool {
         let bytes = self.item(item);
         let Some((facts, status_at)) = read_item(bytes) else {
@@ -237,8 +239,8 @@ impl Head {
 
 type Cut = (Vec<(u32, u32)>, bool, usize);
 
-/// Cuts the items that begin at `from` (after the bracket); also whether they stand without space, and the place
-/// after the closing bracket.
+/// Cuts the items that begin at `from` (after the bracket); also whether they stand without space, and the
+/// place after the closing bracket.
 fn cut(bytes: &[u8], from: usize, docs: u32) -> Result<Cut, MergeError> {
     if let Some(cut) = cut_compact(bytes, from, docs) {
         return Ok(cut);
@@ -281,8 +283,8 @@ fn cut_compact(bytes: &[u8], from: usize, docs: u32) -> Option<Cut> {
     }
 }
 
-/// Whether what follows a boundary looks like an item. Else the text stood elsewhere, say in an error's nested causes, and
-/// would make up for an item that is not there.
+/// Whether what follows a boundary looks like an item. Else the text stood elsewhere, say in an error's
+/// nested causes, and would make up for an item that is not there.
 #[inline]
 fn begins_item(bytes: &[u8]) -> bool {
     const BEGINS: [&[u8]; 4] = [

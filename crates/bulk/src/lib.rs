@@ -2,19 +2,21 @@
 //!
 //! # The story of a body
 //!
-//! A client sends thousands of operations in one body. Each belongs to a shard, each shard's primary to a node; a node
-//! that gets an operation of another's must forward it. So the body is split: [`plan`] reads it once, finds for every
-//! operation the shard that the cluster itself would find (a [`RouteTable`] knows names, aliases, formulas and
-//! primaries), and gives [`Part`]s, each a list of ranges of the body. [`Gather`] copies a part's bytes out as they are
-//! sent. Each node answers with items in the order of its part; [`Reply::split`] finds them and [`Merge`] interleaves
-//! them into the order of the request, byte for byte as the nodes wrote them.
+//! A client sends thousands of operations in one body. Each belongs to a shard, each shard's primary to a
+//! node; a node that gets an operation of another's must forward it. So the body is split: [`plan`] reads it
+//! once, finds for every operation the shard that the cluster itself would find (a [`RouteTable`] knows
+//! names, aliases, formulas and primaries), and gives [`Part`]s, each a list of ranges of the body.
+//! [`Gather`] copies a part's bytes out as they are sent. Each node answers with items in the order of its
+//! part; [`Reply::split`] finds them and [`Merge`] interleaves them into the order of the request, byte for
+//! byte as the nodes wrote them.
 //!
 //! # What is never guessed
 //!
-//! A request that the cluster would reject as a whole, or whose shards cannot be told, is [`Verdict::Pass`]: it goes to
-//! one node untouched, and [`Why`] says for what reason. The fast reader of action lines takes only what it fully
-//! understands, a slow one decides about the rest, and tests hold the two equal. A wrong shard is never wrong data (the
-//! node forwards), but operations on one document always stay in one part, in order.
+//! A request that the cluster would reject as a whole, or whose shards cannot be told, is [`Verdict::Pass`]:
+//! it goes to one node untouched, and [`Why`] says for what reason. The fast reader of action lines takes
+//! only what it fully understands, a slow one decides about the rest, and tests hold the two equal. A wrong
+//! shard is never wrong data (the node forwards), but operations on one document always stay in one part, in
+//! order.
 //!
 //! # Example
 //!

@@ -3,8 +3,8 @@
 use crate::items::{Head, HeadKey};
 use crate::{Dialect, MergeError, Plan, Reply};
 
-/// The one reply to the client: `took`, `errors` and the items of all parts in the order of the request, as the nodes
-/// wrote them. Keys stand in the order in which the nodes' replies have them.
+/// The one reply to the client: `took`, `errors` and the items of all parts in the order of the request, as
+/// the nodes wrote them. Keys stand in the order in which the nodes' replies have them.
 #[derive(Debug)]
 pub struct Merge<'p, 'r> {
     plan: &'p Plan,
@@ -32,8 +32,8 @@ enum Stage {
 // === impl Merge ===
 
 impl<'p, 'r> Merge<'p, 'r> {
-    /// Gets ready to merge: one reply for each part, in the order of `plan.parts`. `took_ms` is what the client is
-    /// told. `dialect` gives the shape where no node has answered.
+    /// Gets ready to merge: one reply for each part, in the order of `plan.parts`. `took_ms` is what the
+    /// client is told. `dialect` gives the shape where no node has answered.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
-//! The action lines that were read lately. Most of those that follow are the same but for their ids, and are told from them
-//! without being read again: also where a body goes to several indices by turns, or mixes operations.
+//! The action lines that were read lately. Most of those that follow are the same but for their ids, and are
+//! told from them without being read again: also where a body goes to several indices by turns, or mixes
+//! operations.
 
 use crate::action::{Action, ID_BYTES_MAX, TypeAt};
 use crate::scan;
@@ -15,8 +16,8 @@ pub(crate) struct Models<'b, 't> {
     next: usize,
     /// The one that the next new line takes the place of, once there are [`MODELS_MAX`].
     oldest: usize,
-    /// How often a line like none of them may still be compared with all. Lines that are each unlike all others (a routing in
-    /// each, say) soon cost one comparison.
+    /// How often a line like none of them may still be compared with all. Lines that are each unlike all
+    /// others (a routing in each, say) soon cost one comparison.
     misses_left: u8,
     /// How often one was not compared since then.
     skipped: u8,
@@ -42,7 +43,8 @@ const SKIPPED_MAX: u8 = 64;
 // === impl Models ===
 
 impl<'b, 't> Models<'b, 't> {
-    /// The id and the length of the line that `rest` begins with, if it is like one before, which is the last one then.
+    /// The id and the length of the line that `rest` begins with, if it is like one before, which is the last
+    /// one then.
     #[inline(always)]
     pub(crate) fn read(&mut self, rest: &'b [u8]) -> Option<(Option<&'b [u8]>, usize)> {
         let model = self.list.get(self.next)?;

@@ -1,5 +1,5 @@
-//! The servers' hash of routing values: `Murmur3HashFunction.hash(String)`, MurmurHash3 x86 32 with seed 0 over
-//! the UTF-16LE code units of the value.
+//! The servers' hash of routing values: `Murmur3HashFunction.hash(String)`, MurmurHash3 x86 32 with seed 0
+//! over the UTF-16LE code units of the value.
 
 const C1: u32 = 0xcc9e_2d51;
 const C2: u32 = 0x1b87_3593;

@@ -1,4 +1,5 @@
-//! A body that was planned once, cut into its operations again: for those who send some of them, and some later.
+//! A body that was planned once, cut into its operations again: for those who send some of them, and some
+//! later.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
@@ -28,8 +29,8 @@ pub struct Operation {
     pub document: u64,
 }
 
-/// As [`crate::plan`], and puts the body's operations into `operations`, in place of what is there; none if the body
-/// passes.
+/// As [`crate::plan`], and puts the body's operations into `operations`, in place of what is there; none if
+/// the body passes.
 pub fn plan_cut(
     body: &[u8],
     ask: &Ask<'_>,
@@ -109,8 +110,8 @@ impl Aside for Cuts<'_> {
 
 /// Cuts a body into its operations; `None` if it is not one that a [`crate::plan`] was made of, gathered.
 ///
-/// It asks less than a plan: names that no longer stand for anything, and keys that this cluster does not know, are the
-/// cluster's to judge.
+/// It asks less than a plan: names that no longer stand for anything, and keys that this cluster does not
+/// know, are the cluster's to judge.
 pub fn operations(body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Option<Vec<Operation>> {
     let mut operations = Vec::new();
     let random = RandomState::new();

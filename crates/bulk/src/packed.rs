@@ -1,10 +1,10 @@
 //! Ids for a wanted shard.
 //!
-//! An id's last two characters are its hash's last block. So what stands before them is hashed once, and then endings are
-//! tried: each costs the last block, the finish and one multiplication that tells whether the shard is the wanted one.
-//! With as many shards as [`TRIED_SHARDS_MAX`] that takes as many tries on average. With more, no try is wasted: ids are
-//! made by the thousand, each is kept for the shard that it leads to, and shards that take turns use them up evenly
-//! ([`Stock`]).
+//! An id's last two characters are its hash's last block. So what stands before them is hashed once, and then
+//! endings are tried: each costs the last block, the finish and one multiplication that tells whether the
+//! shard is the wanted one. With as many shards as [`TRIED_SHARDS_MAX`] that takes as many tries on average.
+//! With more, no try is wasted: ids are made by the thousand, each is kept for the shard that it leads to,
+//! and shards that take turns use them up evenly ([`Stock`]).
 
 use crate::ids::{ALPHABET, ID_LENGTH, encode};
 use crate::{Formula, IndexRoute, murmur};
@@ -39,9 +39,10 @@ pub(crate) fn stock_of_a_shard(shards: u32) -> u32 {
 
 /// Tells whether a hash leads to one certain shard.
 ///
-/// `hash mod n` of an unsigned number is the fraction of `hash / n`, which one multiplication by the reciprocal gives
-/// with 64 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation). A shard is a range of remainders, so a
-/// range of fractions. The servers' hash is signed: shifted by 2^31 it is unsigned, and the range shifts with it.
+/// `hash mod n` of an unsigned number is the fraction of `hash / n`, which one multiplication by the
+/// reciprocal gives with 64 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation). A shard is a
+/// range of remainders, so a range of fractions. The servers' hash is signed: shifted by 2^31 it is unsigned,
+/// and the range shifts with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     reciprocal: u64,

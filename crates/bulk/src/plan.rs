@@ -142,8 +142,8 @@ struct Draft<'a, 's> {
     plan: Plan,
 }
 
-/// Part numbers by what distinguishes parts at a level. Emptied after each plan by undoing what was written, so the
-/// cost is that of the parts in use and not of the cluster's size.
+/// Part numbers by what distinguishes parts at a level. Emptied after each plan by undoing what was written,
+/// so the cost is that of the parts in use and not of the cluster's size.
 #[derive(Debug)]
 struct Slots {
     /// At the levels index and shard: where an index's row begins in `parts`, by ordinal.
@@ -169,8 +169,8 @@ struct Seen {
     hash: u32,
 }
 
-/// So many names and operations are remembered, each at one place: a body that goes to several indices by turns looks at
-/// each of them once.
+/// So many names and operations are remembered, each at one place: a body that goes to several indices by
+/// turns looks at each of them once.
 const LATELY: usize = 64;
 
 const NO_PART: u16 = u16::MAX;
@@ -248,8 +248,8 @@ impl Plan {
         self.minted
     }
 
-    /// At the level lane: the names that operations have for their indices, each once, by their numbers in the table
-    /// ([`RouteTable::name_of`]).
+    /// At the level lane: the names that operations have for their indices, each once, by their numbers in
+    /// the table ([`RouteTable::name_of`]).
     pub fn names(&self) -> &[u32] {
         &self.names
     }
@@ -444,7 +444,8 @@ impl<'a, 's> Draft<'a, 's> {
         part
     }
 
-    /// A document that goes to the shard whose turn it is, and the id that it gets, if it gets one. Kept apart: it would slow the other documents down.
+    /// A document that goes to the shard whose turn it is, and the id that it gets, if it gets one. Kept
+    /// apart: it would slow the other documents down.
     #[cold]
     fn push_directed(
         &mut self,

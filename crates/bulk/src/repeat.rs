@@ -1,7 +1,7 @@
 //! Which parts may be sent again when nobody knows what became of them, and what the second answer is worth.
 //!
-//! Executing an operation twice must leave what executing it once leaves, and the answer to the second try must not be
-//! taken for the answer to the first where they differ:
+//! Executing an operation twice must leave what executing it once leaves, and the answer to the second try
+//! must not be taken for the answer to the first where they differ:
 //!
 //! | operation | sent again | the second answer |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | `index`, `create` without an id | no: it would be doubled | |
 //! | with a version or a sequence number | no: it conflicts with itself | |
 //!
-//! Operations on one document stay in order within their part, so the last of them decides after a second try as it did
-//! after the first, however far that one came.
+//! Operations on one document stay in order within their part, so the last of them decides after a second try
+//! as it did after the first, however far that one came.
 
 use crate::failed::write_item;
 use crate::walk::Walk;
@@ -41,8 +41,8 @@ struct Doubt {
 impl Repeat {
     /// Whether a part may be sent again; `None` if not.
     ///
-    /// `body`, `ask` and `table` are those that `plan` was made of. `now` is the newest table: a name that leads to
-    /// another index by now (a rollover) would put the document into both.
+    /// `body`, `ask` and `table` are those that `plan` was made of. `now` is the newest table: a name that
+    /// leads to another index by now (a rollover) would put the document into both.
     pub fn of(
         plan: &Plan,
         part: usize,
@@ -83,8 +83,8 @@ impl Repeat {
         Some(Self { doubts })
     }
 
-    /// Puts the answer to a second try right: what the first try may have caused is not reported as somebody else's
-    /// doing.
+    /// Puts the answer to a second try right: what the first try may have caused is not reported as somebody
+    /// else's doing.
     pub fn settle(&self, reply: &mut Reply<'_>, dialect: &Dialect) {
         for doubt in &self.doubts {
             let facts = reply.facts(doubt.item);

@@ -11,7 +11,8 @@ pub struct NodeIx(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Formula {
     /// `floorMod(hash, routing_num_shards) / (routing_num_shards / shards)`: OpenSearch, and indices that
-    /// Elasticsearch before 9.4 made (`OperationRouting.calculateScaledShardId`, `IndexRouting.hashToShardId`).
+    /// Elasticsearch before 9.4 made (`OperationRouting.calculateScaledShardId`,
+    /// `IndexRouting.hashToShardId`).
     Classic {
         /// `routing_num_shards` of the index metadata, a multiple of the number of shards.
         routing_num_shards: u32,
@@ -39,8 +40,8 @@ pub struct IndexRoute {
     pub tells_caller: bool,
     /// Set when documents of this index cannot be predicted: requests that touch it pass whole.
     pub opaque: Option<Why>,
-    /// All that decides about shard numbers is known, even where the index is not ready and therefore opaque: lanes can
-    /// be told.
+    /// All that decides about shard numbers is known, even where the index is not ready and therefore opaque:
+    /// lanes can be told.
     pub numbered: bool,
 }
 
@@ -69,8 +70,8 @@ impl IndexRoute {
 
     /// The shard of a document with this id and routing.
     ///
-    /// Without routing an index with `partition_size` above 1 answers an item error; the shard returned is then
-    /// just a consistent choice.
+    /// Without routing an index with `partition_size` above 1 answers an item error; the shard returned is
+    /// then just a consistent choice.
     pub fn shard(&self, id: &str, routing: Option<&str>) -> u32 {
         self.shard_of(id.as_bytes(), routing.map(str::as_bytes))
     }

@@ -1,4 +1,5 @@
-//! The runs of directed documents in one body: which shard each index's documents go to now, and how far that run is.
+//! The runs of directed documents in one body: which shard each index's documents go to now, and how far that
+//! run is.
 
 use crate::action::Form;
 use crate::direct::Value;

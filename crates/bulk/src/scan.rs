@@ -1,8 +1,9 @@
 //! The fast reader of action lines: takes only what it fully understands.
 //!
-//! It knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing`, `pipeline` and `_type` (of the
-//! value `_doc` only), each at most once, whose values are null or non-empty strings of plain ASCII without escapes; spaces may stand between tokens.
-//! That is what shippers and client libraries write. For all else it returns `None` and [`crate::slow`] decides.
+//! It knows one shape: `{"op":{"key":value,…}}` with the keys `_index`, `_id`, `routing`, `pipeline` and
+//! `_type` (of the value `_doc` only), each at most once, whose values are null or non-empty strings of plain
+//! ASCII without escapes; spaces may stand between tokens. That is what shippers and client libraries write.
+//! For all else it returns `None` and [`crate::slow`] decides.
 
 use crate::action::{Action, Form, ID_BYTES_MAX, Op, Place, TypeAt};
 
@@ -103,7 +104,8 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
     Some((action, at + p))
 }
 
-/// The place of a type that stands at `from..end`; the key before it ends at `before`, the next one begins at `next`.
+/// The place of a type that stands at `from..end`; the key before it ends at `before`, the next one begins at
+/// `next`.
 fn type_at(from: usize, before: usize, end: usize, next: usize, first: bool, last: bool) -> TypeAt {
     let (start, end) = match (first, last) {
         (false, _) => (before, end),
@@ -171,7 +173,8 @@ fn expect(line: &[u8], p: usize, byte: u8) -> Option<usize> {
     if *line.get(p)? == byte { Some(p + 1) } else { None }
 }
 
-/// The string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control characters.
+/// The string that begins at `p`, after its opening quote: not empty, ASCII, no escapes, no control
+/// characters.
 #[inline(always)]
 pub(crate) fn plain_string(line: &[u8], p: usize) -> Option<&[u8]> {
     let rest = line.get(p..)?;

@@ -1,8 +1,8 @@
 //! One node's reply to the parts of several clients, cut into each client's own.
 //!
-//! Parts that are sent as one request, one after another, are answered by one reply whose items stand in that order. A
-//! client's share of it is a run of those items in a frame of its own: the keys of the node's reply in their order,
-//! `errors` true only if one of its own items failed, and a `took` of its own.
+//! Parts that are sent as one request, one after another, are answered by one reply whose items stand in that
+//! order. A client's share of it is a run of those items in a frame of its own: the keys of the node's reply
+//! in their order, `errors` true only if one of its own items failed, and a `took` of its own.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ pub struct Share {
 // === impl Reply ===
 
 impl Reply<'_> {
-    /// What a client gets of it whose operations are `docs` ones from `first` on. Items that were put in others' places are
-    /// no part of it.
+    /// What a client gets of it whose operations are `docs` ones from `first` on. Items that were put in
+    /// others' places are no part of it.
     ///
     /// Panics if there are no such items.
     pub fn share(&self, first: u32, docs: u32) -> Share {
@@ -65,7 +65,8 @@ impl Share {
             .sum()
     }
 
-    /// Appends to `out` the reply that its client gets. `bytes`: the node's reply, whole; `took_ms` is what the client is told.
+    /// Appends to `out` the reply that its client gets. `bytes`: the node's reply, whole; `took_ms` is what
+    /// the client is told.
     pub fn write(&self, bytes: &[u8], took_ms: u64, out: &mut Vec<u8>) {
         let ingest_took_ms = self.head.ingest_took_ms.unwrap_or_default();
         let (head, tail) = write_frame(&self.head.keys, self.head.errors, took_ms, ingest_took_ms);

@@ -74,8 +74,8 @@ impl Single<'_> {
         self.write_as(source, self.op == Op::Update, out)
     }
 
-    /// As [`Self::write`], but line breaks of any source become spaces: what `_source` gives back later means the same, and
-    /// has spaces there.
+    /// As [`Self::write`], but line breaks of any source become spaces: what `_source` gives back later means
+    /// the same, and has spaces there.
     ///
     /// # Errors
     /// When the source would not mean the same in a line of its own; `out` is left as it was.

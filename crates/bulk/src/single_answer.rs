@@ -1,6 +1,7 @@
 //! An item of a bulk's answer as the single-document API answers.
 //!
-//! Both are written by the same code of the servers (`DocWriteResponse.innerToXContent`), but for these differences:
+//! Both are written by the same code of the servers (`DocWriteResponse.innerToXContent`), but for these
+//! differences:
 //!
 //! | | in an item | alone |
 //! |---|---|---|
@@ -85,8 +86,9 @@ fn turned(item: &[u8]) -> Option<Turned> {
     }))
 }
 
-/// A refusal is told in its own words where its root cause is known to be itself. What is no fault of the request (429, 5xx)
-/// is told so too: asking again would only add to the trouble, or might execute the operation a second time.
+/// A refusal is told in its own words where its root cause is known to be itself. What is no fault of the
+/// request (429, 5xx) is told so too: asking again would only add to the trouble, or might execute the
+/// operation a second time.
 fn failed(status: u16, error: &str) -> Option<Turned> {
     let Members(told) = members(error.as_bytes()).ok()?;
     let kind = told.iter().find(|(name, _)| name == "type")?.1.get();
@@ -106,8 +108,8 @@ fn failed(status: u16, error: &str) -> Option<Turned> {
     })
 }
 
-/// Errors that name no other as their cause, with their status. Each is given by the shard itself, in the same words whoever
-/// asks (`VersionConflictEngineException`, `DocumentMissingException`).
+/// Errors that name no other as their cause, with their status. Each is given by the shard itself, in the
+/// same words whoever asks (`VersionConflictEngineException`, `DocumentMissingException`).
 const OWN_CAUSES: [(u16, &str); 2] = [
     (409, "version_conflict_engine_exception"),
     (404, "document_missing_exception"),

@@ -1,7 +1,7 @@
 //! The slow reader of action lines: decides about what [`crate::scan`] refused.
 //!
-//! It follows the servers' `BulkRequestParser` key by key, and takes a line only when every version of the dialect
-//! reads it in the way that we do; else it says why the request must pass whole.
+//! It follows the servers' `BulkRequestParser` key by key, and takes a line only when every version of the
+//! dialect reads it in the way that we do; else it says why the request must pass whole.
 
 use std::borrow::Cow;
 
@@ -204,7 +204,8 @@ fn writes(op: Op) -> bool {
     matches!(op, Op::Index | Op::Create)
 }
 
-/// A value as `XContentParser.text` gives it: strings decoded; whole numbers and booleans as they are written.
+/// A value as `XContentParser.text` gives it: strings decoded; whole numbers and booleans as they are
+/// written.
 fn text(raw: &str) -> Result<Cow<'_, str>, Why> {
     match raw.as_bytes()[0] {
         b'"' => {
@@ -268,8 +269,8 @@ struct Versioning<'a> {
 }
 
 impl Versioning<'_> {
-    /// The combinations that `IndexRequest.validate`, `DeleteRequest.validate` and `UpdateRequest.validate` surely
-    /// accept; true when the write is conditional on a sequence number.
+    /// The combinations that `IndexRequest.validate`, `DeleteRequest.validate` and `UpdateRequest.validate`
+    /// surely accept; true when the write is conditional on a sequence number.
     fn admit(&self, op: Op, has_id: bool, retries: bool) -> Result<bool, Why> {
         let conditional = self.seq_no.is_some();
         match (self.version, self.kind.as_deref(), self.seq_no, self.primary_term) {

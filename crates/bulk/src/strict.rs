@@ -1,7 +1,7 @@
 //! A strict reader of JSON values: tells whether a text is one that every server version surely accepts.
 //!
-//! The servers' parser (Jackson) is laxer in places (comments, NaN) and stricter in others (duplicate keys, broken
-//! surrogates, depth). What this reader takes, they all take: it refuses when in doubt.
+//! The servers' parser (Jackson) is laxer in places (comments, NaN) and stricter in others (duplicate keys,
+//! broken surrogates, depth). What this reader takes, they all take: it refuses when in doubt.
 
 /// Reads JSON tokens of one line; every method returns `None` when the text is not surely accepted.
 pub(crate) struct Strict<'a> {

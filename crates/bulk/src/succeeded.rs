@@ -2,11 +2,12 @@
 
 use memchr::memmem;
 
-/// Whether a node's answer to a bulk says of each of `docs` operations that it was executed. `false` may also mean that it
-/// takes [`crate::Reply::split`] to tell.
+/// Whether a node's answer to a bulk says of each of `docs` operations that it was executed. `false` may also
+/// mean that it takes [`crate::Reply::split`] to tell.
 ///
-/// The items are counted by their statuses: within a string the same bytes would have a backslash before the second
-/// quote. An answer that quotes documents which have such a key themselves has too many, and is not told at a glance.
+/// The items are counted by their statuses: within a string the same bytes would have a backslash before the
+/// second quote. An answer that quotes documents which have such a key themselves has too many, and is not
+/// told at a glance.
 pub fn all_succeeded(answer: &[u8], docs: u32) -> bool {
     let Some(head) = answer.strip_prefix(b"{") else {
         return false;

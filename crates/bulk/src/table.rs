@@ -26,8 +26,8 @@ pub enum Target {
     Opaque(Why),
 }
 
-/// Where every document of a cluster goes: made by the cluster crate whenever metadata or shards change, immutable,
-/// shared by all cores.
+/// Where every document of a cluster goes: made by the cluster crate whenever metadata or shards change,
+/// immutable, shared by all cores.
 #[derive(Debug)]
 pub struct RouteTable {
     dialect: Dialect,
@@ -59,8 +59,9 @@ pub(crate) struct Entry {
     pub(crate) number: u32,
     /// A dense number of the concrete index behind the name: alias and index share it.
     pub(crate) ordinal: u32,
-    /// The same, where only the proof is missing that the shards are those that the server would choose, or the index is
-    /// closed or not ready. Lanes need neither: they want the same number for the same document, whatever it is.
+    /// The same, where only the proof is missing that the shards are those that the server would choose, or
+    /// the index is closed or not ready. Lanes need neither: they want the same number for the same document,
+    /// whatever it is.
     pub(crate) unproven: Option<Box<Entry>>,
 }
 
@@ -148,8 +149,8 @@ impl RouteTable {
         self.names.get(name).map(|entry| &entry.target)
     }
 
-    /// Where writes to `name` go that are given to lanes; `None` for a name that the cluster does not have, or whose
-    /// documents no lane can be told for. It knows indices whose routing is not proven, as lanes do.
+    /// Where writes to `name` go that are given to lanes; `None` for a name that the cluster does not have,
+    /// or whose documents no lane can be told for. It knows indices whose routing is not proven, as lanes do.
     pub fn laned(&self, name: &str) -> Option<&Target> {
         let entry = self.names.get(name)?;
         let entry = entry.unproven.as_deref().unwrap_or(entry);
@@ -194,8 +195,8 @@ impl RouteTable {
         }
     }
 
-    /// The concrete index that a write to `name`, in UTF-8, goes to, whether its routing is proven or not; none if that is
-    /// not known.
+    /// The concrete index that a write to `name`, in UTF-8, goes to, whether its routing is proven or not;
+    /// none if that is not known.
     pub fn write_index(&self, name: &[u8]) -> Option<&str> {
         let entry = self.names.get(std::str::from_utf8(name).ok()?)?;
         let target = match &entry.unproven {
@@ -275,7 +276,8 @@ impl RouteTableBuilder {
         self
     }
 
-    /// A pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any other pass.
+    /// A pipeline that is known to leave `_index`, `_id` and `_routing` alone; requests that name any other
+    /// pass.
     pub fn harmless_pipeline(&mut self, name: &str) -> &mut Self {
         self.table.harmless_pipelines.insert(name.into());
         self

@@ -1,6 +1,7 @@
-//! Documents without id among others of their index: the server chooses their shards, so any of the others may get into the
-//! same shard, and a shard executes what one request brings it in the request's order. Sent apart they would be numbered
-//! (`_seq_no`) in whatever order the requests arrive, so all of them go in one part, to any node.
+//! Documents without id among others of their index: the server chooses their shards, so any of the others
+//! may get into the same shard, and a shard executes what one request brings it in the request's order. Sent
+//! apart they would be numbered (`_seq_no`) in whatever order the requests arrive, so all of them go in one
+//! part, to any node.
 
 use crate::plan::{ARENA, Part, Piece};
 use crate::walk::{Aim, Walk};
@@ -15,8 +16,9 @@ struct Seen {
     placed: bool,
 }
 
-/// Puts the documents of each index that has some with a known shard and some without into the part that any node may take.
-/// Bodies are rarely so mixed, so this reads the body a second time and not each document's index in the first.
+/// Puts the documents of each index that has some with a known shard and some without into the part that any
+/// node may take. Bodies are rarely so mixed, so this reads the body a second time and not each document's
+/// index in the first.
 #[cold]
 pub(crate) fn keep(
     plan: &mut Plan,

@@ -1,7 +1,8 @@
 //! The source line of an update, which the coordinating node parses.
 //!
-//! A malformed one makes the servers reject the whole request (`UpdateRequest.fromXContent`, `UpdateRequest.validate`,
-//! `Script.parse`), so a split is safe only for those that every server surely accepts.
+//! A malformed one makes the servers reject the whole request (`UpdateRequest.fromXContent`,
+//! `UpdateRequest.validate`, `Script.parse`), so a split is safe only for those that every server surely
+//! accepts.
 
 use crate::strict::Strict;
 

@@ -1,5 +1,5 @@
-//! Goes through a body operation by operation, with the shard of each: what planning, explaining and the making of
-//! failed items have in common.
+//! Goes through a body operation by operation, with the shard of each: what planning, explaining and the
+//! making of failed items have in common.
 
 use memchr::memchr;
 
@@ -201,7 +201,8 @@ impl<'b, 't> Walk<'b, 't> {
         self.resolver.typed
     }
 
-    /// Reads the next action that is not a blank line into `self.slow`: its start, and the place after its newline.
+    /// Reads the next action that is not a blank line into `self.slow`: its start, and the place after its
+    /// newline.
     #[cold]
     #[inline(never)]
     fn read_slowly(&mut self) -> Result<Option<(usize, usize)>, Pass> {
@@ -301,7 +302,8 @@ impl<'b, 't> Resolver<'b, 't> {
         Ok(found)
     }
 
-    /// What is queued is answered before anybody looks whether its name is an alias or a data stream, as it requires.
+    /// What is queued is answered before anybody looks whether its name is an alias or a data stream, as it
+    /// requires.
     #[inline]
     fn check_required(&self, action: &Action<'_>) -> Result<(), Why> {
         let alias = action.require_alias.unwrap_or(self.ask.require_alias);
@@ -371,8 +373,8 @@ impl<'b, 't> Resolver<'b, 't> {
     /// The aim of an index's documents that have neither id nor routing.
     #[cold]
     fn neither(&self, entry: &Entry, route: &IndexRoute) -> Result<Aim, Why> {
-        // A missing routing that the mapping requires is the cluster's to complain of, and where it does so of the whole
-        // request none of it may be executed.
+        // A missing routing that the mapping requires is the cluster's to complain of, and where it does so
+        // of the whole request none of it may be executed.
         let refused = route.routing_required
             && self.ask.null_id != NullId::Mint
             && self.table.dialect().fails_whole_without_routing();

@@ -1,5 +1,5 @@
-//! Documents with neither id nor routing, directed: what is sent is what a plain reader of the servers' rules finds in
-//! the wanted shard, and all other documents are as they were.
+//! Documents with neither id nor routing, directed: what is sent is what a plain reader of the servers' rules
+//! finds in the wanted shard, and all other documents are as they were.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

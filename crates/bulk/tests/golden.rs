@@ -1,6 +1,7 @@
 //! Bodies as client libraries and shippers write them: each is split as its `.snap` says.
 //!
-//! `UPDATE=1 cargo test -p bulk --test golden` writes the snapshots anew: read the difference before you keep it.
+//! `UPDATE=1 cargo test -p bulk --test golden` writes the snapshots anew: read the difference before you keep
+//! it.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Fast against slow: for every body, valid or broken, the fast reader and the slow one must plan alike, and what a
-//! plan sends must be what a plain, slow model of the servers says.
+//! Fast against slow: for every body, valid or broken, the fast reader and the slow one must plan alike, and
+//! what a plan sends must be what a plain, slow model of the servers says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -342,7 +342,8 @@ proptest! {
         };
         for doc in &docs {
             let (index, shard) = doc.aim(url_index);
-            // A document whose shard the server chooses may get among those of any shard, so they keep together.
+            // A document whose shard the server chooses may get among those of any shard, so they keep
+            // together.
             let shard = shard.filter(|_| !of_index(index, false));
             let Some(Target::Index(route)) = table.target(index) else { panic!("{index}") };
             let node = shard.and_then(|shard| route.node(shard));
@@ -454,7 +455,8 @@ proptest! {
         let Verdict::Plan(plan) = planned(body.as_bytes(), &ask, &mut Scratch::default()) else { panic!("{body}") };
         let keep = Ask { null_id: NullId::Keep, ..ask };
         for (part, text) in plan.parts.iter().zip(gathered(&plan, body.as_bytes(), 77)) {
-            // Planned again as it is sent, each part must go whole to where it goes, with an id for each document.
+            // Planned again as it is sent, each part must go whole to where it goes, with an id for each
+            // document.
             let Verdict::Plan(again) = planned(&text, &keep, &mut Scratch::default()) else { panic!("{body}") };
             prop_assert_eq!(again.parts.len(), 1);
             prop_assert_eq!(again.parts[0].destination, part.destination);

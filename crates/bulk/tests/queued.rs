@@ -1,5 +1,5 @@
-//! What is not put into a log, because it would be answered before anybody has looked: names that a request requires to be
-//! aliases or data streams, and pipelines that write who sent it.
+//! What is not put into a log, because it would be answered before anybody has looked: names that a request
+//! requires to be aliases or data streams, and pipelines that write who sent it.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

@@ -1,5 +1,6 @@
-//! Parts that are sent a second time, against a plain model of a shard: whatever the first try had executed before it
-//! broke off, the second one leaves the same documents, and no item that the client gets tells what isn't so.
+//! Parts that are sent a second time, against a plain model of a shard: whatever the first try had executed
+//! before it broke off, the second one leaves the same documents, and no item that the client gets tells what
+//! isn't so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Shards as the servers choose them: `vectors.txt` holds what a plain reading of their rules gives (`vectors.py`).
+//! Shards as the servers choose them: `vectors.txt` holds what a plain reading of their rules gives
+//! (`vectors.py`).
 
 use std::num::Wrapping;
 

@@ -181,8 +181,8 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The exit status of a command: [`exit::NO`] for `Ok(false)` and what is not there, [`exit::USAGE`] for what was asked
-/// wrongly, [`exit::FAILED`] for anything else.
+/// The exit status of a command: [`exit::NO`] for `Ok(false)` and what is not there, [`exit::USAGE`] for what
+/// was asked wrongly, [`exit::FAILED`] for anything else.
 pub(crate) fn exit_code(done: Result<bool>) -> ExitCode {
     let error = match done {
         Ok(true) => return ExitCode::SUCCESS,
@@ -211,8 +211,8 @@ pub(crate) fn segment(name: &str) -> String {
     written.collect()
 }
 
-/// Asks on a terminal whether to go on; if not, says that nothing was done. Elsewhere nobody can answer, and only
-/// `--yes` will do.
+/// Asks on a terminal whether to go on; if not, says that nothing was done. Elsewhere nobody can answer, and
+/// only `--yes` will do.
 pub(crate) fn confirm(question: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
         let reason = format!("{question} Nobody can be asked here: say --yes");

@@ -349,8 +349,8 @@ fn run_purge(which: &Which, admin: &Admin, query: Terms, json: bool, out: &mut i
     Ok(!which.misses(done["purged"].as_u64().unwrap_or(0)))
 }
 
-/// The query for the letters that are meant, once somebody has said yes to their number; or, if there is nothing to
-/// do, whether that is as it should be: a letter that is named and not there, and a no, are not.
+/// The query for the letters that are meant, once somebody has said yes to their number; or, if there is
+/// nothing to do, whether that is as it should be: a letter that is named and not there, and a no, are not.
 fn chosen(
     which: &Which,
     admin: &Admin,

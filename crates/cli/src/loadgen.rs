@@ -47,8 +47,8 @@ pub(crate) struct Arguments {
     /// Requests in all
     #[arg(short, value_name = "REQUESTS", allow_negative_numbers = true)]
     l: Option<i64>,
-    /// Requests a second, sent on schedule whether answers come or not, as far as users are free; latency counts from
-    /// the moment at which a request was to be sent
+    /// Requests a second, sent on schedule whether answers come or not, as far as users are free; latency
+    /// counts from the moment at which a request was to be sent
     #[arg(
         short,
         value_name = "RATE",
@@ -94,7 +94,8 @@ pub(crate) struct Arguments {
     /// Trust any certificate: for trying things out
     #[arg(long)]
     insecure: bool,
-    /// Afterwards read the cluster and prove that every document that was accepted is there, once, with its last value
+    /// Afterwards read the cluster and prove that every document that was accepted is there, once, with its
+    /// last value
     #[arg(long)]
     verify: bool,
     /// Read from here, in place of where was written: the cluster behind a gateway

@@ -61,8 +61,8 @@ pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Rows below heads, each column as wide as its longest text; the last one is as long as it is. Heads that begin with
-/// `>` are of columns that stand to the right.
+/// Rows below heads, each column as wide as its longest text; the last one is as long as it is. Heads that
+/// begin with `>` are of columns that stand to the right.
 pub(crate) fn table(out: &mut dyn Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let rows: Vec<Vec<String>> = rows
         .iter()

@@ -1,11 +1,12 @@
-//! The command line as people type it: long options with one dash, as the programs that they come from take them, and
-//! the cluster from the environment.
+//! The command line as people type it: long options with one dash, as the programs that they come from take
+//! them, and the cluster from the environment.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::Command;
 
-/// Arguments as `command` reads them: `-config FILE` is `--config FILE`, where the command has such an option.
+/// Arguments as `command` reads them: `-config FILE` is `--config FILE`, where the command has such an
+/// option.
 pub(crate) fn with_two_dashes(command: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let mut command = command;
     for argument in arguments.iter_mut().skip(1) {

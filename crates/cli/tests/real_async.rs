@@ -1,5 +1,5 @@
-//! Asynchronous mode before real clusters: what was acknowledged is there as it was sent, across kill -9, and what the
-//! cluster refuses is a dead letter with the cluster's own reason.
+//! Asynchronous mode before real clusters: what was acknowledged is there as it was sent, across kill -9, and
+//! what the cluster refuses is a dead letter with the cluster's own reason.
 
 #![allow(
     clippy::unwrap_used,

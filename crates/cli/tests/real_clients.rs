@@ -31,8 +31,8 @@ fn proves(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Resu
     gateway.split_at_least(0.9)
 }
 
-/// The same in asynchronous mode: what a helper takes for written is written, but for the document that the cluster refuses,
-/// which is a dead letter.
+/// The same in asynchronous mode: what a helper takes for written is written, but for the document that the
+/// cluster refuses, which is a dead letter.
 fn queues(kind: Kind, helpers: &[&str], program: impl FnOnce(&str, &str) -> Result<Command>) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::queueing(&server)?;
@@ -248,7 +248,8 @@ fn clients_of_elasticsearch_7_are_queued() -> Result<()> {
     queues(kind, &["olivere"], go("olivere"))
 }
 
-/// Bulks in other formats than JSON go on as they are: what the server makes of them, it makes of them through Tidegate.
+/// Bulks in other formats than JSON go on as they are: what the server makes of them, it makes of them
+/// through Tidegate.
 fn formats_prove(kind: Kind) -> Result<()> {
     let server = Server::shared(kind)?;
     let mut gateway = Gateway::before(&server)?;

@@ -1,9 +1,11 @@
 //! Clients whose bulks travel to the nodes together get the answers that each would have got alone.
 //!
-//! Each client writes the same bulks directly into one index and through Tidegate into another; through Tidegate all
-//! clients send at the same moment. Answers must be the same byte for byte, sequence numbers included, and so must the
-//! contents. A second proof does the same with random bulks, valid and broken ones, as `real_differential` does with one client
-//! (`SEED=n` changes its bulks). A third has neighbours that do one another harm where they can ([`neighbours`]). And the calls by which users of the faster-bulk plug-in switch combining are understood.
+//! Each client writes the same bulks directly into one index and through Tidegate into another; through
+//! Tidegate all clients send at the same moment. Answers must be the same byte for byte, sequence numbers
+//! included, and so must the contents. A second proof does the same with random bulks, valid and broken ones,
+//! as `real_differential` does with one client (`SEED=n` changes its bulks). A third has neighbours that do
+//! one another harm where they can ([`neighbours`]). And the calls by which users of the faster-bulk plug-in
+//! switch combining are understood.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -26,8 +28,9 @@ use testkit::real::Kind;
 const CLIENTS: usize = 12;
 const ROUNDS: usize = 15;
 
-/// New documents, some that are there already, some that cannot be parsed, deletes of what is there and of what is not,
-/// updates with and without a document: what fails differs from client to client and round to round.
+/// New documents, some that are there already, some that cannot be parsed, deletes of what is there and of
+/// what is not, updates with and without a document: what fails differs from client to client and round to
+/// round.
 fn body(index: &str, client: usize, round: usize) -> String {
     let mut lines = String::new();
     let mut push = |action: &str, meta: Value, source: Option<Value>| {

@@ -1,7 +1,8 @@
-//! The console before real clusters, in a real browser: three nodes of OpenSearch behind two gateways, and a second cluster.
+//! The console before real clusters, in a real browser: three nodes of OpenSearch behind two gateways, and a
+//! second cluster.
 //!
-//! The walk itself is `web/test/real/walk.test.mjs`; this starts what it walks on. It wants Node, Chromium, and the packages of
-//! `web/package-lock.json`, which `./dev test` brings.
+//! The walk itself is `web/test/real/walk.test.mjs`; this starts what it walks on. It wants Node, Chromium,
+//! and the packages of `web/package-lock.json`, which `./dev test` brings.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,8 @@
 //! The same random bulks go to a cluster directly and through Tidegate, into equal index sets: every
 //! status, header, item, error and all contents must be the same.
 //!
-//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 8). `TIDEGATE_PROOF_AGAINST=direct` sends both sides
-//! to the cluster itself (to two of its nodes): what differs then is the test's own fault.
+//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 8). `TIDEGATE_PROOF_AGAINST=direct` sends
+//! both sides to the cluster itself (to two of its nodes): what differs then is the test's own fault.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 

@@ -1,4 +1,5 @@
-//! Documents with neither id nor routing, directed: every one is where the server looks for it, and shards fill evenly.
+//! Documents with neither id nor routing, directed: every one is where the server looks for it, and shards
+//! fill evenly.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 

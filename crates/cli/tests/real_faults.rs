@@ -37,9 +37,9 @@ struct Told {
     requests_failed: u32,
 }
 
-/// Writes bulks through the gateway until told to stop, by turns: documents that are written again and again, new ones
-/// that are created, and the deletion of those. Each id is one writer's, so a conflict, or a document that is not found,
-/// could only be the work of a second try.
+/// Writes bulks through the gateway until told to stop, by turns: documents that are written again and again,
+/// new ones that are created, and the deletion of those. Each id is one writer's, so a conflict, or a
+/// document that is not found, could only be the work of a second try.
 fn load(origin: &Origin, index: &str, writer: u32, stop: &AtomicBool) -> Told {
     let mut http = Http::with_patience(origin, Duration::from_secs(120));
     let mut told = Told::default();

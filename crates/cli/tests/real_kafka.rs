@@ -1,6 +1,6 @@
-//! Queues in Kafka, before a real broker of Kafka's own: several gateways share a topic, and whatever becomes of one, what was
-//! acknowledged arrives, each document with its last version. The target is a fake cluster, so that it is fast and
-//! misbehaves on cue.
+//! Queues in Kafka, before a real broker of Kafka's own: several gateways share a topic, and whatever becomes
+//! of one, what was acknowledged arrives, each document with its last version. The target is a fake cluster,
+//! so that it is fast and misbehaves on cue.
 
 #![allow(
     clippy::unwrap_used,
@@ -270,8 +270,8 @@ const UNIQUE: usize = 20;
 const SHARED: usize = 10;
 const DOCUMENTS: usize = UNIQUE + 2 * SHARED;
 
-/// Writes until the end, a round after the other, each until it is acknowledged, at whichever gateway is there. Returns the
-/// rounds, and how many of them it had to repeat.
+/// Writes until the end, a round after the other, each until it is acknowledged, at whichever gateway is
+/// there. Returns the rounds, and how many of them it had to repeat.
 fn write(writer: usize, ends: Instant, address: &impl Fn(usize) -> Option<String>) -> (usize, usize) {
     let (mut round, mut repeated) = (0, 0);
     while Instant::now() < ends {

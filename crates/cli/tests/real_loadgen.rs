@@ -1,5 +1,5 @@
-//! The example load files on real clusters: what loadgen says was written is what is there. And the comparison of a
-//! gateway with the cluster behind it.
+//! The example load files on real clusters: what loadgen says was written is what is there. And the
+//! comparison of a gateway with the cluster behind it.
 
 mod guides;
 mod real;
@@ -159,8 +159,8 @@ fn a_gateway_is_compared_with_the_secured_elasticsearch_behind_it() -> Result<()
     compare(Kind::ElasticsearchSecure, 1)
 }
 
-/// Every document is accepted and counted in both ways, new and updated, the nodes tell their CPU times, and nothing is
-/// left. Which way is faster is not what a test on a busy machine can say.
+/// Every document is accepted and counted in both ways, new and updated, the nodes tell their CPU times, and
+/// nothing is left. Which way is faster is not what a test on a busy machine can say.
 fn compare(kind: Kind, rounds: usize) -> Result<()> {
     let server = Server::shared(kind)?;
     let gateway = Gateway::before(&server)?;
@@ -297,7 +297,8 @@ fn every_load_of_the_guides_goes_through_their_gateway_to_elasticsearch_7() -> R
         guides::with_requests(guides::SEARCH, guides::SEQUENCE),
     );
     let walk = guides::WALK_DIRECT.map(guides::as_written);
-    // The file, its host and port, how it is started, where it writes, and how many documents with the warm-up's.
+    // The file, its host and port, how it is started, where it writes, and how many documents with the
+    // warm-up's.
     let loads: [(&str, &str, &[&str], &str, u64); 6] = [
         (
             &walk[0],

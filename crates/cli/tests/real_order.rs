@@ -1,5 +1,5 @@
-//! Aliases and data streams of a real cluster that come to lead elsewhere while writes through them are queued, or in
-//! doubt: the newer version wins, and nothing is in two indices.
+//! Aliases and data streams of a real cluster that come to lead elsewhere while writes through them are
+//! queued, or in doubt: the newer version wins, and nothing is in two indices.
 
 #![allow(
     clippy::unwrap_used,

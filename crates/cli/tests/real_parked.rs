@@ -1,5 +1,5 @@
-//! What waits apart from its lane, before real clusters: what concerns an index or a request holds up nothing else, and
-//! nothing dies of what passes.
+//! What waits apart from its lane, before real clusters: what concerns an index or a request holds up nothing
+//! else, and nothing dies of what passes.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,8 @@ fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> R
     let writes =
         |writes: bool| aliases(json!([{"add": {"index": bad, "alias": alias, "is_write_index": writes}}]));
     let mut sent = 0;
-    // While it is so, everything for the other index arrives; afterwards the rest, in order, and nothing is dead.
+    // While it is so, everything for the other index arrives; afterwards the rest, in order, and nothing is
+    // dead.
     for (number, target) in [&bad, &bad, &alias, &good].into_iter().enumerate() {
         let parameters = if number == 3 {
             "?wait_for_active_shards=99"

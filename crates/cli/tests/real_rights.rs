@@ -1,5 +1,5 @@
-//! Who may write in asynchronous mode, before real clusters with users who may do little: what is queued is what the
-//! cluster itself would have taken from them.
+//! Who may write in asynchronous mode, before real clusters with users who may do little: what is queued is
+//! what the cluster itself would have taken from them.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! Each document's predicted shard is the shard that the server keeps it in.
 //!
-//! Tens of thousands of documents are indexed; then each shard is searched by itself, which tells where
-//! the server put each of them, and every place is compared with what `bulk` foretells for the very bytes that
+//! Tens of thousands of documents are indexed; then each shard is searched by itself, which tells where the
+//! server put each of them, and every place is compared with what `bulk` foretells for the very bytes that
 //! were sent.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]

@@ -1,10 +1,11 @@
 //! Writes of single documents that travel as bulks get the answers that the cluster gives them directly.
 //!
-//! The same requests go to a cluster directly and through Tidegate with `rewrite_to_bulk` and `combine`, into equal index
-//! sets: every status, header and body must be the same, and so must all contents, `_source` byte for byte.
+//! The same requests go to a cluster directly and through Tidegate with `rewrite_to_bulk` and `combine`, into
+//! equal index sets: every status, header and body must be the same, and so must all contents, `_source` byte
+//! for byte.
 //!
-//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 2). `TIDEGATE_PROOF_AGAINST=direct` sends both sides to
-//! the cluster itself (to two of its nodes): what differs then is the test's own fault.
+//! `SEED=n` replays one seed, `SEEDS=n` tries that many (default 2). `TIDEGATE_PROOF_AGAINST=direct` sends
+//! both sides to the cluster itself (to two of its nodes): what differs then is the test's own fault.
 
 #![allow(clippy::print_stdout, reason = "a proof tells what it has proven")]
 
@@ -71,7 +72,8 @@ fn differ(direct: &Answer, other: &Answer, prefixes: &Prefixes) -> Option<String
     )
 }
 
-/// Without sequence numbers where documents get their ids, and so their shards, by chance, and where several clients write.
+/// Without sequence numbers where documents get their ids, and so their shards, by chance, and where several
+/// clients write.
 fn unnumbered(body: &str, prefix: &str) -> String {
     let keys = ["\"_seq_no\":", "\"_seq_no\" : "];
     let by_chance = |before: &str| {
@@ -106,8 +108,8 @@ fn one_by_one(server: &Server, gateway: &mut Gateway) -> Result<()> {
             let other = through.send(&twin(&request, &prefixes))?;
             *statuses.entry(direct.status).or_default() += 1;
             inventor.learn(&direct);
-            // What is refused changes nothing, so each node can be asked for its words: a cause that crossed from one node to
-            // another reads otherwise.
+            // What is refused changes nothing, so each node can be asked for its words: a cause that crossed
+            // from one node to another reads otherwise.
             let by_another = |node: &Origin| -> Option<String> {
                 let direct = Http::to(node).send(&request).ok()?;
                 differ(&direct, &other, &prefixes)

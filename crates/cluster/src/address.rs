@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Serialize, Serializer};
 
-/// The HTTP address of a node. IPv6 hosts are kept without brackets; `Display` and [`Address::authority`] add them.
+/// The HTTP address of a node. IPv6 hosts are kept without brackets; `Display` and [`Address::authority`] add
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     /// Whether the node speaks TLS (`https`).

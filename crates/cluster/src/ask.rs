@@ -130,7 +130,8 @@ impl AskError {
         matches!(self, Self::Unauthorized { .. })
     }
 
-    /// Whether it is a 4xx that says "this build has no such API" or "you may not": the rest can go on without it.
+    /// Whether it is a 4xx that says "this build has no such API" or "you may not": the rest can go on
+    /// without it.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Unauthorized { .. } => true,

@@ -14,8 +14,8 @@ use crate::snapshot::Snapshot;
 use crate::status::ChoiceStatus;
 use wire::lock;
 
-/// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share it, so that they
-/// take turns together. Given by [`Cluster::chooser`](crate::Cluster::chooser).
+/// Chooses nodes for requests that no primary calls for, as one [`NodeChoice`] says. All cores share it, so
+/// that they take turns together. Given by [`Cluster::chooser`](crate::Cluster::chooser).
 #[derive(Debug)]
 pub struct Chooser {
     cluster: String,
@@ -53,9 +53,9 @@ impl Chooser {
         }
     }
 
-    /// The next node: weighted round robin among the healthy nodes of the choice, of which those that are slow are passed
-    /// over by what any node may take. `not` lists nodes that were tried
-    /// already. Falls back to nodes outside the choice, then to unhealthy ones: some node is always returned.
+    /// The next node: weighted round robin among the healthy nodes of the choice, of which those that are
+    /// slow are passed over by what any node may take. `not` lists nodes that were tried already. Falls back
+    /// to nodes outside the choice, then to unhealthy ones: some node is always returned.
     ///
     /// # Panics
     /// Never: a snapshot has at least one node.

@@ -24,8 +24,8 @@ use crate::topology::Roster;
 use crate::verify::Sample;
 use crate::watch::Watch;
 
-/// A cluster that is being watched. The watch has a thread of its own and ends when the last handle is dropped, or by
-/// [`Cluster::stop`].
+/// A cluster that is being watched. The watch has a thread of its own and ends when the last handle is
+/// dropped, or by [`Cluster::stop`].
 #[derive(Debug)]
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -34,8 +34,8 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts to watch a cluster. Returns at once, with a snapshot that knows the endpoints only; every bulk passes
-    /// through unsplit until the cluster was read for the first time (see [`Cluster::learnt`]).
+    /// Starts to watch a cluster. Returns at once, with a snapshot that knows the endpoints only; every bulk
+    /// passes through unsplit until the cluster was read for the first time (see [`Cluster::learnt`]).
     ///
     /// # Errors
     /// A configuration that cannot work. A cluster that cannot be reached is no error: it is watched for.
@@ -93,40 +93,41 @@ impl Cluster {
         self.shared.generation.subscribe()
     }
 
-    /// Who chooses the nodes for requests that no primary calls for. Whoever asks with an equal choice gets the same
-    /// chooser, as long as somebody holds it.
+    /// Who chooses the nodes for requests that no primary calls for. Whoever asks with an equal choice gets
+    /// the same chooser, as long as somebody holds it.
     pub fn chooser(&self, choice: NodeChoice) -> Arc<Chooser> {
         self.shared.choosers.get(&self.shared.config.name, choice)
     }
 
-    /// A request is about to be sent to a node; `read`: it changes nothing. What is under way to a node, and how long its
-    /// answers take beside those of others to requests of this size, decides how much of what any node may take it
-    /// gets. Dropped without [`Cluster::end`], it counts as given up.
+    /// A request is about to be sent to a node; `read`: it changes nothing. What is under way to a node, and
+    /// how long its answers take beside those of others to requests of this size, decides how much of what
+    /// any node may take it gets. Dropped without [`Cluster::end`], it counts as given up.
     pub fn begin<'n>(&self, node: &'n Node, read: bool, body_bytes: Option<u64>) -> Exchange<'n> {
         let kind = kind_of(read, body_bytes);
         node.health.pace.begin(&self.shared.usual, kind)
     }
 
-    /// Says what became of an exchange with a node, at the head of its answer. Lock-free; a node that fails leaves the
-    /// rotation at once, and is probed until it answers.
+    /// Says what became of an exchange with a node, at the head of its answer. Lock-free; a node that fails
+    /// leaves the rotation at once, and is probed until it answers.
     pub fn end(&self, exchange: Exchange<'_>, node: &Node, outcome: Outcome) {
         self.shared.end(exchange, node, outcome);
     }
 
-    /// Says what became later of an exchange with a node that had ended well, or of one that was not begun here; `latency` is the time to the reply's head.
-    /// See [`Cluster::end`].
+    /// Says what became later of an exchange with a node that had ended well, or of one that was not begun
+    /// here; `latency` is the time to the reply's head. See [`Cluster::end`].
     pub fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
         self.shared.report(node, outcome, latency);
     }
 
-    /// Says that a reply hinted at a change (an index that was not known, a shard that had moved, a node that refused):
-    /// the cluster is asked at once, but not more than twenty times a second whatever is hinted.
+    /// Says that a reply hinted at a change (an index that was not known, a shard that had moved, a node that
+    /// refused): the cluster is asked at once, but not more than twenty times a second whatever is hinted.
     pub fn hint(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// Whether a prediction of the live traffic is wanted for checking now. `true` a few times a second at most
-    /// ([`crate::Verify::samples_per_second`]), and then for one caller only; costs a clock and an atomic load.
+    /// Whether a prediction of the live traffic is wanted for checking now. `true` a few times a second at
+    /// most ([`crate::Verify::samples_per_second`]), and then for one caller only; costs a clock and an
+    /// atomic load.
     pub fn wants_sample(&self) -> bool {
         let per_second = u64::from(self.shared.config.verify.samples_per_second);
         if per_second == 0 || !self.shared.config.discovery {
@@ -143,8 +144,9 @@ impl Cluster {
                 .is_ok()
     }
 
-    /// Gives a prediction for checking: that `index` (a concrete one) keeps documents with the effective `routing`
-    /// (the routing value, else the id) in `shard`. Dropped when the check is busy. Ask [`Cluster::wants_sample`] first.
+    /// Gives a prediction for checking: that `index` (a concrete one) keeps documents with the effective
+    /// `routing` (the routing value, else the id) in `shard`. Dropped when the check is busy. Ask
+    /// [`Cluster::wants_sample`] first.
     pub fn sample(&self, index: &str, routing: &str, shard: u32) {
         let sample = Sample {
             index: index.to_owned(),
@@ -163,8 +165,8 @@ impl Cluster {
         Status::of(&self.shared.config.name, &snapshot, choices, &watched)
     }
 
-    /// Ends the watch, as dropping the last handle does: snapshots stay as they are, nodes that are down stay so until
-    /// an answer of theirs is reported.
+    /// Ends the watch, as dropping the last handle does: snapshots stay as they are, nodes that are down stay
+    /// so until an answer of theirs is reported.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Relaxed);
         self.shared.wake.notify_one();
@@ -205,8 +207,8 @@ fn watch_thread(shared: Arc<Shared>, roster: Roster, mut wanted: mpsc::Receiver<
     }
 }
 
-/// Watches until the handle is dropped. After a panic the watch begins anew, with what it knew of nodes when it began first;
-/// until it has read the cluster again, the last snapshot holds.
+/// Watches until the handle is dropped. After a panic the watch begins anew, with what it knew of nodes when
+/// it began first; until it has read the cluster again, the last snapshot holds.
 async fn watch(shared: &Arc<Shared>, asker: &Asker, roster: &Roster, wanted: &mut mpsc::Receiver<Sample>) {
     let mut pauses = Pauses::default();
     loop {

@@ -16,8 +16,8 @@ use crate::role::Role;
 pub struct ClusterConfig {
     /// The name that flows refer to; it stands in logs, metrics and the status.
     pub name: String,
-    /// Where to begin: any nodes of the cluster, at least one. They are the fallback when the cluster cannot be
-    /// discovered or its publish addresses cannot be reached from here.
+    /// Where to begin: any nodes of the cluster, at least one. They are the fallback when the cluster cannot
+    /// be discovered or its publish addresses cannot be reached from here.
     pub endpoints: Vec<Address>,
     /// How the gateway's own requests authenticate.
     pub credentials: Credentials,
@@ -25,11 +25,11 @@ pub struct ClusterConfig {
     pub headers: Vec<(HeaderName, Secret)>,
     /// How `https` nodes are trusted.
     pub tls: TlsFiles,
-    /// Whether nodes and indices are discovered. Without it the endpoints are all that is known and every bulk
-    /// passes through unsplit.
+    /// Whether nodes and indices are discovered. Without it the endpoints are all that is known and every
+    /// bulk passes through unsplit.
     pub discovery: bool,
-    /// How often the cluster is asked whether anything changed. `None`: only when something hints at a change (see
-    /// [`Cluster::hint`](crate::Cluster::hint)), or a node leaves the rotation or returns.
+    /// How often the cluster is asked whether anything changed. `None`: only when something hints at a change
+    /// (see [`Cluster::hint`](crate::Cluster::hint)), or a node leaves the rotation or returns.
     pub refresh: Option<Duration>,
     /// How long one of the gateway's own requests may take.
     pub timeout: Duration,
@@ -69,13 +69,15 @@ pub struct TlsFiles {
     pub key: Option<PathBuf>,
 }
 
-/// Which nodes take the traffic that no primary calls for, and how much of it each. Where that leaves no node at all, it
-/// is ignored, and the log and the status say so. Parts of a split bulk go to their primaries' nodes all the same.
+/// Which nodes take the traffic that no primary calls for, and how much of it each. Where that leaves no node
+/// at all, it is ignored, and the log and the status say so. Parts of a split bulk go to their primaries'
+/// nodes all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeChoice {
     /// Who takes part.
     pub filter: NodeFilter,
-    /// Weight in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps a node out.
+    /// Weight in the rotation by `host:port`, host or node name; 1 for nodes that are not named, 0 keeps a
+    /// node out.
     pub weights: BTreeMap<String, u32>,
     /// Nodes that come later get nothing: those take part that were there when the cluster was first read.
     pub frozen: bool,
@@ -115,8 +117,8 @@ pub struct Verify {
 /// Passive and active health checking of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthRules {
-    /// Failures in a row after which a node leaves the rotation. A refused connection takes it out at once, and so do
-    /// its own words that it can do nothing ([`Outcome`](crate::Outcome)).
+    /// Failures in a row after which a node leaves the rotation. A refused connection takes it out at once,
+    /// and so do its own words that it can do nothing ([`Outcome`](crate::Outcome)).
     pub failures_max: u32,
     /// First pause before a node that is out is probed; doubled up to `probe_interval_max`.
     pub probe_interval_min: Duration,

@@ -28,8 +28,8 @@ pub(crate) struct WhoReply {
 pub(crate) struct Discovered {
     pub(crate) cluster_name: String,
     pub(crate) nodes: Vec<DiscoveredNode>,
-    /// How bodies are read, by the lowest version; `None` when no node gives a version that we can read, and when
-    /// both engines are among the nodes.
+    /// How bodies are read, by the lowest version; `None` when no node gives a version that we can read, and
+    /// when both engines are among the nodes.
     pub(crate) dialect: Option<Dialect>,
     /// Lowest first, without duplicates.
     pub(crate) versions: Vec<Version>,

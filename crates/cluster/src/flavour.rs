@@ -19,9 +19,9 @@ pub(crate) fn show_version(version: &Version) -> String {
 
 /// Tells the engine from what a node says of itself in `_nodes`.
 ///
-/// Elasticsearch has reported a `build_flavor` (`oss`, `default`, `serverless`) since 6.3 and OpenSearch never did;
-/// seen on OpenSearch 2.19 and 3.8, Elasticsearch 7.10, 8.19 and 9.5. Before 6.3 the version number decides: OpenSearch
-/// began at 1 when Elasticsearch was past 7.
+/// Elasticsearch has reported a `build_flavor` (`oss`, `default`, `serverless`) since 6.3 and OpenSearch
+/// never did; seen on OpenSearch 2.19 and 3.8, Elasticsearch 7.10, 8.19 and 9.5. Before 6.3 the version
+/// number decides: OpenSearch began at 1 when Elasticsearch was past 7.
 pub(crate) fn flavour_of(version: Version, has_build_flavor: bool) -> Flavour {
     if has_build_flavor || (5..=6).contains(&version.major) {
         Flavour::Elasticsearch

@@ -1,4 +1,5 @@
-//! How a node has been doing, in atomics that all cores share: out of the rotation on failures, back by a probe.
+//! How a node has been doing, in atomics that all cores share: out of the rotation on failures, back by a
+//! probe.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::pace::Pace;
 /// `NoClusterManagerBlockService` and `GatewayService` make the blocks of [`Outcome::Incapable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer that speaks of a living node: everything below 500 but 429; 500 itself, which a request can bring
-    /// about; and 502, 503 and 504 in the server's own words, which speak of an index (a red one answers 503) or of
-    /// the cluster's work, not of the node that says them.
+    /// An answer that speaks of a living node: everything below 500 but 429; 500 itself, which a request can
+    /// bring about; and 502, 503 and 504 in the server's own words, which speak of an index (a red one
+    /// answers 503) or of the cluster's work, not of the node that says them.
     Answered,
     /// 429: alive, but asks for less.
     Busy,
-    /// 503 in the server's own words, which say that this node can do nothing now: it follows no elected node, has not
-    /// recovered the cluster's state, or is closing.
+    /// 503 in the server's own words, which say that this node can do nothing now: it follows no elected
+    /// node, has not recovered the cluster's state, or is closing.
     Incapable,
     /// 502, 503 or 504 in other words than a server's: something stands before the node and can't reach it.
     ServerError,
@@ -42,7 +43,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What an answer says whose body need not be looked at; `None`: its body decides, ask [`Outcome::of_words`].
+    /// What an answer says whose body need not be looked at; `None`: its body decides, ask
+    /// [`Outcome::of_words`].
     pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         match status {
             StatusCode::TOO_MANY_REQUESTS => Some(Self::Busy),
@@ -92,7 +94,8 @@ impl Outcome {
     }
 }
 
-/// Whether a body is of a kind that servers write errors in, and that hardly anything that stands before one does.
+/// Whether a body is of a kind that servers write errors in, and that hardly anything that stands before one
+/// does.
 fn is_a_servers(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind
@@ -136,8 +139,8 @@ pub struct HealthStatus {
     pub busy: u64,
     /// Mean latency of recent answers, microseconds.
     pub latency_us: u64,
-    /// How many times longer its answers take than answers of the whole cluster to requests of the same size do; 1 is
-    /// as long as usual.
+    /// How many times longer its answers take than answers of the whole cluster to requests of the same size
+    /// do; 1 is as long as usual.
     pub slowness: f32,
     /// Exchanges under way.
     pub in_flight: u32,
@@ -177,8 +180,8 @@ impl Health {
         self.up.load(Relaxed)
     }
 
-    /// What it costs to send one more request there, by what is under way and how slow its answers are; a natural
-    /// logarithm, of which only differences mean something.
+    /// What it costs to send one more request there, by what is under way and how slow its answers are; a
+    /// natural logarithm, of which only differences mean something.
     pub fn cost(&self) -> f32 {
         self.pace.cost(1.0)
     }
@@ -249,8 +252,8 @@ impl Health {
 
 /// So much of an answer's words is looked at.
 const WORDS_BYTES_MAX: usize = 4 << 10;
-/// What a node says that can do nothing: blocks of the whole cluster by their numbers (1: not recovered, 2: no elected
-/// node), which the engines have worded differently over time, and what has the same reasons.
+/// What a node says that can do nothing: blocks of the whole cluster by their numbers (1: not recovered, 2:
+/// no elected node), which the engines have worded differently over time, and what has the same reasons.
 const INCAPABLE: [&str; 5] = [
     "SERVICE_UNAVAILABLE/1/",
     "SERVICE_UNAVAILABLE/2/",

@@ -1,8 +1,9 @@
 //! How many requests a node is sent at once, found from its answers.
 //!
-//! Too few leave a node idle, too many make requests wait in its queue, where they help nobody, until it refuses them. What
-//! a node can work on at once is nowhere to be read, and changes: so it is found by a [`Law`] from how long answers take,
-//! and from refusals. Whoever sends to a node shares its limiter, on whatever thread.
+//! Too few leave a node idle, too many make requests wait in its queue, where they help nobody, until it
+//! refuses them. What a node can work on at once is nowhere to be read, and changes: so it is found by a
+//! [`Law`] from how long answers take, and from refusals. Whoever sends to a node shares its limiter, on
+//! whatever thread.
 
 mod law;
 

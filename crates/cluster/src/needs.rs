@@ -13,8 +13,8 @@ pub struct Need {
     pub elasticsearch: &'static str,
     /// The permission for it, as OpenSearch's security plug-in calls it.
     pub opensearch: &'static str,
-    /// What the gateway does without an answer; `None`: nothing of the cluster is known then, so that bulks pass whole and nothing
-    /// is delivered.
+    /// What the gateway does without an answer; `None`: nothing of the cluster is known then, so that bulks
+    /// pass whole and nothing is delivered.
     pub without: Option<&'static str>,
 }
 

@@ -1,12 +1,14 @@
 //! How quick a node is, so that what any node may take goes to those that take it quickly.
 //!
-//! Requests differ more than nodes do: a bulk of five megabytes takes a quick node longer than `GET /` takes a slow one.
-//! So each answer is compared with what answers to requests of about the same size take at this cluster, and a node's
-//! slowness is the mean of these comparisons. It is kept as a logarithm: one search that takes a thousand times as long
-//! as others must not take its node out of use for minutes, and twice as slow weighs as much as twice as quick.
+//! Requests differ more than nodes do: a bulk of five megabytes takes a quick node longer than `GET /` takes
+//! a slow one. So each answer is compared with what answers to requests of about the same size take at this
+//! cluster, and a node's slowness is the mean of these comparisons. It is kept as a logarithm: one search
+//! that takes a thousand times as long as others must not take its node out of use for minutes, and twice as
+//! slow weighs as much as twice as quick.
 //!
-//! What a node was like is forgotten within seconds, since one that gets nothing to do can't show that it is quick
-//! again. What is under way counts as well: a node that has stopped answers nothing that could be measured.
+//! What a node was like is forgotten within seconds, since one that gets nothing to do can't show that it is
+//! quick again. What is under way counts as well: a node that has stopped answers nothing that could be
+//! measured.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -15,8 +17,8 @@ use std::time::{Duration, Instant};
 /// How quick one node is. Lock-free; racing answers may lose one comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Slowness as a natural logarithm (`f32` bits, low half), and when it was measured (milliseconds since the first
-    /// look at the clock, high half; 0: never).
+    /// Slowness as a natural logarithm (`f32` bits, low half), and when it was measured (milliseconds since
+    /// the first look at the clock, high half; 0: never).
     measured: AtomicU64,
     in_flight: AtomicU32,
     /// Since when nothing has come while something was under way, microseconds.
@@ -29,7 +31,8 @@ pub(crate) struct Pace {
 #[derive(Debug, Default)]
 pub(crate) struct Usual([AtomicU32; KINDS]);
 
-/// A request on its way to a node, from before it is sent to its answer's head. Dropped, it counts as given up.
+/// A request on its way to a node, from before it is sent to its answer's head. Dropped, it counts as given
+/// up.
 #[derive(Debug)]
 #[must_use = "what is under way counts as long as this lives"]
 pub struct Exchange<'a> {
@@ -80,8 +83,8 @@ impl Pace {
             .store(u64::from(now) << 32 | u64::from(blended.to_bits()), Relaxed);
     }
 
-    /// What it costs to send one more there, as a natural logarithm; only differences mean something. `share` is the
-    /// node's weight divided by the mean weight.
+    /// What it costs to send one more there, as a natural logarithm; only differences mean something. `share`
+    /// is the node's weight divided by the mean weight.
     pub(crate) fn cost(&self, share: f32) -> f32 {
         let now = Instant::now();
         let (slowness, _) = self.remembered(millis(now));
@@ -133,7 +136,8 @@ impl Usual {
     }
 }
 
-/// Requests are compared with others of the same kind: reads, writes, each by the size of the body (a factor of four).
+/// Requests are compared with others of the same kind: reads, writes, each by the size of the body (a factor
+/// of four).
 pub(crate) fn kind_of(read: bool, body_bytes: Option<u64>) -> usize {
     let size = match body_bytes {
         Some(bytes) => (bytes >> 10)
@@ -176,7 +180,8 @@ const SIZES: usize = 8;
 const KINDS: usize = 2 * SIZES;
 /// A few milliseconds more or less are no reason to prefer a node.
 const FLOOR_US: f32 = 5_000.0;
-/// Slowness is forgotten to a third in this time, so a node that gets nothing is tried again after a few seconds.
+/// Slowness is forgotten to a third in this time, so a node that gets nothing is tried again after a few
+/// seconds.
 const FORGET_MS: f32 = 2_000.0;
 /// A failure counts as an answer that takes eight times as long (natural logarithm).
 const FAILURE: f32 = 2.08;

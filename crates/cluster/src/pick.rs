@@ -1,5 +1,5 @@
-//! Which node takes a request that no primary calls for: weighted round robin among the healthy, and what any node may
-//! take passes by those that are slow.
+//! Which node takes a request that no primary calls for: weighted round robin among the healthy, and what any
+//! node may take passes by those that are slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,13 +13,14 @@ use crate::node::Node;
 pub enum PickReason {
     /// Any API: every admitted node will do, and one that is slow is passed over.
     Request,
-    /// Documents without a destination of their own: admitted nodes that hold data, so that some of the documents
-    /// are at home there. Strictly in turn: shards are filled evenly by it, and a slow node holds its primaries anyway.
+    /// Documents without a destination of their own: admitted nodes that hold data, so that some of the
+    /// documents are at home there. Strictly in turn: shards are filled evenly by it, and a slow node holds
+    /// its primaries anyway.
     Documents,
 }
 
-/// The order in which nodes are asked, made once per snapshot and choice; each slot is a position in the snapshot's
-/// nodes.
+/// The order in which nodes are asked, made once per snapshot and choice; each slot is a position in the
+/// snapshot's nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Rotations {
     request: Box<[u16]>,
@@ -86,9 +87,9 @@ impl Rotations {
         &self.weights
     }
 
-    /// The next healthy node in turn that is not among `not`; for a request, another one if that costs less than half.
-    /// When all are down, the next in turn all the same (better a try than a certain refusal); when all are among `not`, any
-    /// of them.
+    /// The next healthy node in turn that is not among `not`; for a request, another one if that costs less
+    /// than half. When all are down, the next in turn all the same (better a try than a certain refusal);
+    /// when all are among `not`, any of them.
     pub(crate) fn pick<'a>(
         &self,
         nodes: &'a [Arc<Node>],
@@ -123,9 +124,9 @@ impl Rotations {
             .or_else(|| nodes.first())
     }
 
-    /// A node in place of `next`, if one of two drawn at random, by weight, costs less than half of it. Nodes that are
-    /// alike so keep their turns, whatever chance says of their latencies; and the quickest isn't everybody's choice at
-    /// the same moment, as it would be if all were compared.
+    /// A node in place of `next`, if one of two drawn at random, by weight, costs less than half of it. Nodes
+    /// that are alike so keep their turns, whatever chance says of their latencies; and the quickest isn't
+    /// everybody's choice at the same moment, as it would be if all were compared.
     fn or_quicker<'a>(
         &self,
         next: &'a Arc<Node>,
@@ -158,8 +159,8 @@ impl Rotations {
     }
 }
 
-/// Smooth weighted round robin, written out: each position appears as often as its (reduced) weight says, spread
-/// as evenly as can be.
+/// Smooth weighted round robin, written out: each position appears as often as its (reduced) weight says,
+/// spread as evenly as can be.
 fn interleave(weights: &[u32]) -> Box<[u16]> {
     let divisor = weights.iter().copied().filter(|w| *w > 0).fold(0, gcd).max(1);
     let mut weights: Vec<i64> = weights.iter().map(|w| i64::from(w / divisor)).collect();

@@ -1,9 +1,10 @@
 //! Which ingest pipelines may run over a split bulk: those that cannot move a document to another shard.
 //!
-//! A pipeline that changes `_index`, `_id` or `_routing` makes our prediction meaningless, so a bulk that meets one
-//! passes through whole. The decision is conservative: a processor is harmless only when its type is known here *and*
-//! nothing that it is told to write can be one of the three. `script`, `reroute`, `date_index_name`, plugins'
-//! processors, and field names that are computed from the document are all taken to be harmful.
+//! A pipeline that changes `_index`, `_id` or `_routing` makes our prediction meaningless, so a bulk that
+//! meets one passes through whole. The decision is conservative: a processor is harmless only when its type
+//! is known here *and* nothing that it is told to write can be one of the three. `script`, `reroute`,
+//! `date_index_name`, plugins' processors, and field names that are computed from the document are all taken
+//! to be harmful.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,8 @@ pub(crate) fn harmless_pipelines(definitions: &Map<String, Value>) -> BTreeSet<S
         .collect()
 }
 
-/// The names of the pipelines that write who sent a request, or run one that does: from a queue, that would be another.
+/// The names of the pipelines that write who sent a request, or run one that does: from a queue, that would
+/// be another.
 pub(crate) fn telling_pipelines(definitions: &Map<String, Value>) -> BTreeSet<String> {
     let mut telling: BTreeSet<String> = definitions
         .iter()
@@ -150,7 +152,8 @@ fn is_plain_field(value: &Value) -> bool {
     }
 }
 
-/// Holds no template and none of the three metadata fields as a word (`user_id` is none, `%{DATA:_id}` is one).
+/// Holds no template and none of the three metadata fields as a word (`user_id` is none, `%{DATA:_id}` is
+/// one).
 fn is_plain_text(text: &str) -> bool {
     let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     !text.contains("{{")
@@ -161,7 +164,8 @@ fn is_plain_text(text: &str) -> bool {
         })
 }
 
-/// Processors of both engines that write only fields which their settings (or fixed defaults such as `geoip`) name.
+/// Processors of both engines that write only fields which their settings (or fixed defaults such as `geoip`)
+/// name.
 const WRITE_WHAT_THEY_NAME: [&str; 33] = [
     "attachment",
     "bytes",

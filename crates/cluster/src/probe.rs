@@ -61,7 +61,8 @@ pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
     }
 }
 
-/// Whether a node answers, and follows an elected node: others can do nothing for anybody. One that will not say (401,
+/// Whether a node answers, and follows an elected node: others can do nothing for anybody. One that will not
+/// say (401,
 /// 403) does answer.
 async fn serves(asker: &Asker, origin: &Origin) -> bool {
     match asker.get::<StateVersion>(origin, VERSION).await {

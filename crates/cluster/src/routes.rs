@@ -212,9 +212,9 @@ fn route(
     }
 }
 
-/// Elasticsearch routes indices that 9.4 or later made by the plain number of shards, although it still reports
-/// `routing_num_shards` for them (`IndexVersions.MOD_ROUTING_FUNCTION`). OpenSearch's version ids carry a mask and are
-/// never compared with it.
+/// Elasticsearch routes indices that 9.4 or later made by the plain number of shards, although it still
+/// reports `routing_num_shards` for them (`IndexVersions.MOD_ROUTING_FUNCTION`). OpenSearch's version ids
+/// carry a mask and are never compared with it.
 fn formula(settings: &IndexSettings, metadata: Option<&IndexMetadata>, dialect: Dialect) -> Option<Formula> {
     if dialect.flavour == Flavour::Elasticsearch && settings.created >= MOD_ROUTING_FUNCTION {
         return Some(Formula::Modulo);

@@ -30,8 +30,8 @@ pub struct Snapshot {
     pub versions: Vec<Version>,
     /// Largest body that every node accepts (`http.max_content_length`), bytes; `None` until learnt.
     pub max_content_length_bytes: Option<u64>,
-    /// Whether nodes pack their answers for clients that accept it (`http.compression`). Unless it is set they do so in clear
-    /// text only: lengths of packed answers tell of what is encrypted.
+    /// Whether nodes pack their answers for clients that accept it (`http.compression`). Unless it is set
+    /// they do so in clear text only: lengths of packed answers tell of what is encrypted.
     pub compresses_answers: bool,
     /// What a person should know, in sentences.
     pub warnings: Vec<String>,

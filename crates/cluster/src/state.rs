@@ -1,17 +1,18 @@
 //! Where everything is: the replies that make up one reading of the cluster state.
 //!
-//! Rendering a mapping costs the server the most, even when `filter_path` throws it away afterwards: 150 indices of 300
-//! fields cost OpenSearch 3.8 76 ms of CPU in `_cluster/state/metadata`, against 3.5 ms for their settings, 2.5 ms
-//! for their aliases and 1 ms for the routing table. So `metadata` is asked for new indices only, by name; what it tells
-//! (`routing_num_shards`, `_routing.required`) never changes for an index (its uuid) once made.
+//! Rendering a mapping costs the server the most, even when `filter_path` throws it away afterwards: 150
+//! indices of 300 fields cost OpenSearch 3.8 76 ms of CPU in `_cluster/state/metadata`, against 3.5 ms for
+//! their settings, 2.5 ms for their aliases and 1 ms for the routing table. So `metadata` is asked for new
+//! indices only, by name; what it tells (`routing_num_shards`, `_routing.required`) never changes for an
+//! index (its uuid) once made.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The poll: 0.4 ms of CPU of one node. `local` asks the node itself, so that the elected one is left alone; a node
-/// that lost its cluster shows it by having no `master_node`.
+/// The poll: 0.4 ms of CPU of one node. `local` asks the node itself, so that the elected one is left alone;
+/// a node that lost its cluster shows it by having no `master_node`.
 pub(crate) const VERSION: &str = "/_cluster/state/version,master_node?local=true\
     &filter_path=cluster_name,version,state_uuid,cluster_uuid,master_node";
 
@@ -30,7 +31,8 @@ pub(crate) const SETTINGS: &str = "/_all/_settings/index.uuid,index.version.crea
 /// Aliases. A `filter_path` would drop aliases without properties.
 pub(crate) const ALIASES: &str = "/_alias?expand_wildcards=all";
 
-/// Data streams, in a form that every version since 7.9 and every build has (trimmed ones lack `_data_stream`).
+/// Data streams, in a form that every version since 7.9 and every build has (trimmed ones lack
+/// `_data_stream`).
 pub(crate) const DATA_STREAMS: &str = "/_resolve/index/*?expand_wildcards=all&filter_path=data_streams";
 
 /// Definitions of ingest pipelines.
@@ -199,7 +201,8 @@ impl IndexShards {
 
 // === impl IndexSettings ===
 
-/// Reads the reply to [`SETTINGS`]. Indices whose settings make no sense are left out, so their names stay unknown.
+/// Reads the reply to [`SETTINGS`]. Indices whose settings make no sense are left out, so their names stay
+/// unknown.
 pub(crate) fn parse_settings(body: &[u8]) -> Result<BTreeMap<String, IndexSettings>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Entry {

@@ -51,9 +51,9 @@ impl Roster {
         roster
     }
 
-    /// Tries each new publish address. `tls` is inherited from the endpoint that was asked: publish addresses do not
-    /// say it. Nodes that cannot be reached there are looked for behind the given endpoints; when none can be
-    /// reached at all, the endpoints are the nodes.
+    /// Tries each new publish address. `tls` is inherited from the endpoint that was asked: publish addresses
+    /// do not say it. Nodes that cannot be reached there are looked for behind the given endpoints; when none
+    /// can be reached at all, the endpoints are the nodes.
     pub(crate) async fn reach(&mut self, asker: &Asker, found: &[DiscoveredNode], tls: bool) -> Reached {
         let mut tries = Vec::new();
         let mut warnings = Vec::new();
@@ -133,7 +133,8 @@ impl Roster {
         }
     }
 
-    /// Which node answers behind each endpoint. One that gives two answers is a load balancer: it stands for no node.
+    /// Which node answers behind each endpoint. One that gives two answers is a load balancer: it stands for
+    /// no node.
     async fn behind_endpoints(&self, asker: &Asker) -> HashMap<String, Address> {
         let mut behind: BTreeMap<String, Vec<Address>> = BTreeMap::new();
         for endpoint in &self.endpoints {
@@ -147,7 +148,8 @@ impl Roster {
                 behind.entry(first).or_default().push(endpoint.address.clone());
             }
         }
-        // One endpoint alone may be a balancer that keeps us on one node for now; it still is the way to that node.
+        // One endpoint alone may be a balancer that keeps us on one node for now; it still is the way to that
+        // node.
         behind
             .into_iter()
             .filter_map(|(id, addresses)| Some((id, addresses.into_iter().next()?)))

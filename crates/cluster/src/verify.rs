@@ -39,8 +39,8 @@ pub(crate) struct Sample {
     pub(crate) shard: u32,
 }
 
-/// A question whose right answer one formula in many knows: made-up routing values that should all lead to the same
-/// shards (one shard; `routing_partition_size` of them for partitioned indices).
+/// A question whose right answer one formula in many knows: made-up routing values that should all lead to
+/// the same shards (one shard; `routing_partition_size` of them for partitioned indices).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Challenge {
     pub(crate) target: String,

@@ -140,7 +140,8 @@ impl Watch {
                     if let Err(error) = self.check_sample(&sample).await {
                         tracing::debug!(cluster = self.shared.config.name, %error, "a prediction could not be checked");
                     }
-                    // What the sample showed to be new is checked before it is split, without waiting for the next poll.
+                    // What the sample showed to be new is checked before it is split, without waiting for the
+                    // next poll.
                     if self.is_checking() {
                         return;
                     }
@@ -260,6 +261,6 @@ const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(2);
 const UNAUTHORIZED_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Until somebody hints at a change.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Nodes of the cluster state that did not tell where they can be reached are asked again after twice this, then after
-/// twice as long, and so on.
+/// Nodes of the cluster state that did not tell where they can be reached are asked again after twice this,
+/// then after twice as long, and so on.
 const SILENCE_PAUSE_MIN: Duration = Duration::from_millis(150);

@@ -1,4 +1,5 @@
-//! The watch against real clusters: what changes there is in the snapshot within a second of the cluster's own answer.
+//! The watch against real clusters: what changes there is in the snapshot within a second of the cluster's
+//! own answer.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! Checks a tree against the schema of the file's types: every unknown key, wrong type and missing key at once,
-//! each with its place and the nearest valid key. What passes is JSON that the file's types read.
+//! Checks a tree against the schema of the file's types: every unknown key, wrong type and missing key at
+//! once, each with its place and the nearest valid key. What passes is JSON that the file's types read.
 
 use std::collections::HashMap;
 

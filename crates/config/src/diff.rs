@@ -1,5 +1,5 @@
-//! What differs between the configuration in force and a new one, what of that waits for a restart, and which listeners
-//! stay.
+//! What differs between the configuration in force and a new one, what of that waits for a restart, and which
+//! listeners stay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,8 +82,8 @@ pub fn diff(old: &Config, new: &Config) -> Changes {
     }
 }
 
-/// Puts back what only a restart can change to what is in force, so that `new` says what will be in force. Returns the keys
-/// of which the file says something else.
+/// Puts back what only a restart can change to what is in force, so that `new` says what will be in force.
+/// Returns the keys of which the file says something else.
 pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&'static str> {
     let (config, file) = (&mut new.config, &mut new.file);
     let moved = old.admin.binding != config.admin.binding;
@@ -131,8 +131,8 @@ pub fn hold_back(new: &mut Loaded, old: &Config, old_file: &ConfigFile) -> Vec<&
     differing(&held)
 }
 
-/// For each new entry the place of the old one whose listener it goes on with: one with the same binding, with the same name
-/// if there are several (port 0 may stand in more than one entry).
+/// For each new entry the place of the old one whose listener it goes on with: one with the same binding,
+/// with the same name if there are several (port 0 may stand in more than one entry).
 pub fn listeners_that_stay(old: &[Entry], new: &[Entry]) -> Vec<Option<usize>> {
     let mut stay = vec![None; new.len()];
     for same_name in [true, false] {

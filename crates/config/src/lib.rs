@@ -3,8 +3,8 @@
 //! A file goes through five steps: of [`settings`], `yaml` reads text into a tree that knows where everything
 //! stood; `tree` nests dotted keys and puts in the environment; `check` compares the tree with the schema of
 //! the [`mod@file`] types (unknown keys, types, missing keys); `resolve` turns those into the runtime types
-//! that the gateway works with (names looked up, addresses read); [`reload`] says when to do it again
-//! and [`mod@diff`] what that means. Every step reports all problems that it finds, with line, column and key.
+//! that the gateway works with (names looked up, addresses read); [`reload`] says when to do it again and
+//! [`mod@diff`] what that means. Every step reports all problems that it finds, with line, column and key.
 //!
 //! ```
 //! use config::Config;
@@ -69,8 +69,8 @@ use settings::{problem, tree, yaml};
 pub struct Loaded {
     /// What to run.
     pub config: Config,
-    /// Accepted, but worth a line in the log each: keys that mean nothing any more, risky settings, doors left
-    /// open to strangers.
+    /// Accepted, but worth a line in the log each: keys that mean nothing any more, risky settings, doors
+    /// left open to strangers.
     pub warnings: Vec<Problem>,
     /// The file with every default filled in, for `config show`; secrets print as [`MASK`].
     pub file: ConfigFile,

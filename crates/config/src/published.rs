@@ -1,7 +1,7 @@
 //! The JSON Schema as editors are given it. It accepts what `check` accepts and refuses what `check` refuses
-//! (`tests` holds the two equal); so it says in JSON Schema's words what the checker knows by itself: bare numbers
-//! are text where text is wanted, keys may be dotted, `$[[env.NAME]]` may stand for anything, and a key without a
-//! value is as good as none.
+//! (`tests` holds the two equal); so it says in JSON Schema's words what the checker knows by itself: bare
+//! numbers are text where text is wanted, keys may be dotted, `$[[env.NAME]]` may stand for anything, and a
+//! key without a value is as good as none.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -89,8 +89,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// The keys below the sections of `schema`, with dots. `around` are the sections that are being written, since
-    /// some hold themselves.
+    /// The keys below the sections of `schema`, with dots. `around` are the sections that are being written,
+    /// since some hold themselves.
     fn dotted<'b>(
         &'b self,
         prefix: &str,

@@ -15,10 +15,11 @@ pub struct FileWatch {
     file: PathBuf,
     /// What was seen last, good or bad.
     last: Seen,
-    /// Whether it is in force, or will never be as it is. If not (an address was taken, say), it is news again as soon as
-    /// somebody touches the file.
+    /// Whether it is in force, or will never be as it is. If not (an address was taken, say), it is news
+    /// again as soon as somebody touches the file.
     settled: bool,
-    /// Something may have happened that nobody has looked at yet. At first, that somebody wrote between loading and watching.
+    /// Something may have happened that nobody has looked at yet. At first, that somebody wrote between
+    /// loading and watching.
     stirred: bool,
     changed: mpsc::Receiver<()>,
     _watcher: RecommendedWatcher,
@@ -78,8 +79,8 @@ impl FileWatch {
         })
     }
 
-    /// Waits for the file to say something that it did not say before. Must be called within a tokio runtime with time;
-    /// cancel-safe.
+    /// Waits for the file to say something that it did not say before. Must be called within a tokio runtime
+    /// with time; cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             if !self.stirred {
@@ -98,8 +99,8 @@ impl FileWatch {
         }
     }
 
-    /// Says whether what the file says now is settled: in force, or rejected for what it says. If neither, the same text is
-    /// worth another try when the file is touched.
+    /// Says whether what the file says now is settled: in force, or rejected for what it says. If neither,
+    /// the same text is worth another try when the file is touched.
     pub fn settle(&mut self, settled: bool) {
         self.last = Seen::of(&self.file);
         self.settled = settled;

@@ -1,4 +1,5 @@
-//! What becomes of an operation that a node refuses by itself, where a pipeline says other than the gateway does.
+//! What becomes of an operation that a node refuses by itself, where a pipeline says other than the gateway
+//! does.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ pub struct Retry {
     pub delay: Duration,
     /// The same after a node had too much to do (429).
     pub busy_delay: Duration,
-    /// How often an operation is sent again that nodes refuse by itself; none: as the gateway does by default.
+    /// How often an operation is sent again that nodes refuse by itself; none: as the gateway does by
+    /// default.
     pub times_max: Option<u32>,
     /// Which refusals are tried again.
     pub rules: RetryRules,

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use http::Method;
 
-/// A router, compiled. Matching allocates nothing (but for `regexp` segments) and takes time linear in the path.
+/// A router, compiled. Matching allocates nothing (but for `regexp` segments) and takes time linear in the
+/// path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Router {
     /// Its name.
@@ -69,7 +70,8 @@ impl Router {
             .collect()
     }
 
-    /// The names of the flows that a request for `path` and `query`, as sent, takes: the path is read as servers read it.
+    /// The names of the flows that a request for `path` and `query`, as sent, takes: the path is read as
+    /// servers read it.
     ///
     /// # Errors
     /// Where a rule is for certain indices, and it cannot be said whether the request is for these.
@@ -87,7 +89,8 @@ impl Router {
         self.binds_indices
     }
 
-    /// The flows of rules that some indices of a pattern, the first segment of `path`, may be for, and of no rule.
+    /// The flows of rules that some indices of a pattern, the first segment of `path`, may be for, and of no
+    /// rule.
     fn rules_that_may_cover(
         &self,
         method: &Method,

@@ -94,7 +94,8 @@ pub enum Certificate {
         /// The key.
         key_file: PathBuf,
     },
-    /// Made when the listener is opened, in memory, signed by itself: for trying things out. Start-up warns of it.
+    /// Made when the listener is opened, in memory, signed by itself: for trying things out. Start-up warns
+    /// of it.
     SelfSigned,
 }
 
@@ -112,7 +113,8 @@ pub struct Limits {
 /// How long a client may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryTimeouts {
-    /// From a request's first byte (or the connection's start, TLS handshake included) to the end of its head.
+    /// From a request's first byte (or the connection's start, TLS handshake included) to the end of its
+    /// head.
     pub header: Duration,
     /// Between two reads of a body.
     pub read: Duration,
@@ -159,7 +161,8 @@ pub struct BulkReshuffle {
     pub cluster: Arc<str>,
     /// What a part of a request is made for.
     pub level: Level,
-    /// The queue that requests are put into, in asynchronous mode: a key of [`Config::queues`]. None: synchronous mode.
+    /// The queue that requests are put into, in asynchronous mode: a key of [`Config::queues`]. None:
+    /// synchronous mode.
     pub queue: Option<Arc<str>>,
     /// Give documents with neither id nor routing an id made here (`true`), or leave that to the server.
     pub fix_null_id: bool,
@@ -266,8 +269,8 @@ pub enum DirectRouting {
     Off,
     /// They get ids made here, so that a run of them is for one shard. GET by id finds them.
     MintPacked,
-    /// They get a routing value, so that a run of them is for one shard, and the server makes the ids without looking for
-    /// older versions. GET by id needs the routing then.
+    /// They get a routing value, so that a run of them is for one shard, and the server makes the ids without
+    /// looking for older versions. GET by id needs the routing then.
     Routing,
 }
 
@@ -300,7 +303,8 @@ pub struct Queue {
     pub parked_age_max: Duration,
     /// Whether requests may have an `Idempotency-Key`, and for how long that counts.
     pub idempotency: Option<Idempotency>,
-    /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count then.
+    /// The topic that it is; none: it is on this machine's disk. Only name, cluster and dead letters count
+    /// then.
     pub kafka: Option<KafkaTopic>,
     /// What is done with writes that cannot be queued.
     pub passing: Passing,
@@ -470,7 +474,8 @@ pub enum Balancer {
     Weight,
 }
 
-/// Which nodes may be chosen: those of every `include` list that isn't empty, but for those that `exclude` names.
+/// Which nodes may be chosen: those of every `include` list that isn't empty, but for those that `exclude`
+/// names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFilter {
     /// By `host:port`.
@@ -670,5 +675,6 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// The consumer of a queue's log that is there while dead letters go back; no consumer group may have its name.
+/// The consumer of a queue's log that is there while dead letters go back; no consumer group may have its
+/// name.
 pub const REPLAYING: &str = "_replay";

@@ -105,8 +105,8 @@ pub fn explain(path: &str) -> Result<Explanation, NoSuchKey> {
     })
 }
 
-/// The reference page: every section, key, unit and default. `docs/configuration.md` holds it, and a test keeps
-/// it so.
+/// The reference page: every section, key, unit and default. `docs/configuration.md` holds it, and a test
+/// keeps it so.
 pub fn markdown() -> String {
     let root = cached();
     let mut page = Page {

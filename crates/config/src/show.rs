@@ -7,8 +7,8 @@ use super::check::{follow, types};
 use super::file::ConfigFile;
 use super::schema::cached;
 
-/// The configuration as YAML: what was written, and every default, marked as such. No secret is in it: not those
-/// of secret keys, not those in URLs, and no value of the section `env`.
+/// The configuration as YAML: what was written, and every default, marked as such. No secret is in it: not
+/// those of secret keys, not those in URLs, and no value of the section `env`.
 pub fn show(file: &ConfigFile) -> String {
     let mut out = String::new();
     // The file's types have no maps with keys other than text.

@@ -1,4 +1,5 @@
-//! What is known of each cluster and gateway at the moment, and how it was: written by the polls, read by the pages.
+//! What is known of each cluster and gateway at the moment, and how it was: written by the polls, read by the
+//! pages.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

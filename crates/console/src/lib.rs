@@ -2,16 +2,18 @@
 //!
 //! # The story
 //!
-//! [`run`] opens the embedded store (users, the registry with its secrets sealed, texts, the audit log), listens, and prints
-//! where; while there is no user, it prints a one-time link that makes the first one. All of it is one thread: browsers'
-//! requests, a task that polls each registered cluster and gateway, and the client that asks them.
+//! [`run`] opens the embedded store (users, the registry with its secrets sealed, texts, the audit log),
+//! listens, and prints where; while there is no user, it prints a one-time link that makes the first one. All
+//! of it is one thread: browsers' requests, a task that polls each registered cluster and gateway, and the
+//! client that asks them.
 //!
-//! Polls write what they find out on a board, in memory; pages read it from there, so a page that is open in ten browsers
-//! costs a cluster no more than one. A poll has one question under way, is asked less often the longer its answers take,
-//! and backs off while they fail. Of gateways, only the admin API is asked.
+//! Polls write what they find out on a board, in memory; pages read it from there, so a page that is open in
+//! ten browsers costs a cluster no more than one. A poll has one question under way, is asked less often the
+//! longer its answers take, and backs off while they fail. Of gateways, only the admin API is asked.
 //!
-//! Calls of the dev tools go to registered clusters only, with the account of the registry; what a cluster is registered
-//! for (read-only, protected) is enforced here, whatever the page does. No answer to a call is stored.
+//! Calls of the dev tools go to registered clusters only, with the account of the registry; what a cluster is
+//! registered for (read-only, protected) is enforced here, whatever the page does. No answer to a call is
+//! stored.
 
 #![cfg_attr(
     test,

@@ -1,5 +1,5 @@
-//! Questions to clusters and gateways. The client lives on one thread; whoever asks, sends it a job and may drop the
-//! answer, which closes the connection, by which the cluster knows that nobody waits any more.
+//! Questions to clusters and gateways. The client lives on one thread; whoever asks, sends it a job and may
+//! drop the answer, which closes the connection, by which the cluster knows that nobody waits any more.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Polls: one task for each cluster and gateway, so that none waits for another, and each asks one question at a time.
+//! Polls: one task for each cluster and gateway, so that none waits for another, and each asks one question
+//! at a time.
 
 mod clusters;
 mod gateways;

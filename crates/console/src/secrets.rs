@@ -1,7 +1,7 @@
 //! Secrets of the registry: sealed by AES-256-GCM with a key that is kept in a file of its own.
 //!
-//! The store can be copied, backed up and looked at with `sqlite3` without giving away a password; who has the key file
-//! as well has them all.
+//! The store can be copied, backed up and looked at with `sqlite3` without giving away a password; who has
+//! the key file as well has them all.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};

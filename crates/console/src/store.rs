@@ -1,5 +1,5 @@
-//! The embedded store: users, sessions, the registry, texts, and who changed what. No document and no answer of a
-//! cluster is ever in it.
+//! The embedded store: users, sessions, the registry, texts, and who changed what. No document and no answer
+//! of a cluster is ever in it.
 
 mod audit;
 mod registry;

@@ -26,8 +26,8 @@ struct Failures {
 }
 
 impl Throttle {
-    /// How long a login has to wait; each try counts as a failure until it is [forgiven](Self::forgive), so that
-    /// tries that are made at once count as well.
+    /// How long a login has to wait; each try counts as a failure until it is [forgiven](Self::forgive), so
+    /// that tries that are made at once count as well.
     pub(crate) fn admit(&self, account: &str, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut failures = lock(&self.failures);
         if failures.len() >= KEYS_MAX {
@@ -105,7 +105,8 @@ mod tests {
         }
         assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
         assert_eq!(pauses[11], 900);
-        // Another address does not help who guesses one account, nor another account who guesses from one address.
+        // Another address does not help who guesses one account, nor another account who guesses from one
+        // address.
         assert!(throttle.admit("ada", IpAddr::from([10, 0, 0, 2]), now).is_err());
         assert!(throttle.admit("bob", address, now).is_err());
         assert!(throttle.admit("bob", IpAddr::from([10, 0, 0, 2]), now).is_ok());

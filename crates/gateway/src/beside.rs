@@ -1,5 +1,6 @@
-//! Work that waits for the disk, on a thread of its own beside the one that serves requests. Where the system gives no
-//! thread (a bound on their number), that is an error of the request that wanted it; the runtime's own way would panic.
+//! Work that waits for the disk, on a thread of its own beside the one that serves requests. Where the system
+//! gives no thread (a bound on their number), that is an error of the request that wanted it; the runtime's
+//! own way would panic.
 
 use std::io;
 

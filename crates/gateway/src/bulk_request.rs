@@ -1,5 +1,5 @@
-//! Which requests are bulk requests, and what their heads say. What a head alone shows to be beyond the fast path is
-//! found here, before a byte of the body is read.
+//! Which requests are bulk requests, and what their heads say. What a head alone shows to be beyond the fast
+//! path is found here, before a byte of the body is read.
 
 use std::borrow::Cow;
 
@@ -160,7 +160,8 @@ pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), HeadWhy> {
     }
 }
 
-/// `application/json`, `application/x-ndjson`, or Elasticsearch's versioned forms of them, with or without parameters.
+/// `application/json`, `application/x-ndjson`, or Elasticsearch's versioned forms of them, with or without
+/// parameters.
 fn is_json(media_type: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(media_type) else {
         return false;
@@ -176,8 +177,9 @@ const JSON_TYPES: [&str; 4] = [
     "application/vnd.elasticsearch+x-ndjson",
 ];
 
-/// Parameters that travel with every part and mean the same there (`RestBulkAction.prepareRequest`). Others change the
-/// answer's shape (`filter_path`, `pretty`, `format`, …), how the request is run (`batch_size`), or are unknown.
+/// Parameters that travel with every part and mean the same there (`RestBulkAction.prepareRequest`). Others
+/// change the answer's shape (`filter_path`, `pretty`, `format`, …), how the request is run (`batch_size`),
+/// or are unknown.
 const KNOWN_PARAMETERS: [&str; 12] = [
     "refresh",
     "timeout",

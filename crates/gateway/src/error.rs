@@ -14,8 +14,8 @@ pub(crate) struct Fault {
     pub(crate) status: StatusCode,
     /// `type` of the error, one of the cluster's own where one fits.
     pub(crate) kind: &'static str,
-    /// `reason` of the error: whose fault, and what to do next if that can be said. Begins with `gateway:`, so that
-    /// nobody takes it for the cluster's.
+    /// `reason` of the error: whose fault, and what to do next if that can be said. Begins with `gateway:`,
+    /// so that nobody takes it for the cluster's.
     pub(crate) reason: String,
     retry_after_s: Option<u32>,
 }
@@ -214,7 +214,8 @@ impl Fault {
         )
     }
 
-    /// A bulk that the queue did not take: nothing of it will be delivered, but for parts of it that Kafka may have.
+    /// A bulk that the queue did not take: nothing of it will be delivered, but for parts of it that Kafka
+    /// may have.
     pub(crate) fn not_queued(error: &NotQueued) -> Self {
         use kafka::AppendError as OfKafka;
         use log::AppendError as OfDisk;
@@ -357,7 +358,8 @@ impl Fault {
         )
     }
 
-    /// A write that the cluster refuses to its client, or refuses in part, and that other clusters would miss if it went there.
+    /// A write that the cluster refuses to its client, or refuses in part, and that other clusters would miss
+    /// if it went there.
     pub(crate) fn not_allowed(queue: &str, clusters: &[&str]) -> Self {
         Self::new(
             StatusCode::FORBIDDEN,

@@ -45,7 +45,8 @@ pub struct Reloaded {
 }
 
 impl Gateway {
-    /// Starts everything. Listeners accept at once; until a cluster's topology is learnt its bulks pass whole.
+    /// Starts everything. Listeners accept at once; until a cluster's topology is learnt its bulks pass
+    /// whole.
     ///
     /// # Errors
     /// What the operator has to mend. Clusters that cannot be reached are no error.
@@ -131,9 +132,9 @@ impl Gateway {
         true
     }
 
-    /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on, queues, pipelines and
-    /// listeners at once (new ones are opened, and those that are gone finish what they have in flight). Either all of it, but for what
-    /// [`Changes::restart`] names, or nothing.
+    /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on,
+    /// queues, pipelines and listeners at once (new ones are opened, and those that are gone finish what they
+    /// have in flight). Either all of it, but for what [`Changes::restart`] names, or nothing.
     ///
     /// # Errors
     /// What cannot work; the old configuration stays in force, every listener included.
@@ -201,8 +202,8 @@ impl Gateway {
     }
 
     /// Loads certificates whose files have changed; new connections get them. With `asked`, entries with
-    /// `tls.hot_reload: false` are looked at too. Returns the entries that changed, and logs those whose files cannot be
-    /// used (they keep what they have).
+    /// `tls.hot_reload: false` are looked at too. Returns the entries that changed, and logs those whose
+    /// files cannot be used (they keep what they have).
     pub fn reload_certificates(&self, asked: bool) -> Vec<Arc<str>> {
         self.listeners().look_at_certificates(asked)
     }

@@ -2,17 +2,19 @@
 //!
 //! # The story
 //!
-//! A [`config::Config`] says everything. [`Gateway::start`] starts the workers (one thread a core), a listener for each
-//! entry, a watch for each cluster, and the admin port. A request comes in on a core and ends there: its entry's router
-//! names its flow, and the flow's filters take it in turn until one answers.
+//! A [`config::Config`] says everything. [`Gateway::start`] starts the workers (one thread a core), a
+//! listener for each entry, a watch for each cluster, and the admin port. A request comes in on a core and
+//! ends there: its entry's router names its flow, and the flow's filters take it in turn until one answers.
 //!
 //! # The wings
 //!
-//! Each folder is a part of the story, and its `mod.rs` tells it: `front` (a request finds its filters), `reshuffle` (what a bulk is,
-//! and what is decided about it), `split` (its parts to their nodes and back) or `queue` (its record, and what is known of it) and
-//! `delivery` (from the queue to a cluster), `gather` (what waits for a busy node), `admission` (what may be queued), `nodes` (the way to the
-//! nodes). Beside them are `admin` (the admin port) and `switches` (what is switched without a reload). The files are the ground
-//! floor: what goes wrong becomes HTTP in one place (`error.rs`), `bulk_request.rs` tells bulk requests by their heads, `metrics.rs` counts.
+//! Each folder is a part of the story, and its `mod.rs` tells it: `front` (a request finds its filters),
+//! `reshuffle` (what a bulk is, and what is decided about it), `split` (its parts to their nodes and back) or
+//! `queue` (its record, and what is known of it) and `delivery` (from the queue to a cluster), `gather` (what
+//! waits for a busy node), `admission` (what may be queued), `nodes` (the way to the nodes). Beside them are
+//! `admin` (the admin port) and `switches` (what is switched without a reload). The files are the ground
+//! floor: what goes wrong becomes HTTP in one place (`error.rs`), `bulk_request.rs` tells bulk requests by
+//! their heads, `metrics.rs` counts.
 //!
 //! ```no_run
 //! use config::Config;

@@ -54,7 +54,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Puts a configuration in force; clusters that `before` watches in just the same way go on being watched.
+    /// Puts a configuration in force; clusters that `before` watches in just the same way go on being
+    /// watched.
     pub(crate) fn new(
         loaded: Loaded,
         before: Option<&Live>,
@@ -82,8 +83,9 @@ impl Live {
         })
     }
 
-    /// Ends the watch of clusters that `next`, which has taken this one's place, does not watch in the same way.
-    /// Requests under way keep what was known last; cores that get no request would keep the cluster watched for ever.
+    /// Ends the watch of clusters that `next`, which has taken this one's place, does not watch in the same
+    /// way. Requests under way keep what was known last; cores that get no request would keep the cluster
+    /// watched for ever.
     pub(crate) fn retire(&self, next: &Live) {
         for (name, cluster) in &self.clusters {
             let kept = next.clusters.get(name);

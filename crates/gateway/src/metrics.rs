@@ -76,9 +76,11 @@ counters! {
     bulk_passed,
     /// Bulk requests that were put into a queue.
     bulk_queued,
-    /// Bulk requests that repeated one with the same `Idempotency-Key`: answered as that one, and not put into a queue again.
+    /// Bulk requests that repeated one with the same `Idempotency-Key`: answered as that one, and not put
+    /// into a queue again.
     bulk_repeated,
-    /// Bulk requests that were refused for the sake of their `Idempotency-Key`: it names another request, say.
+    /// Bulk requests that were refused for the sake of their `Idempotency-Key`: it names another request,
+    /// say.
     bulk_key_refused,
     /// Documents (operations) of bulk requests that were put into a queue.
     docs_queued,
@@ -88,7 +90,8 @@ counters! {
     docs_direct,
     /// Documents with neither id nor routing that were given a shard here (`direct_routing`).
     docs_directed,
-    /// Documents that another node took: neither id nor routing, a primary that is nowhere, or its node could not be asked.
+    /// Documents that another node took: neither id nor routing, a primary that is nowhere, or its node could
+    /// not be asked.
     docs_any,
     /// Documents whose part got no usable answer from any node: their items say 503.
     docs_unanswered,
@@ -102,11 +105,13 @@ counters! {
     combined_requests,
     /// Parts that travelled in them.
     combined_parts,
-    /// Parts that were sent again by themselves, because a request that carried several was refused as a whole.
+    /// Parts that were sent again by themselves, because a request that carried several was refused as a
+    /// whole.
     combined_again,
     /// Single-document writes that were sent as bulks (`rewrite_to_bulk`).
     single_joined,
-    /// Those of them that were sent once more as they came, because their bulk was refused: nothing had been executed, and the cluster words its own refusal.
+    /// Those of them that were sent once more as they came, because their bulk was refused: nothing had been
+    /// executed, and the cluster words its own refusal.
     single_again,
     /// Single-document writes that went on as they came although `rewrite_to_bulk` is on.
     single_passed,
@@ -124,7 +129,8 @@ counters! {
     forwarded,
     /// Forwarded requests that were tried on another node.
     forwarded_retried,
-    /// Forwarded replies that were not passed on to their end: the node broke off, or the reply passed `max_response_size`.
+    /// Forwarded replies that were not passed on to their end: the node broke off, or the reply passed
+    /// `max_response_size`.
     replies_broken,
     /// Clients that went away before their request had arrived, or before it was answered.
     clients_gone,

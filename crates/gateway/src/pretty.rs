@@ -1,5 +1,5 @@
-//! Answers for people: JSON in the layout that the clusters give it with `?pretty`, two spaces a level and spaces around
-//! the colon.
+//! Answers for people: JSON in the layout that the clusters give it with `?pretty`, two spaces a level and
+//! spaces around the colon.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the new one
-/// outlives a loss of power. Only the gateway's user can read it.
+/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the
+/// new one outlives a loss of power. Only the gateway's user can read it.
 pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

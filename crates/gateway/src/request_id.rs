@@ -1,5 +1,5 @@
-//! Each request's id: the client's own `X-Request-Id` if it is a sane one, else one made here. It stands in the logs
-//! and in the answer.
+//! Each request's id: the client's own `X-Request-Id` if it is a sane one, else one made here. It stands in
+//! the logs and in the answer.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 /// Carries the id, both ways.
 pub(crate) static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of one request, in the extensions of its head: printable ASCII. Every log line of a request carries it as
-/// `request_id`.
+/// The id of one request, in the extensions of its head: printable ASCII. Every log line of a request carries
+/// it as `request_id`.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(pub(crate) HeaderValue);
 

@@ -11,8 +11,8 @@ use crate::live::GatewayState;
 use crate::queue::{Group, Phase, Queue, Queues};
 use crate::start_error::StartError;
 
-/// What is to become of queues and pipelines, with what can be opened before anything changes open. Dropping it leaves all
-/// as it is.
+/// What is to become of queues and pipelines, with what can be opened before anything changes open. Dropping
+/// it leaves all as it is.
 pub(crate) struct Requeue {
     before: Arc<Queues>,
     queues: BTreeMap<Arc<str>, Arc<Queue>>,
@@ -84,11 +84,12 @@ impl Requeue {
             && self.halted.is_empty()
     }
 
-    /// Stops the pipelines that change, and shows everybody the new queues; before the configuration that has them is in
-    /// force. If that fails then all the same, [`Requeue::back`] undoes it.
+    /// Stops the pipelines that change, and shows everybody the new queues; before the configuration that has
+    /// them is in force. If that fails then all the same, [`Requeue::back`] undoes it.
     ///
     /// # Errors
-    /// When batches under way are not done in time, or a consumer group cannot be made; all is as it was then.
+    /// When batches under way are not done in time, or a consumer group cannot be made; all is as it was
+    /// then.
     pub(crate) fn put_in_force(
         &mut self,
         shared: &GatewayState,

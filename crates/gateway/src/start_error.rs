@@ -1,4 +1,5 @@
-//! Why a gateway cannot start, or a new configuration cannot be put in force, and which key of the file is to blame.
+//! Why a gateway cannot start, or a new configuration cannot be put in force, and which key of the file is to
+//! blame.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +10,8 @@ use config::file::{ConfigFile, EntryTlsFile};
 use config::{Loaded, Problem};
 use wire::TlsError;
 
-/// Why a gateway cannot start, or a new configuration cannot be put in force. Always something that the operator can
-/// mend; [`StartError::problem`] says where.
+/// Why a gateway cannot start, or a new configuration cannot be put in force. Always something that the
+/// operator can mend; [`StartError::problem`] says where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

@@ -1,14 +1,15 @@
-//! What has been switched at run time: for each cluster, whether small parts travel together and how, and whether
-//! documents are directed, for all of its `bulk_reshuffle` filters. It comes before the configuration, and outlives
-//! restarts and reloads.
+//! What has been switched at run time: for each cluster, whether small parts travel together and how, and
+//! whether documents are directed, for all of its `bulk_reshuffle` filters. It comes before the
+//! configuration, and outlives restarts and reloads.
 //!
-//! Two ways lead here. The admin port ([`admin`]) is the operator's. And users of the faster-bulk plug-in switch as they
-//! always have, by `PUT _cluster/settings` and `PUT {index}/_settings` ([`calls`]): the settings that are ours are taken
-//! out of the body ([`body`]), the cluster gets the others, or, if there are none, a request that changes nothing, so that
-//! it is the cluster that says whether this client may; and `GET` shows ours among the cluster's ([`shown`]).
+//! Two ways lead here. The admin port ([`admin`]) is the operator's. And users of the faster-bulk plug-in
+//! switch as they always have, by `PUT _cluster/settings` and `PUT {index}/_settings` ([`calls`]): the
+//! settings that are ours are taken out of the body ([`body`]), the cluster gets the others, or, if there are
+//! none, a request that changes nothing, so that it is the cluster that says whether this client may; and
+//! `GET` shows ours among the cluster's ([`shown`]).
 //!
-//! Requests look at a snapshot, [`Switched`], behind an atomic pointer. A change is written to the disk before it is in
-//! force ([`kept`]), and one comes after the other.
+//! Requests look at a snapshot, [`Switched`], behind an atomic pointer. A change is written to the disk
+//! before it is in force ([`kept`]), and one comes after the other.
 
 pub(crate) mod admin;
 mod body;

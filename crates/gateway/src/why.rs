@@ -1,4 +1,5 @@
-//! Why a request goes on as it came: the reasons that its head and body show. `bulk::Why` has those that a plan finds.
+//! Why a request goes on as it came: the reasons that its head and body show. `bulk::Why` has those that a
+//! plan finds.
 
 bulk::whys! {
     /// Why a bulk request is passed through whole without a look at its body.
@@ -49,8 +50,8 @@ bulk::whys! {
         NoObject = "not_an_object",
         /// The document has line breaks, which its `_source` would give back as they came.
         LineBreak = "line_break",
-        /// An update with a routing (its own or its alias's), or of an index with a pipeline: a bulk may leave another routing
-        /// with the document, or skip the pipeline.
+        /// An update with a routing (its own or its alias's), or of an index with a pipeline: a bulk may
+        /// leave another routing with the document, or skip the pipeline.
         Update = "update",
     }
 }

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 use crate::lock::lock;
 use crate::{AppendError, Receipt};
 
-/// The outcome of an append, to be awaited on any runtime. It comes when no part of the request is under way any more, so
-/// that nothing of a request that was refused can be stored after one that was accepted later. Dropping it doesn't undo
-/// the append.
+/// The outcome of an append, to be awaited on any runtime. It comes when no part of the request is under way
+/// any more, so that nothing of a request that was refused can be stored after one that was accepted later.
+/// Dropping it doesn't undo the append.
 #[must_use = "an append is acknowledged when this says so"]
 pub struct Append(Arc<Pending>);
 

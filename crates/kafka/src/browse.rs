@@ -13,8 +13,8 @@ use crate::topic::{ASK_TIMEOUT, Topic};
 use crate::{Browsed, ReadError};
 
 impl Topic {
-    /// Messages of a lane from an offset on, or from the oldest that is there, until `each` says `false`, or there is no more.
-    /// Blocks on the brokers.
+    /// Messages of a lane from an offset on, or from the oldest that is there, until `each` says `false`, or
+    /// there is no more. Blocks on the brokers.
     ///
     /// # Errors
     /// If there is no such lane, or the brokers do not answer.

@@ -27,8 +27,8 @@ impl Cursor {
         )
     }
 
-    /// A committed offset with its metadata, and the number of lanes that was valid then. Without metadata of ours (somebody
-    /// has set the offset with Kafka's own tools) the totals begin anew.
+    /// A committed offset with its metadata, and the number of lanes that was valid then. Without metadata of
+    /// ours (somebody has set the offset with Kafka's own tools) the totals begin anew.
     #[must_use]
     pub fn read(offset: u64, metadata: &str) -> (Self, Option<u32>) {
         let anew = Self {

@@ -149,7 +149,8 @@ impl Group {
         &self.inner.id
     }
 
-    /// Takes part from now on: asks the brokers for lanes. `tell` is called on the group's thread, which waits there.
+    /// Takes part from now on: asks the brokers for lanes. `tell` is called on the group's thread, which
+    /// waits there.
     ///
     /// # Errors
     /// If the thread or the client cannot be made.
@@ -171,8 +172,8 @@ impl Group {
         Ok(LaneReader::new(Arc::clone(&self.inner), lane, position))
     }
 
-    /// Everything of a lane before an offset is done, `dead` of it since the last call by becoming dead letters, `skipped` by
-    /// being passed over. Committed soon, or with [`Group::flush`].
+    /// Everything of a lane before an offset is done, `dead` of it since the last call by becoming dead
+    /// letters, `skipped` by being passed over. Committed soon, or with [`Group::flush`].
     ///
     /// # Errors
     /// If there is no such lane, or it is another's by now.
@@ -210,22 +211,23 @@ impl Group {
         *self.inner.lease()
     }
 
-    /// The partition's end as the lane came to this process: what lies before may have been delivered by another gateway.
+    /// The partition's end as the lane came to this process: what lies before may have been delivered by
+    /// another gateway.
     #[must_use]
     pub fn end_when_taken(&self, lane: u32) -> u64 {
         self.lane(lane).map_or(0, |lane| lane.end_when_taken)
     }
 
-    /// For each lane the offset before which what this process has put among the dead letters counts: it committed past
-    /// it, or may have.
+    /// For each lane the offset before which what this process has put among the dead letters counts: it
+    /// committed past it, or may have.
     #[must_use]
     pub fn claimed(&self) -> Vec<u64> {
         let lanes = self.inner.lanes.iter();
         lanes.map(|lane| lock(lane).claimed).collect()
     }
 
-    /// How far it is in each lane. Of lanes that are another's it is as of the last look at the brokers, every
-    /// two seconds.
+    /// How far it is in each lane. Of lanes that are another's it is as of the last look at the brokers,
+    /// every two seconds.
     #[must_use]
     pub fn status(&self) -> Vec<LaneStatus> {
         let ends = self.inner.topic.ends();
@@ -277,7 +279,8 @@ impl Inner {
         *self.lease() = None;
     }
 
-    /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the group.
+    /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the
+    /// group.
     pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
         let _one = lock(&self.committing);
         let begun = Instant::now();
@@ -326,7 +329,8 @@ impl Inner {
         one.set_metadata(cursor.metadata(self.topic.lanes));
     }
 
-    /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters are judged by.
+    /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters
+    /// are judged by.
     pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), ReadError> {
         let all: Vec<u32> = (0..self.topic.lanes).collect();
         let known = self.committed(&self.probe, &all, within)?;

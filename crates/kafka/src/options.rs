@@ -43,7 +43,8 @@ pub struct Tls {
 /// An account at the brokers. Its password never prints.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sasl {
-    /// How it is proved: the name of a mechanism as it is registered, `PLAIN` (RFC 4616) or `SCRAM-SHA-512` (RFC 5802).
+    /// How it is proved: the name of a mechanism as it is registered, `PLAIN` (RFC 4616) or `SCRAM-SHA-512`
+    /// (RFC 5802).
     pub mechanism: &'static str,
     /// User name.
     pub username: String,

@@ -14,8 +14,8 @@ impl Group {
     /// Goes on from elsewhere, in all lanes or in one. Its running totals stay. Blocks on the brokers.
     ///
     /// # Errors
-    /// If a gateway takes part in the group, this one or another: the brokers refuse it then, and nothing has changed. If there is no
-    /// such lane, or the brokers do not answer.
+    /// If a gateway takes part in the group, this one or another: the brokers refuse it then, and nothing has
+    /// changed. If there is no such lane, or the brokers do not answer.
     pub fn seek(&self, to: StartAt, only: Option<u32>) -> Result<Moved, ReadError> {
         let group = &self.inner;
         let topic = &group.topic.options.topic;

@@ -1,5 +1,6 @@
-//! The threads of this crate, and what a panic on one of them ends. The process's hook for panics has told where it was; here it is
-//! said what comes of it. Nothing may unwind into the library's C, so what it calls is caught here too.
+//! The threads of this crate, and what a panic on one of them ends. The process's hook for panics has told
+//! where it was; here it is said what comes of it. Nothing may unwind into the library's C, so what it calls
+//! is caught here too.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

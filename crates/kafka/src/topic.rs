@@ -132,8 +132,8 @@ impl Topic {
         most.saturating_sub(params + OVERHEAD_BYTES)
     }
 
-    /// Appends the parts of a request, those of one lane in their order. Never blocks. If one part is too large, none is
-    /// appended.
+    /// Appends the parts of a request, those of one lane in their order. Never blocks. If one part is too
+    /// large, none is appended.
     pub fn append(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Append {
         let inner = &self.inner;
         let most = self.part_bytes_max(params.len());
@@ -178,8 +178,8 @@ impl Topic {
         }
     }
 
-    /// How often somebody has looked how long the topic is and how far its groups are. What other processes have put
-    /// there shows in a look that begins afterwards.
+    /// How often somebody has looked how long the topic is and how far its groups are. What other processes
+    /// have put there shows in a look that begins afterwards.
     #[must_use]
     pub fn looks(&self) -> u64 {
         self.inner.looks.load(Ordering::Acquire)
@@ -209,7 +209,8 @@ impl Inner {
     }
 }
 
-/// The partitions of the topic; none if there is no topic. Waits for brokers, and for partitions that have no leader yet.
+/// The partitions of the topic; none if there is no topic. Waits for brokers, and for partitions that have no
+/// leader yet.
 fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u32>, OpenError> {
     let began = Instant::now();
     loop {

@@ -1,4 +1,5 @@
-//! Looks at a topic now and then: how long its partitions are, how far its groups, and whether lanes are what they were.
+//! Looks at a topic now and then: how long its partitions are, how far its groups, and whether lanes are what
+//! they were.
 
 use std::io;
 use std::sync::atomic::Ordering;

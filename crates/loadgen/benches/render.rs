@@ -1,7 +1,7 @@
 //! How fast bodies are rendered, on one core: `cargo bench -p loadgen`.
 //!
-//! CPU time of the thread, so that what else the machine does is left out. Each case is rendered for a second, three
-//! times, into the same buffer, as a core of a run does it; the fastest counts.
+//! CPU time of the thread, so that what else the machine does is left out. Each case is rendered for a
+//! second, three times, into the same buffer, as a core of a run does it; the fastest counts.
 
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]
 

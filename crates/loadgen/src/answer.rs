@@ -136,10 +136,11 @@ impl Head {
     }
 }
 
-/// Counts the items of a compact answer whose head says that none failed; false when it can't be sure of their number.
+/// Counts the items of a compact answer whose head says that none failed; false when it can't be sure of
+/// their number.
 ///
-/// Each boundary between two items reads `}},{"`. The text may occur elsewhere too, but every true boundary matches: as
-/// many matches as boundaries mean that there is no false one.
+/// Each boundary between two items reads `}},{"`. The text may occur elsewhere too, but every true boundary
+/// matches: as many matches as boundaries mean that there is no false one.
 fn count_all_well(answer: &[u8], head: &Head, operations: u64, items: &mut Items) -> bool {
     let Some(inner) = head
         .items_at

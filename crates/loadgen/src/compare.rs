@@ -1,10 +1,11 @@
 //! A cluster written to directly against the same cluster through a gateway, done right.
 //!
-//! Each round writes the same documents into an index of its own each way; which way goes first alternates (A B, B A,
-//! A B, …), so that what drifts meets both. Then, where documents have ids, the same documents once more: updates. A
-//! run's time ends when the index *counts* the documents, not when they were acknowledged (that time is told too), and
-//! every item of every answer is looked at. Of the rounds' paired differences the report says what the gateway changes,
-//! with the interval in which the truth is with 95 % confidence, and says so when that is within the noise.
+//! Each round writes the same documents into an index of its own each way; which way goes first alternates (A
+//! B, B A, A B, …), so that what drifts meets both. Then, where documents have ids, the same documents once
+//! more: updates. A run's time ends when the index *counts* the documents, not when they were acknowledged
+//! (that time is told too), and every item of every answer is looked at. Of the rounds' paired differences
+//! the report says what the gateway changes, with the interval in which the truth is with 95 % confidence,
+//! and says so when that is within the noise.
 
 mod documents;
 mod error;

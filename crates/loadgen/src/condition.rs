@@ -168,7 +168,8 @@ impl Field {
     }
 }
 
-/// The value at a path. A key may itself hold dots (`index.number_of_shards`): the shortest that is there is taken.
+/// The value at a path. A key may itself hold dots (`index.number_of_shards`): the shortest that is there is
+/// taken.
 fn find<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     let Some((first, rest)) = path.split_first() else {
         return Some(value);

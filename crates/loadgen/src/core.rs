@@ -187,8 +187,8 @@ impl Core {
         }
     }
 
-    /// Waits for the next request's turn on the schedule and gives the moment at which it was to be sent, if there is
-    /// a schedule; `None` when the run has ended.
+    /// Waits for the next request's turn on the schedule and gives the moment at which it was to be sent, if
+    /// there is a schedule; `None` when the run has ended.
     async fn turn(&self, pace: Option<&Pace>, until: Option<Instant>) -> Option<Option<Instant>> {
         let Some(schedule) = &self.options.schedule else {
             return Some(None);

@@ -1,10 +1,11 @@
 //! Whether an index holds the same on two clusters, and what differs.
 //!
-//! Neither side is sorted, and neither is held in memory. In a first pass each side is read in whatever order it has, and
-//! comes down to ranges: each document belongs to one by a digest of its id, and a range is a count and the sum of its
-//! documents' digests. Ranges that are equal hold the same. In a second pass the documents of the others are told from one
-//! another by their ids, as many ranges at a time as the memory has room for. What is found is looked at once more by its
-//! id, so that nothing is told that was only on its way.
+//! Neither side is sorted, and neither is held in memory. In a first pass each side is read in whatever order
+//! it has, and comes down to ranges: each document belongs to one by a digest of its id, and a range is a
+//! count and the sum of its documents' digests. Ranges that are equal hold the same. In a second pass the
+//! documents of the others are told from one another by their ids, as many ranges at a time as the memory has
+//! room for. What is found is looked at once more by its id, so that nothing is told that was only on its
+//! way.
 
 mod candidates;
 mod canonical;
@@ -125,7 +126,8 @@ pub fn diff(
     Ok(outcome)
 }
 
-/// Takes ranges whose documents find room; not many more than differences are wanted, since each has one at least.
+/// Takes ranges whose documents find room; not many more than differences are wanted, since each has one at
+/// least.
 fn some_of(open: &mut Vec<Differing>, bytes_max: u64, wanted: Option<usize>) -> Vec<Differing> {
     let ranges_max = wanted.map_or(usize::MAX, |wanted| wanted.max(RANGES_MIN));
     let mut bytes = 0;
@@ -328,8 +330,8 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Does something with so many slices of each side at once, each on a thread of its own; what came of those of the
-    /// left side comes first.
+    /// Does something with so many slices of each side at once, each on a thread of its own; what came of
+    /// those of the left side comes first.
     fn all<T: Send>(
         &self,
         slices: [u32; 2],

@@ -1,7 +1,7 @@
 //! The load file: what it says, checked as a whole before anything is sent.
 //!
-//! [`Load::read`] gives requests whose texts are compiled templates over the file's variables. Everything that is
-//! wrong with the file is reported at once, each with its line, its key and the nearest valid one.
+//! [`Load::read`] gives requests whose texts are compiled templates over the file's variables. Everything
+//! that is wrong with the file is reported at once, each with its line, its key and the nearest valid one.
 
 mod account;
 mod condition;
@@ -69,8 +69,8 @@ impl Load {
         }
     }
 
-    /// Checks the text of a file. `name` is the file's name in messages; files of values that are named by a relative
-    /// path are looked for in the working directory, then in `folder`.
+    /// Checks the text of a file. `name` is the file's name in messages; files of values that are named by a
+    /// relative path are looked for in the working directory, then in `folder`.
     ///
     /// # Errors
     /// Everything that is wrong with it, with places.

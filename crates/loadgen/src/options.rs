@@ -20,8 +20,8 @@ pub struct Options {
     pub rounds_max: Option<u64>,
     /// When requests are to be sent; none: as soon as a user is free.
     ///
-    /// With a schedule latency counts from the moment at which a request was to be sent, so that a server which stalls
-    /// can't hide the requests that it kept from being sent.
+    /// With a schedule latency counts from the moment at which a request was to be sent, so that a server
+    /// which stalls can't hide the requests that it kept from being sent.
     pub schedule: Option<Schedule>,
     /// Bodies are sent gzipped, at this level (1 to 9).
     pub gzip: Option<u32>,

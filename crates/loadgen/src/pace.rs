@@ -1,5 +1,5 @@
-//! Waiting for a moment to the microsecond: tokio's timers know milliseconds only, which would make up most of the
-//! latency of a fast server.
+//! Waiting for a moment to the microsecond: tokio's timers know milliseconds only, which would make up most
+//! of the latency of a fast server.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::net::unix::pipe::Receiver;
 /// A timer of one user.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// To the reactor a timer is like the end of a pipe: once its moment has come eight bytes can be read from it.
+    /// To the reactor a timer is like the end of a pipe: once its moment has come eight bytes can be read
+    /// from it.
     timer: Receiver,
 }
 

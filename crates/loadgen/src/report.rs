@@ -27,7 +27,8 @@ pub struct Report {
     pub total: Figures,
     /// Each request of the file, in its order.
     pub by_request: Vec<(String, Figures)>,
-    /// Requests of the schedule that were never sent, since all users were busy until the end. They are in no latency.
+    /// Requests of the schedule that were never sent, since all users were busy until the end. They are in no
+    /// latency.
     pub unsent: u64,
     /// What happened in each second.
     pub timeline: Vec<Progress>,
@@ -54,8 +55,8 @@ pub struct Figures {
     pub errors: u64,
     /// Those by what went wrong.
     pub errors_by_kind: BTreeMap<String, u64>,
-    /// Answers that failed their request's assertions; without assertions, those with a status of 400 or more or with
-    /// documents that failed.
+    /// Answers that failed their request's assertions; without assertions, those with a status of 400 or more
+    /// or with documents that failed.
     pub invalid: u64,
     /// Those by what was wrong with them.
     pub invalid_by_kind: BTreeMap<String, u64>,
@@ -63,8 +64,8 @@ pub struct Figures {
     pub statuses: BTreeMap<u16, u64>,
     /// What became of the documents in bulk requests; none without such requests.
     pub documents: Option<Documents>,
-    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read; none without an
-    /// answer.
+    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read; none
+    /// without an answer.
     pub latency_ms: Option<Spread>,
     /// On a schedule: from the first byte sent.
     pub service_ms: Option<Spread>,

@@ -95,7 +95,8 @@ impl Headers {
         !self.moving.is_empty() || self.account.is_some()
     }
 
-    /// The headers of one request, on the ground of `fixed`. A value that can't travel in a header is left out.
+    /// The headers of one request, on the ground of `fixed`. A value that can't travel in a header is left
+    /// out.
     pub(crate) fn render(&self, fixed: &HeaderMap, draws: &mut Draws) -> HeaderMap {
         let mut headers = fixed.clone();
         let mut text = Vec::new();

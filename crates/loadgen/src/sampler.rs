@@ -36,8 +36,8 @@ pub struct Sampler {
 // === impl Sampler ===
 
 impl Sampler {
-    /// Draws by chance as `seed` has it: the same seed draws the same values. Sequences go on where the load's other
-    /// requests have left them; ids of type `uuid` are never the same twice.
+    /// Draws by chance as `seed` has it: the same seed draws the same values. Sequences go on where the
+    /// load's other requests have left them; ids of type `uuid` are never the same twice.
     pub fn new(load: &Arc<Load>, seed: u64) -> Sampler {
         Sampler {
             draws: Draws::new(Arc::clone(&load.variables), seed),
@@ -45,7 +45,8 @@ impl Sampler {
         }
     }
 
-    /// Appends the body of a request, by its place in the file, as it would be sent at `now`. Nothing, if it has none.
+    /// Appends the body of a request, by its place in the file, as it would be sent at `now`. Nothing, if it
+    /// has none.
     ///
     /// # Panics
     /// If there is no such request.

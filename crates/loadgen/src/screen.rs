@@ -49,8 +49,8 @@ struct View {
 // === impl Screen ===
 
 impl Screen {
-    /// Takes the terminal on standard error. `q`, Escape and Ctrl-C end the run through `stop`; a second time they end
-    /// the process.
+    /// Takes the terminal on standard error. `q`, Escape and Ctrl-C end the run through `stop`; a second time
+    /// they end the process.
     ///
     /// # Errors
     /// When it is no terminal, or doesn't do as it is told.

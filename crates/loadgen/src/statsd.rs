@@ -46,8 +46,8 @@ impl Statsd {
         })
     }
 
-    /// Sends what happened in the last second: counts as counters, latencies as gauges in milliseconds. A datagram that
-    /// nobody takes is lost, as statsd has it.
+    /// Sends what happened in the last second: counts as counters, latencies as gauges in milliseconds. A
+    /// datagram that nobody takes is lost, as statsd has it.
     pub fn send(&self, now: &Progress) {
         let _ = self.socket.send(lines(&self.namespace, now).as_bytes());
     }

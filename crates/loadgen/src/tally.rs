@@ -23,7 +23,8 @@ pub(crate) struct Tally {
     /// Bytes of bodies received.
     pub(crate) received_bytes: u64,
     pub(crate) items: Items,
-    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read, nanoseconds.
+    /// From the first byte sent (on a schedule: from when it was to be sent) to the last byte read,
+    /// nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
     /// On a schedule: from the first byte sent.
     pub(crate) service_ns: Histogram<u64>,

@@ -30,7 +30,8 @@ pub(crate) enum TemplateError {
 // === impl Template ===
 
 impl Template {
-    /// Compiles a text; `resolve` says what a name stands for; a name that is `None` stays text, as it is written.
+    /// Compiles a text; `resolve` says what a name stands for; a name that is `None` stays text, as it is
+    /// written.
     ///
     /// # Errors
     /// The first name that `resolve` refuses, or a `$[[` that is never closed.

@@ -1,8 +1,8 @@
 //! Variables, and the drawing of their values.
 //!
-//! The variables of a file are shared by all cores; each core has its own [`Draws`]. Before a request is rendered its
-//! draws of numbered variables are reserved together ([`Draws::begin`]), so that a body of 10,000 lines costs one
-//! atomic addition for each of them and not 10,000.
+//! The variables of a file are shared by all cores; each core has its own [`Draws`]. Before a request is
+//! rendered its draws of numbered variables are reserved together ([`Draws::begin`]), so that a body of
+//! 10,000 lines costs one atomic addition for each of them and not 10,000.
 
 mod bitmap;
 mod layout;
@@ -148,8 +148,8 @@ impl Draws {
         }
     }
 
-    /// Begins a request that happens `now`: reserves what it needs, draws its runtime variables (`once` says from which
-    /// variables they are).
+    /// Begins a request that happens `now`: reserves what it needs, draws its runtime variables (`once` says
+    /// from which variables they are).
     pub(crate) fn begin(&mut self, now: Timestamp, needs: &[Need], once: &[u16]) {
         let hand = &mut self.hand;
         if hand.now != now {

@@ -1,8 +1,9 @@
 //! The proof: what was accepted is there, once, with its last value.
 //!
-//! While a load runs, a [`Ledger`](crate::ledger::Ledger) notes each document that an item of an answer accepted: its
-//! index, its id (from the item, so that ids made by servers count too), the version that the server gave it and a
-//! digest of its source. Afterwards [`verify`] reads the documents back by their ids, over all shards, and compares.
+//! While a load runs, a [`Ledger`](crate::ledger::Ledger) notes each document that an item of an answer
+//! accepted: its index, its id (from the item, so that ids made by servers count too), the version that the
+//! server gave it and a digest of its source. Afterwards [`verify`] reads the documents back by their ids,
+//! over all shards, and compares.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

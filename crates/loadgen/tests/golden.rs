@@ -1,5 +1,5 @@
-//! What templates become, byte for byte: `tests/golden/NAME.yml` has to be rendered as `tests/golden/NAME.txt` has it.
-//! Chance has the same seed each time, and the clock stands still.
+//! What templates become, byte for byte: `tests/golden/NAME.yml` has to be rendered as
+//! `tests/golden/NAME.txt` has it. Chance has the same seed each time, and the clock stands still.
 //!
 //! A change that is meant: `GOLDEN=write cargo test -p loadgen --test golden`, then read the difference.
 

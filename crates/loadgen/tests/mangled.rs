@@ -1,4 +1,5 @@
-//! Load files as people's editors, scripts and accidents leave them: never a panic, never a refusal without a reason.
+//! Load files as people's editors, scripts and accidents leave them: never a panic, never a refusal without a
+//! reason.
 
 use std::path::Path;
 

@@ -1,8 +1,10 @@
-//! What a document costs to append and to read: `cargo bench -p tidegate-log --bench append -- [FOLDER [DOCUMENTS]]`.
+//! What a document costs to append and to read: `cargo bench -p tidegate-log --bench append -- [FOLDER
+//! [DOCUMENTS]]`.
 //!
-//! Each round is read and committed before the next, so segments come and go as they do behind a delivery that keeps up.
-//! CPU time of the whole process, all threads, and time by the clock; each case the best of five rounds, since a shared
-//! machine only ever adds. The folder should be on the disk that is meant; by default it is the target folder's.
+//! Each round is read and committed before the next, so segments come and go as they do behind a delivery
+//! that keeps up. CPU time of the whole process, all threads, and time by the clock; each case the best of
+//! five rounds, since a shared machine only ever adds. The folder should be on the disk that is meant; by
+//! default it is the target folder's.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it is a report")]
 
 use std::path::{Path, PathBuf};

@@ -32,7 +32,8 @@ pub enum OpenError {
     },
 }
 
-/// An append that was not done. Nothing of the record will ever be read, unless it is `Poisoned`: then it may be.
+/// An append that was not done. Nothing of the record will ever be read, unless it is `Poisoned`: then it may
+/// be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// No room now; try again later. The client's answer is 429 with `Retry-After`.

@@ -5,7 +5,8 @@ use std::ops::Range;
 /// Something that happened to the log which is not an answer to a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The end of the log was a write that a crash had interrupted; it is cut off. Nothing acknowledged was in it.
+    /// The end of the log was a write that a crash had interrupted; it is cut off. Nothing acknowledged was
+    /// in it.
     TornTail {
         /// What was cut.
         range: Range<u64>,
@@ -17,8 +18,8 @@ pub enum Event {
         /// The segment.
         segment: u64,
     },
-    /// A consumer had committed documents that the log no longer has: without [`crate::Fsync::Always`] a power cut can
-    /// do that. It goes on at the log's end.
+    /// A consumer had committed documents that the log no longer has: without [`crate::Fsync::Always`] a
+    /// power cut can do that. It goes on at the log's end.
     CursorsAhead {
         /// Whose.
         consumer: String,
@@ -30,7 +31,8 @@ pub enum Event {
         /// The write or sync that failed.
         why: String,
     },
-    /// Cursors could not be made durable; tried again with a new file. After a crash more would be delivered again.
+    /// Cursors could not be made durable; tried again with a new file. After a crash more would be delivered
+    /// again.
     CursorsStuck {
         /// Whose.
         consumer: String,

@@ -2,15 +2,16 @@
 //!
 //! # The story of a record
 //!
-//! A client's bulk request becomes one [`Record`]: its documents regrouped by *lane* (lane = hash(index, shard) mod
-//! lanes, so that all writes to one document stay in one lane, in order), and a few opaque bytes of parameters. Any
-//! thread hands it to [`Log::append`]. One writer thread takes all that have gathered, writes them in one go, syncs
-//! once, and then calls each one's completion with its position: that is group commit. A [`Consumer`] (one per target
-//! cluster) reads each lane with a [`LaneReader`], sees durable records only, and commits a [`Mark`] once it is done with
-//! what it read. A segment goes when every consumer is past it.
+//! A client's bulk request becomes one [`Record`]: its documents regrouped by *lane* (lane = hash(index,
+//! shard) mod lanes, so that all writes to one document stay in one lane, in order), and a few opaque bytes
+//! of parameters. Any thread hands it to [`Log::append`]. One writer thread takes all that have gathered,
+//! writes them in one go, syncs once, and then calls each one's completion with its position: that is group
+//! commit. A [`Consumer`] (one per target cluster) reads each lane with a [`LaneReader`], sees durable
+//! records only, and commits a [`Mark`] once it is done with what it read. A segment goes when every consumer
+//! is past it.
 //!
-//! Nothing here knows HTTP, tokio or Elasticsearch. The disk is a trait, so that tests can tear, lose and reorder
-//! writes; time and threads can be driven by hand ([`Drive::ByHand`]).
+//! Nothing here knows HTTP, tokio or Elasticsearch. The disk is a trait, so that tests can tear, lose and
+//! reorder writes; time and threads can be driven by hand ([`Drive::ByHand`]).
 //!
 //! # Example
 //!
@@ -49,13 +50,14 @@
 //!
 //! # Dead letters, and other uses
 //!
-//! A dead-letter store is a second log in a folder of its own: one lane (or as many as there are indices to list by),
-//! one record per document, `kind` telling an original from one that was written again, `params` holding reason, status,
-//! attempts and origin position, the payload its action and source lines. [`Log::browse`] lists it; a consumer that is set
-//! on as letters go lets its segments go ([`Log::roll`] the last one too); [`Options::quota_bytes`] bounds it,
-//! and [`AppendError::Full`] pauses the lane that would have written there, so that nothing is dropped in silence.
-//! Delivery commits the lane's mark with [`Mark::done_with`] the number of its dead, after the dead letter is durable: so
-//! accepted + rewound = indexed + dead + skipped + pending + lost holds from the cursors alone.
+//! A dead-letter store is a second log in a folder of its own: one lane (or as many as there are indices to
+//! list by), one record per document, `kind` telling an original from one that was written again, `params`
+//! holding reason, status, attempts and origin position, the payload its action and source lines.
+//! [`Log::browse`] lists it; a consumer that is set on as letters go lets its segments go ([`Log::roll`] the
+//! last one too); [`Options::quota_bytes`] bounds it, and [`AppendError::Full`] pauses the lane that would
+//! have written there, so that nothing is dropped in silence. Delivery commits the lane's mark with
+//! [`Mark::done_with`] the number of its dead, after the dead letter is durable: so accepted + rewound =
+//! indexed + dead + skipped + pending + lost holds from the cursors alone.
 
 #![cfg_attr(
     test,

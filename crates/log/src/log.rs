@@ -23,8 +23,8 @@ use crate::{
     Status,
 };
 
-/// An open log. Cheap to clone, for as many threads as there are; the last one dropped closes it. Consumers and readers
-/// of a closed log still read.
+/// An open log. Cheap to clone, for as many threads as there are; the last one dropped closes it. Consumers
+/// and readers of a closed log still read.
 #[derive(Clone)]
 pub struct Log {
     handle: Arc<Handle>,
@@ -42,8 +42,8 @@ impl Log {
     /// Opens the log in a folder, or makes it. Reads the last segment, and no other, whatever the backlog.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] while another process has it; what is wrong with it otherwise. A log that was damaged opens:
-    /// [`Event`]s tell what was found.
+    /// [`OpenError::Locked`] while another process has it; what is wrong with it otherwise. A log that was
+    /// damaged opens: [`Event`]s tell what was found.
     pub fn open(folder: impl AsRef<Path>, options: Options, disk: impl Disk) -> Result<Self, OpenError> {
         options.check()?;
         let (path, disk): (_, Arc<dyn Disk>) = (folder.as_ref(), Arc::new(disk));
@@ -70,9 +70,10 @@ impl Log {
         })
     }
 
-    /// Takes over from `options` when appends count as done, how records are compressed, how large segments get, quota, free
-    /// space, retention and spare files; the rest of it means nothing here. Holds for what is appended from now on (`codec`
-    /// for records that are begun from now on). What was appended before is synced first where `fsync` changes.
+    /// Takes over from `options` when appends count as done, how records are compressed, how large segments
+    /// get, quota, free space, retention and spare files; the rest of it means nothing here. Holds for what
+    /// is appended from now on (`codec` for records that are begun from now on). What was appended before is
+    /// synced first where `fsync` changes.
     ///
     /// # Errors
     /// [`OpenError::Options`], as when a log is opened; nothing has changed then.
@@ -108,8 +109,9 @@ impl Log {
         )
     }
 
-    /// Hands a record to the writer and returns at once. `done` is called once: from here if there is no room, or else on
-    /// the writer's thread, when the record is durable. It must be quick: other clients wait behind it.
+    /// Hands a record to the writer and returns at once. `done` is called once: from here if there is no
+    /// room, or else on the writer's thread, when the record is durable. It must be quick: other clients wait
+    /// behind it.
     ///
     /// Records of one thread are written in the order of the calls.
     pub fn append(&self, record: Record, done: impl FnOnce(Result<Receipt, AppendError>) + Send + 'static) {
@@ -201,7 +203,8 @@ impl Log {
         lock(&self.shared().consumers).keys().cloned().collect()
     }
 
-    /// Forgets a consumer group and its cursors: nothing is kept for it any more. Nothing happens if there is none.
+    /// Forgets a consumer group and its cursors: nothing is kept for it any more. Nothing happens if there is
+    /// none.
     ///
     /// # Errors
     /// If the disk fails.
@@ -229,8 +232,8 @@ impl Log {
         status(self.shared(), &lock(&self.shared().state))
     }
 
-    /// The numbers of the log and of all its consumers at one instant: what is accepted in one is neither missing nor
-    /// doubled in the others.
+    /// The numbers of the log and of all its consumers at one instant: what is accepted in one is neither
+    /// missing nor doubled in the others.
     #[must_use]
     pub fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         let shared = self.shared();
@@ -243,19 +246,20 @@ impl Log {
         (status(shared, &state), consumers)
     }
 
-    /// Ends the segment that is being written, if it holds anything, so that it can go as soon as all consumers are past
-    /// it. Without this the last segment stays, since it says where the log goes on.
+    /// Ends the segment that is being written, if it holds anything, so that it can go as soon as all
+    /// consumers are past it. Without this the last segment stays, since it says where the log goes on.
     pub fn roll(&self) {
         lock(&self.handle.writer).roll(self.shared());
     }
 
-    /// Writes what was handed over, refuses more, makes everything durable, ends the threads and unlocks the folder.
+    /// Writes what was handed over, refuses more, makes everything durable, ends the threads and unlocks the
+    /// folder.
     pub fn close(&self) {
         self.handle.close();
     }
 
-    /// [`crate::Drive::ByHand`]: writes and syncs what has gathered, as the writer's thread would; returns how many
-    /// records.
+    /// With [`crate::Drive::ByHand`]: writes and syncs what has gathered, as the writer's thread would;
+    /// returns how many records.
     pub fn write_turn(&self) -> usize {
         lock(&self.handle.writer).turn(self.shared())
     }
@@ -282,7 +286,8 @@ impl Handle {
             let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
             let ended = threads::spawn("log-close", move || close(&shared, &writer, threads));
             if let Err(error) = ended {
-                // The threads end by themselves once they are told; the folder's lock goes with the last of them.
+                // The threads end by themselves once they are told; the folder's lock goes with the last of
+                // them.
                 self.shared.queue.refuse(AppendError::Closed);
                 threads::tell_to_stop(&self.shared);
                 let why = format!("no thread to close the log with: {error}");

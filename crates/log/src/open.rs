@@ -1,4 +1,5 @@
-//! Opening a log: its files are looked at, what the last process left is put right, and what threads share is set up.
+//! Opening a log: its files are looked at, what the last process left is put right, and what threads share is
+//! set up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};

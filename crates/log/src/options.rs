@@ -15,21 +15,23 @@ pub struct Options {
     pub fsync: Fsync,
     /// How each group is compressed.
     pub codec: Codec,
-    /// Bytes after which a new segment is begun: 4 KiB to 2 GiB. A tail of this size is scanned after a crash.
+    /// Bytes after which a new segment is begun: 4 KiB to 2 GiB. A tail of this size is scanned after a
+    /// crash.
     pub segment_bytes: u64,
     /// Bytes that all segments together may have on disk; appends beyond it are refused. 0: no quota;
     /// otherwise at least two segments, since the one that is being written cannot go.
     pub quota_bytes: u64,
     /// Bytes that must stay free on the file system, whoever uses it.
     pub free_bytes_min: u64,
-    /// Bytes of records handed over and not yet durable; appends beyond it are refused. A record is always taken when
-    /// nothing else waits.
+    /// Bytes of records handed over and not yet durable; appends beyond it are refused. A record is always
+    /// taken when nothing else waits.
     pub waiting_bytes_max: u64,
     /// Which consumed segments are kept longer, and which others are given up.
     pub retention: Retention,
-    /// Bytes of used-up segments' files that are kept to be written again, which is cheaper than new ones by two thirds. As
-    /// long as all segments together have no more than this, they stay in the page cache too. Never so much that it would
-    /// take room from the log: neither of its quota nor of what must stay free. After an hour without use they go.
+    /// Bytes of used-up segments' files that are kept to be written again, which is cheaper than new ones by
+    /// two thirds. As long as all segments together have no more than this, they stay in the page cache too.
+    /// Never so much that it would take room from the log: neither of its quota nor of what must stay free.
+    /// After an hour without use they go.
     pub spare_bytes: u64,
     /// At most this long after [`crate::Consumer::commit`], cursors are durable.
     pub cursor_interval: Duration,
@@ -55,15 +57,16 @@ pub enum Fsync {
 
 /// When segments go.
 ///
-/// A segment that every consumer is past is deleted, unless one of the `keep`s holds it. Without any consumer nothing
-/// is ever consumed, and nothing is deleted.
+/// A segment that every consumer is past is deleted, unless one of the `keep`s holds it. Without any consumer
+/// nothing is ever consumed, and nothing is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Consumed segments younger than this are kept, so that a consumer added later can start with them.
     pub keep_for: Duration,
     /// The newest consumed segments are kept while all segments together have no more bytes than this.
     pub keep_bytes: u64,
-    /// Gives up what was *not* consumed. Never in silence: [`Event::Lost`], and [`crate::Next::Lost`] to each consumer.
+    /// Gives up what was *not* consumed. Never in silence: [`Event::Lost`], and [`crate::Next::Lost`] to each
+    /// consumer.
     pub discard: Option<Discard>,
 }
 

@@ -23,13 +23,14 @@ pub struct Repaired {
     pub events: Vec<Event>,
     /// Segments whose index was written anew.
     pub indexes: Vec<u64>,
-    /// Consumer groups whose cursors could not be read: the files are in `quarantine/`, and the groups begin anew.
+    /// Consumer groups whose cursors could not be read: the files are in `quarantine/`, and the groups begin
+    /// anew.
     pub cursors: Vec<String>,
 }
 
-/// Cuts a torn end off, copies damage to `quarantine/`, writes damaged indexes anew, and sets cursors aside that cannot
-/// be read. Records that are damaged stay where they are: their positions are told to readers as lost. No gateway may be
-/// running.
+/// Cuts a torn end off, copies damage to `quarantine/`, writes damaged indexes anew, and sets cursors aside
+/// that cannot be read. Records that are damaged stay where they are: their positions are told to readers as
+/// lost. No gateway may be running.
 ///
 /// # Errors
 /// [`OpenError::Locked`] while one is; if there is no log; if the disk fails.
@@ -79,7 +80,8 @@ fn set_cursors_aside(folder: &Folder, repaired: &mut Repaired) -> io::Result<()>
     Ok(())
 }
 
-/// Writes the index of each full segment that has none that checks, where all its records are there: then it fits.
+/// Writes the index of each full segment that has none that checks, where all its records are there: then it
+/// fits.
 fn write_indexes(shared: &Shared, repaired: &mut Repaired) -> Result<(), OpenError> {
     let firsts: Vec<u64> = lock(&shared.state).segments.keys().copied().collect();
     for pair in firsts.windows(2) {

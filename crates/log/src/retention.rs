@@ -52,8 +52,8 @@ fn spare_bytes_max(shared: &Shared) -> u64 {
     }
 }
 
-/// Whether the segment that is being written should end, since all of it was read and its room is needed. Without this
-/// a log whose quota is small would fill up with what everybody has read.
+/// Whether the segment that is being written should end, since all of it was read and its room is needed.
+/// Without this a log whose quota is small would fill up with what everybody has read.
 fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
     let room = shared
         .queue
@@ -84,7 +84,8 @@ fn delete(shared: &Shared, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> 
             (first, next, state.bytes())
         };
         let file = shared.folder.open_segment(next)?;
-        // Without the running totals nobody can tell what a segment held: it stays, and whoever reads it hears of it.
+        // Without the running totals nobody can tell what a segment held: it stays, and whoever reads it
+        // hears of it.
         let Some(header) = shared.folder.header(&*file, next)? else {
             return Ok(());
         };

@@ -23,8 +23,8 @@ pub struct Status {
     pub records: u64,
     /// Documents since the log's beginning: accepted.
     pub documents: u64,
-    /// Documents among them that were lost in a way that no lane can be told; those of a lane count in its consumers'
-    /// [`LaneStatus::lost`].
+    /// Documents among them that were lost in a way that no lane can be told; those of a lane count in its
+    /// consumers' [`LaneStatus::lost`].
     pub lost: u64,
     /// Syncs of records since the log was opened.
     pub syncs: u64,
@@ -32,8 +32,8 @@ pub struct Status {
     pub poisoned: Option<String>,
 }
 
-/// A consumer group. Of the same [`crate::Log::accounts`]: `documents` of [`Status`] + `rewound` = `indexed` + `dead` +
-/// `skipped` + `pending` + both `lost`.
+/// A consumer group. Of the same [`crate::Log::accounts`]: `documents` of [`Status`] + `rewound` =
+/// `indexed` + `dead` + `skipped` + `pending` + both `lost`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerStatus {
     /// Its name.
@@ -44,7 +44,8 @@ pub struct ConsumerStatus {
     pub dead: u64,
     /// Documents that could not be read.
     pub lost: u64,
-    /// Documents passed over on purpose: before its start, by [`crate::Consumer::seek`], by [`crate::Mark::skipping`].
+    /// Documents passed over on purpose: before its start, by [`crate::Consumer::seek`], by
+    /// [`crate::Mark::skipping`].
     pub skipped: u64,
     /// Documents that it was set back over: they are, or will be, counted once more.
     pub rewound: u64,

@@ -70,9 +70,9 @@ fn write(shared: &Shared, writer: &Mutex<Writer>) {
             calls.closing
         };
         let written = caught(|| lock(writer).turn(shared)).unwrap_or_else(|why| {
-            // What the writer knows may be half changed, and what is on disk is known to nobody: as after a failed sync,
-            // the log takes nothing more until it is opened again. Whoever waited for this turn's records is told by their
-            // being dropped.
+            // What the writer knows may be half changed, and what is on disk is known to nobody: as after a
+            // failed sync, the log takes nothing more until it is opened again. Whoever waited for this
+            // turn's records is told by their being dropped.
             shared.poison(&format!("the writer failed, which is a bug: {why}"));
             1
         });

@@ -1,5 +1,5 @@
-//! What a panic on one of the log's own threads comes to: nobody waits for ever, nothing unsound is written on, and what was there
-//! is read all the same. The disk plants them.
+//! What a panic on one of the log's own threads comes to: nobody waits for ever, nothing unsound is written
+//! on, and what was there is read all the same. The disk plants them.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,7 +1,9 @@
-//! Files that people write, read so that a mistake is told with its line, its column and what to write instead.
+//! Files that people write, read so that a mistake is told with its line, its column and what to write
+//! instead.
 //!
-//! [`yaml`] turns text into a tree that remembers where everything stood; [`tree`] nests dotted keys and puts in the
-//! environment; [`problem`] collects what is wrong; a [`Secret`] never prints. What the keys mean is the business of whoever reads the tree.
+//! [`yaml`] turns text into a tree that remembers where everything stood; [`tree`] nests dotted keys and puts
+//! in the environment; [`problem`] collects what is wrong; a [`Secret`] never prints. What the keys mean is
+//! the business of whoever reads the tree.
 //!
 //! ```
 //! use settings::problem::Problems;

@@ -175,7 +175,8 @@ pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// Damerau-Levenshtein (optimal string alignment) on characters. Names are short; longer ones are far from all.
+/// Damerau-Levenshtein (optimal string alignment) on characters. Names are short; longer ones are far from
+/// all.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     if left.len().abs_diff(right.len()) > 16 || left.len() > 128 {

@@ -155,8 +155,8 @@ fn warn_of_shell_variables(node: &Node, problems: &mut Problems) {
     }
 }
 
-/// What to say of a value that has a variable as shells and other programs write it. A bare `$NAME` is not repeated,
-/// since it may be a password that begins so.
+/// What to say of a value that has a variable as shells and other programs write it. A bare `$NAME` is not
+/// repeated, since it may be a password that begins so.
 fn shell_variable(text: &str) -> Option<(String, Option<String>)> {
     let is_name = |name: &str| {
         let mut bytes = name.bytes();

@@ -1,7 +1,7 @@
 //! YAML text to a tree that remembers where everything stood. The only place that knows the YAML parser.
 //!
-//! Numbers and booleans stay text here: what a scalar means is decided by the key it belongs to, so a password
-//! `0123` or a name `no` is what was written.
+//! Numbers and booleans stay text here: what a scalar means is decided by the key it belongs to, so a
+//! password `0123` or a name `no` is what was written.
 
 use std::collections::HashMap;
 

@@ -354,7 +354,8 @@ impl Bulk<'_> {
         }
         let nth = self.tallied.docs - 1;
         let mix = self.manners.failing.iter();
-        // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a frequent one.
+        // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a
+        // frequent one.
         let mut due = (nth..).zip(mix);
         if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
             self.fail(
@@ -451,7 +452,8 @@ impl Bulk<'_> {
         self.state.index(name).cloned()
     }
 
-    /// The item of a document that is only counted. This is the path that has to be fast: three copies and a number.
+    /// The item of a document that is only counted. This is the path that has to be fast: three copies and a
+    /// number.
     fn succeed_counted(&mut self, operation: &'static str, index: &Arc<Index>, id: &str, seq_no: u64) {
         let (status, result) = match operation {
             "update" => (200, "updated"),
@@ -594,7 +596,8 @@ fn operations_of(body: &[u8], defaults: &Defaults) -> Vec<(&'static str, String,
     all
 }
 
-/// The lines that clients write: an operation with `_index`, `_id` and `routing` as plain strings, without spaces.
+/// The lines that clients write: an operation with `_index`, `_id` and `routing` as plain strings, without
+/// spaces.
 fn simple_action(line: &[u8]) -> Option<Action<'_>> {
     let (operation, mut rest) = ["index", "create", "update", "delete"]
         .iter()

@@ -53,7 +53,8 @@ pub enum Fault {
         /// The JSON body.
         body: String,
     },
-    /// This is the answer to the head; the body stays unread and the connection is closed. 413 comes like this.
+    /// This is the answer to the head; the body stays unread and the connection is closed. 413 comes like
+    /// this.
     EarlyStatus {
         /// The HTTP status.
         status: u16,
@@ -87,8 +88,8 @@ pub enum Fault {
     ItemCount(isize),
     /// Writes the documents, answers 200 with this instead.
     Garbage(String),
-    /// Does what it should; each item of a bulk's answer that succeeded holds a document of about so many bytes besides,
-    /// whatever `filter_path` says. Where documents are kept only.
+    /// Does what it should; each item of a bulk's answer that succeeded holds a document of about so many
+    /// bytes besides, whatever `filter_path` says. Where documents are kept only.
     Bloated(usize),
     /// Reads the body at this many bytes a second, then does what it should.
     SlowRead(u64),

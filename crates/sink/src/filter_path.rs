@@ -1,5 +1,5 @@
-//! `filter_path`: which parts of an answer are wanted. `*` is any part of a name, `**` any number of levels, a leading
-//! `-` leaves out; a dot parts the levels.
+//! `filter_path`: which parts of an answer are wanted. `*` is any part of a name, `**` any number of levels,
+//! a leading `-` leaves out; a dot parts the levels.
 
 use serde_json::Value;
 

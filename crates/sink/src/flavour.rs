@@ -43,8 +43,8 @@ impl Flavour {
         matches!(self, Flavour::Elasticsearch8 | Flavour::Elasticsearch9)
     }
 
-    /// `settings.index.version.created` of new indices. OpenSearch marks its version numbers with bit 27; Elasticsearch
-    /// counts index versions on their own since 8.11, and 9064000 brought the other formula.
+    /// `settings.index.version.created` of new indices. OpenSearch marks its version numbers with bit 27;
+    /// Elasticsearch counts index versions on their own since 8.11, and 9064000 brought the other formula.
     pub(super) fn index_created(self) -> &'static str {
         match self {
             Flavour::OpenSearch1 => "135249827",
@@ -56,7 +56,8 @@ impl Flavour {
         }
     }
 
-    /// Whether a document without id whose routing is missing fails its whole request, for want of an id to name.
+    /// Whether a document without id whose routing is missing fails its whole request, for want of an id to
+    /// name.
     pub(super) fn wants_an_id_to_miss_a_routing(self) -> bool {
         self.is_opensearch() || self == Flavour::Elasticsearch7
     }

@@ -1,5 +1,5 @@
-//! What servers make of a bulk's head before they look at its body: media types, parameters, lengths. The words are those of
-//! OpenSearch 3.8, Elasticsearch 7.10 and Elasticsearch 9.5.
+//! What servers make of a bulk's head before they look at its body: media types, parameters, lengths. The
+//! words are those of OpenSearch 3.8, Elasticsearch 7.10 and Elasticsearch 9.5.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Just enough HTTP/1.1 to serve at speed: requests read whole into one reused buffer, replies sent in one write.
+//! Just enough HTTP/1.1 to serve at speed: requests read whole into one reused buffer, replies sent in one
+//! write.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -155,7 +156,8 @@ impl Reader {
         }
     }
 
-    /// Reads the body of `head`. Its bytes as they travelled are counted; what [`Reader::body`] shows is unpacked.
+    /// Reads the body of `head`. Its bytes as they travelled are counted; what [`Reader::body`] shows is
+    /// unpacked.
     pub(super) fn read_body(
         &mut self,
         head: &Head,

@@ -111,8 +111,8 @@ impl Index {
         self.with_store(|store| store.docs.get(id).cloned()).flatten()
     }
 
-    /// Shows each document that fits, with its number among them, and gives how many there are. Documents that are only
-    /// counted all fit, and none is shown.
+    /// Shows each document that fits, with its number among them, and gives how many there are. Documents
+    /// that are only counted all fit, and none is shown.
     pub(super) fn each_match(
         &self,
         fits: &dyn Fn(&str, &Stored) -> bool,

@@ -13,7 +13,8 @@ use super::index::Index;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     All,
-    /// Statuses and errors of the items: written so at once, since an answer that is filtered afterwards takes long.
+    /// Statuses and errors of the items: written so at once, since an answer that is filtered afterwards
+    /// takes long.
     Bare,
     /// What this says.
     Filtered(String),

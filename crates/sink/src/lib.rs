@@ -1,9 +1,10 @@
-//! A fake cluster for figures and tests: several nodes that answer bulk requests for real, at several million documents
-//! a second a core, and misbehave on cue.
+//! A fake cluster for figures and tests: several nodes that answer bulk requests for real, at several million
+//! documents a second a core, and misbehave on cue.
 //!
-//! It is not evidence of how a server behaves: real clusters are. What it offers instead is counting (documents by node and shard, and those that reached a node without their primary), speed, and faults that
-//! a real cluster cannot be asked for. It has its own small HTTP server on blocking sockets, one thread a connection,
-//! so that it shares no code with what it tests.
+//! It is not evidence of how a server behaves: real clusters are. What it offers instead is counting
+//! (documents by node and shard, and those that reached a node without their primary), speed, and faults that
+//! a real cluster cannot be asked for. It has its own small HTTP server on blocking sockets, one thread a
+//! connection, so that it shares no code with what it tests.
 //!
 //! ```
 //! use sink::{Cue, FakeCluster, Fault, Spec};
@@ -67,9 +68,11 @@ pub struct Spec {
     pub flavour: Flavour,
     /// Indices that exist from the start: name and number of shards, spread over the nodes in turn.
     pub indices: Vec<(String, u32)>,
-    /// Whether lines and headers may be long: `http.max_initial_line_length` and `http.max_header_size` are raised.
+    /// Whether lines and headers may be long: `http.max_initial_line_length` and `http.max_header_size` are
+    /// raised.
     pub long_heads: bool,
-    /// The ingest pipelines that it tells of; none is run but the one that is named `stamps`, which adds a field.
+    /// The ingest pipelines that it tells of; none is run but the one that is named `stamps`, which adds a
+    /// field.
     pub pipelines: serde_json::Map<String, serde_json::Value>,
     /// Whether documents are kept (for tests that look at contents), or only counted (for speed).
     pub store: bool,
@@ -83,7 +86,8 @@ pub struct Spec {
     pub users: Vec<User>,
     /// Bodies above this many bytes are answered with 413.
     pub content_length_max: usize,
-    /// `http.compression`: whether clients that accept gzip get it; without, as by the servers' default: only in clear text.
+    /// `http.compression`: whether clients that accept gzip get it; without, as by the servers' default: only
+    /// in clear text.
     pub compression: Option<bool>,
     /// How slow and how faulty answers are, all the time.
     pub manners: Manners,
@@ -108,7 +112,8 @@ pub struct Counts {
     pub writes: u64,
     /// Operations in bulks.
     pub docs: u64,
-    /// Those of them with an id or a routing whose shard has its primary on another node than the one that got them.
+    /// Those of them with an id or a routing whose shard has its primary on another node than the one that
+    /// got them.
     pub misrouted: u64,
     /// Operations by node.
     pub docs_by_node: Vec<u64>,
@@ -125,7 +130,8 @@ pub struct Counts {
 // === impl Spec ===
 
 impl Default for Spec {
-    /// Three nodes of OpenSearch 3.8 on free ports, in clear text, without indices, that count and keep nothing.
+    /// Three nodes of OpenSearch 3.8 on free ports, in clear text, without indices, that count and keep
+    /// nothing.
     fn default() -> Spec {
         Spec {
             nodes: 3,
@@ -273,8 +279,8 @@ impl FakeCluster {
         self.shared.cues.clear();
     }
 
-    /// Ends a node as `kill -9` does: its connections break, its port refuses, and it executes nothing once this returns.
-    /// The cluster state is left as it was; [`FakeCluster::leave`] changes it too.
+    /// Ends a node as `kill -9` does: its connections break, its port refuses, and it executes nothing once
+    /// this returns. The cluster state is left as it was; [`FakeCluster::leave`] changes it too.
     pub fn kill(&self, node: usize) {
         self.nodes[node].kill();
     }
@@ -300,7 +306,8 @@ impl FakeCluster {
         self.shared.paused[node].store(false, Ordering::Release);
     }
 
-    /// Kills a node and lets the cluster notice: it is no longer listed, and its primaries move to the others in turn.
+    /// Kills a node and lets the cluster notice: it is no longer listed, and its primaries move to the others
+    /// in turn.
     pub fn leave(&self, node: usize) {
         self.kill(node);
         self.shared.change(|state| state.evict(node));
@@ -315,8 +322,8 @@ impl FakeCluster {
             .change(|state| state.index_mut(index).primaries[shard as usize] = Some(node));
     }
 
-    /// Creates an index with its primaries on the nodes in turn; one of the same name is deleted first and its
-    /// documents with it, and the new one gets another uuid.
+    /// Creates an index with its primaries on the nodes in turn; one of the same name is deleted first and
+    /// its documents with it, and the new one gets another uuid.
     pub fn create_index(&self, name: &str, shards: u32) {
         self.shared.change(|state| state.create(name, shards));
     }
@@ -351,8 +358,8 @@ impl FakeCluster {
         self.shared.change(|state| state.index_mut(name).closed = false);
     }
 
-    /// Refuses every write to an index with this status and `error`, a JSON object, as a block or a missing right does;
-    /// none: takes them again.
+    /// Refuses every write to an index with this status and `error`, a JSON object, as a block or a missing
+    /// right does; none: takes them again.
     ///
     /// # Panics
     /// When there is no such index.
@@ -375,8 +382,8 @@ impl FakeCluster {
         });
     }
 
-    /// Splits the index that takes an alias's writes, or shrinks it: another index of so many shards has its documents and its
-    /// place, and it is deleted. A server takes no writes meanwhile; here it is one moment.
+    /// Splits the index that takes an alias's writes, or shrinks it: another index of so many shards has its
+    /// documents and its place, and it is deleted. A server takes no writes meanwhile; here it is one moment.
     ///
     /// # Panics
     /// When there is no such alias.
@@ -416,8 +423,8 @@ impl FakeCluster {
             .primaries[shard as usize]
     }
 
-    /// Changes how slow and how faulty the nodes are. `POST /_fake/manners?latency_ms=…&capacity=…&workers=…&waiting=…`
-    /// does so too.
+    /// Changes how slow and how faulty the nodes are. `POST
+    /// /_fake/manners?latency_ms=…&capacity=…&workers=…&waiting=…` does so too.
     pub fn set_manners(&self, manners: Manners) {
         self.shared.set_manners(manners);
     }

@@ -36,8 +36,8 @@ pub struct Unfit {
     pub error: String,
 }
 
-/// What a node does with bulks that come at once, as a server's thread pool for writes does: [`Manners::latency`] and
-/// [`Manners::work`] are then the time that one of them is worked on.
+/// What a node does with bulks that come at once, as a server's thread pool for writes does:
+/// [`Manners::latency`] and [`Manners::work`] are then the time that one of them is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
     /// Worked on at once.

@@ -38,8 +38,8 @@ struct Life {
 #[derive(Debug, Default)]
 struct Open {
     dead: AtomicBool,
-    /// Held by requests that are being executed: what kills the node waits for them, so that nothing of it is executed
-    /// once it is dead.
+    /// Held by requests that are being executed: what kills the node waits for them, so that nothing of it is
+    /// executed once it is dead.
     executing: RwLock<()>,
     next: AtomicU64,
     streams: Mutex<HashMap<u64, TcpStream>>,

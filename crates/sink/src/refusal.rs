@@ -1,5 +1,5 @@
-//! What the servers refuse, and in which words: whole requests before anything of them is executed, and single documents.
-//! Seen on OpenSearch 3.8 and Elasticsearch 7.10.
+//! What the servers refuse, and in which words: whole requests before anything of them is executed, and
+//! single documents. Seen on OpenSearch 3.8 and Elasticsearch 7.10.
 
 use memchr::{memchr, memmem};
 use serde_json::{Value, json};
@@ -79,8 +79,8 @@ fn whole(status: u16, kind: &str, reason: &str) -> Value {
     json!({"error": {"root_cause": [cause], "type": kind, "reason": reason}, "status": status})
 }
 
-/// Why no write to this name is taken, whatever the document: its index is closed, or it is an alias that none of its
-/// indices takes the writes for.
+/// Why no write to this name is taken, whatever the document: its index is closed, or it is an alias that
+/// none of its indices takes the writes for.
 pub(super) fn of_name(state: &State, name: &str) -> Option<(u16, Value)> {
     if state.unled.contains(name) {
         let reason = format!(
@@ -116,8 +116,9 @@ pub(super) fn routing_missing(index: &str, id: Option<&str>) -> Value {
     json!({"type": "routing_missing_exception", "reason": reason, "index": index, "index_uuid": "_na_"})
 }
 
-/// The error of a document that is no JSON, in the words of Elasticsearch 7: they quote the beginning of what was read from the
-/// network, the head and the neighbours' documents. Other servers quote nothing, and take any document here.
+/// The error of a document that is no JSON, in the words of Elasticsearch 7: they quote the beginning of what
+/// was read from the network, the head and the neighbours' documents. Other servers quote nothing, and take
+/// any document here.
 pub(super) fn of_source(shared: &Shared, head: &Head, body: &[u8], source: &[u8]) -> Option<Value> {
     let reads = shared.spec.flavour == Flavour::Elasticsearch7 && shared.spec.store && !source.is_empty();
     if !reads || serde_json::from_slice::<serde::de::IgnoredAny>(source).is_ok() {

@@ -1,5 +1,5 @@
-//! Searches: small plausible answers. Documents that are stored are found by the simplest of queries; of documents that
-//! are only counted there is their number.
+//! Searches: small plausible answers. Documents that are stored are found by the simplest of queries; of
+//! documents that are only counted there is their number.
 
 use serde_json::{Map, Value, json};
 
@@ -43,8 +43,8 @@ pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8
     (status, answer)
 }
 
-/// `_search/scroll`: the next page of what a search began, by a scroll id that says all of it. What it shows is not as of
-/// one moment.
+/// `_search/scroll`: the next page of what a search began, by a scroll id that says all of it. What it shows
+/// is not as of one moment.
 pub(super) fn scroll(state: &State, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let id = body["scroll_id"].as_str().unwrap_or_default();

@@ -260,7 +260,8 @@ impl State {
     pub(super) fn split(&mut self, source: &str, name: &str, shards: u32) {
         self.create(name, shards);
         if let Some(old) = self.indices.remove(source) {
-            // One store: a bulk that began before writes to the source, and a real one would have finished before the split.
+            // One store: a bulk that began before writes to the source, and a real one would have finished
+            // before the split.
             self.index_mut(name).store.clone_from(&old.store);
         }
     }

@@ -53,7 +53,8 @@ pub(super) fn of_nodes(shared: &Shared, state: &State) -> Value {
 /// CPU time that this process has used, user and system.
 fn cpu_ms() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name, which may hold anything, user and system time are the 12th and 13th words, in hundredths.
+    // After the name, which may hold anything, user and system time are the 12th and 13th words, in
+    // hundredths.
     let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     words
         .skip(11)

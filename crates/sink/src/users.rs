@@ -22,7 +22,8 @@ pub struct User {
     kept_from: Vec<String>,
 }
 
-/// The users of a cluster by what they show; with none and without [`super::Spec::basic_auth`] there is no security.
+/// The users of a cluster by what they show; with none and without [`super::Spec::basic_auth`] there is no
+/// security.
 pub(super) type Users = HashMap<String, Arc<User>>;
 
 // === impl User ===
@@ -164,8 +165,9 @@ fn privileges(shared: &Shared, head: &Head, body: &Value) -> Value {
     json!({"username": name(shared, head), "has_all_requested": all, "index": indices})
 }
 
-/// The items that are refused of a bulk, by their places: OpenSearch goes by the concrete index, Elasticsearch by the
-/// name as it is written; and both by shard: what travels to a shard together is refused together.
+/// The items that are refused of a bulk, by their places: OpenSearch goes by the concrete index,
+/// Elasticsearch by the name as it is written; and both by shard: what travels to a shard together is refused
+/// together.
 pub(super) fn refused(
     user: &User,
     state: &State,
@@ -206,8 +208,8 @@ pub(super) fn denial(user: &User) -> Value {
     json!({"type": "security_exception", "reason": reason})
 }
 
-/// Whether a request that is no bulk is refused; else the indices that a pattern means are left to those that the user
-/// manages (Elasticsearch narrows them and says nothing).
+/// Whether a request that is no bulk is refused; else the indices that a pattern means are left to those that
+/// the user manages (Elasticsearch narrows them and says nothing).
 pub(super) fn may_manage(
     shared: &Shared,
     head: &Head,

@@ -1,5 +1,6 @@
-//! A real Kafka broker for tests: the project's own server, out of Maven, on the loopback address. It has three listeners:
-//! one in plain text, one with TLS for which an account is needed, one with TLS that asks for a certificate.
+//! A real Kafka broker for tests: the project's own server, out of Maven, on the loopback address. It has
+//! three listeners: one in plain text, one with TLS for which an account is needed, one with TLS that asks
+//! for a certificate.
 //!
 //! ```no_run
 //! let broker = testkit::broker::Broker::start()?;
@@ -83,7 +84,8 @@ impl Broker {
         format!("127.0.0.1:{}", self.scram_port)
     }
 
-    /// `host:port` of the listener with TLS that wants a certificate, such as that of [`Broker::certificate`].
+    /// `host:port` of the listener with TLS that wants a certificate, such as that of
+    /// [`Broker::certificate`].
     #[must_use]
     pub fn mutual_address(&self) -> String {
         format!("127.0.0.1:{}", self.mutual_port)

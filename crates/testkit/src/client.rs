@@ -1,4 +1,5 @@
-//! A blocking HTTP client for tests and dev tasks: one origin, optional basic authentication and a CA to trust.
+//! A blocking HTTP client for tests and dev tasks: one origin, optional basic authentication and a CA to
+//! trust.
 //!
 //! Statuses are answers, not errors; only a request that got no whole answer is an `Err`.
 //!

@@ -1,4 +1,5 @@
-//! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real clusters.
+//! Dev only: a fake cluster that answers for real at speed, load, sample bodies, and the driver of real
+//! clusters.
 
 pub mod broker;
 pub mod client;

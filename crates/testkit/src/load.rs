@@ -1,6 +1,7 @@
-//! A closed-loop load source for bulk requests: each connection sends a prebuilt request, reads the whole reply, checks
-//! it, and sends the next. What it reports is therefore docs/s at a given number of connections, and the time from the
-//! first byte sent to the last byte read, without correction for waiting that an open loop would see.
+//! A closed-loop load source for bulk requests: each connection sends a prebuilt request, reads the whole
+//! reply, checks it, and sends the next. What it reports is therefore docs/s at a given number of
+//! connections, and the time from the first byte sent to the last byte read, without correction for waiting
+//! that an open loop would see.
 //!
 //! Every reply is checked for its status, `"errors":false` and the number of its items; the first one of each
 //! connection also for its ids, one by one in request order.

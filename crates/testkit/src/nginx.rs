@@ -1,9 +1,10 @@
-//! Access-log documents as nginx writes them in JSON, made by a seeded generator: about 600 bytes each, no two alike,
-//! the same bytes for the same seed on every machine.
+//! Access-log documents as nginx writes them in JSON, made by a seeded generator: about 600 bytes each, no
+//! two alike, the same bytes for the same seed on every machine.
 //!
 //! The variety is that of a busy shop's site: a few clients send much and many send little, most requests are
-//! successful reads of popular paths, crawlers and monitors are in between, times are skewed with a long tail.
-//! Nothing in a document depends on the others but the clock, which moves on by some milliseconds a line.
+//! successful reads of popular paths, crawlers and monitors are in between, times are skewed with a long
+//! tail. Nothing in a document depends on the others but the clock, which moves on by some milliseconds a
+//! line.
 //!
 //! ```
 //! let mut lines = testkit::nginx::Nginx::new(7);

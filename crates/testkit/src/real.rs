@@ -268,7 +268,8 @@ impl RealCluster {
         )
     }
 
-    /// The CPU time that one node's process has used since its start, in seconds; `None` when it does not run.
+    /// The CPU time that one node's process has used since its start, in seconds; `None` when it does not
+    /// run.
     #[must_use]
     pub fn cpu_seconds(&self, node: u16) -> Option<f64> {
         cpu_seconds(self.pid(node)?)
@@ -309,8 +310,8 @@ impl RealCluster {
         self.disturb("start-node", node, &[])
     }
 
-    /// Starts nodes that do not run, all at once, and waits until each sees a cluster that is yellow at least: as when all
-    /// of them, or the majority, were down.
+    /// Starts nodes that do not run, all at once, and waits until each sees a cluster that is yellow at
+    /// least: as when all of them, or the majority, were down.
     ///
     /// # Errors
     /// As [`RealCluster::start_node`].
@@ -386,7 +387,8 @@ impl RealCluster {
         hold::command(&self.dir, command, &args)
     }
 
-    /// Starts what is down. Nodes are never paused here: only a holder of the cluster alone pauses, and it resumes.
+    /// Starts what is down. Nodes are never paused here: only a holder of the cluster alone pauses, and it
+    /// resumes.
     fn mend(&self) -> Result<()> {
         for &node in self.nodes() {
             if self.pid(node).is_none() {

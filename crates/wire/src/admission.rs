@@ -1,13 +1,13 @@
 //! Who gets room for a request body, and in which order.
 //!
-//! Room is promised for the whole body once its first [`FIRST_BYTES`] have come: a body that then comes quickly is never
-//! copied nor stopped, and bodies that wait hold next to nothing, so they cannot block one another. A promise is not
-//! memory, though: while others wait for room, who is slow keeps what has arrived and no more, and who is slow and holds
-//! much is cut off ([`relief`](crate::relief)).
+//! Room is promised for the whole body once its first [`FIRST_BYTES`] have come: a body that then comes
+//! quickly is never copied nor stopped, and bodies that wait hold next to nothing, so they cannot block one
+//! another. A promise is not memory, though: while others wait for room, who is slow keeps what has arrived
+//! and no more, and who is slow and holds much is cut off ([`relief`](crate::relief)).
 //!
-//! Those who wait are served in the order in which they came, but nobody waits for room that is there: a small body passes
-//! a large one for which there is not enough yet. For half of its wait, the first in the row collects what becomes free
-//! and nobody passes it; so a large body has a chance among many small ones.
+//! Those who wait are served in the order in which they came, but nobody waits for room that is there: a
+//! small body passes a large one for which there is not enough yet. For half of its wait, the first in the
+//! row collects what becomes free and nobody passes it; so a large body has a chance among many small ones.
 //!
 //! A peer is an IPv4 address, or 64 bits of an IPv6 address. While others are there, it may hold its share
 //! ([`Fairness::peer_share_percent`]) and one body.
@@ -27,7 +27,8 @@ use crate::lock::lock;
 /// The rules between those who want memory for bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fairness {
-    /// What one peer may hold of the memory for bodies while there are others, in percent; one body is always allowed.
+    /// What one peer may hold of the memory for bodies while there are others, in percent; one body is always
+    /// allowed.
     pub peer_share_percent: u8,
     /// A body that comes with fewer bytes a second is slow: it makes room for those who wait.
     pub rate_min: u64,
@@ -206,7 +207,8 @@ impl Budget {
         held <= record.held() || held + bytes <= self.peer_share() || !state.others_than(record.peer, now)
     }
 
-    /// Room for `bytes` at once, by `take` if it finds some that is charged already; `None` if it has to be waited for.
+    /// Room for `bytes` at once, by `take` if it finds some that is charged already; `None` if it has to be
+    /// waited for.
     pub(crate) fn room_now<T>(
         &self,
         claim: &Claim,
@@ -377,7 +379,8 @@ pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
 const PEER_LASTS: Duration = Duration::from_secs(10);
 /// So often somebody who waits looks who could make room.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// So many for whom there is no room are looked at before those behind them are left alone, bounding what a release costs.
+/// So many for whom there is no room are looked at before those behind them are left alone, bounding what a
+/// release costs.
 pub(crate) const UNFIT_MAX: usize = 64;
 
 #[cfg(test)]

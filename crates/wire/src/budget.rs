@@ -1,9 +1,9 @@
 //! One byte budget for all cores: what keeps resident memory bounded whatever clients send.
 //!
 //! Every pooled buffer is charged with its capacity, in use or idle. Request bodies are *admitted*
-//! ([`admission`](crate::admission)): they may take three quarters of the budget and wait (bounded) for room. Everything that
-//! is needed to finish work already admitted (gather chunks, replies) may use the rest and never waits, so nothing can
-//! deadlock by holding and waiting.
+//! ([`admission`](crate::admission)): they may take three quarters of the budget and wait (bounded) for room.
+//! Everything that is needed to finish work already admitted (gather chunks, replies) may use the rest and
+//! never waits, so nothing can deadlock by holding and waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -90,10 +90,10 @@ impl Budget {
         self.limit
     }
 
-    /// What request bodies may take together: three quarters. The answers to them need about as much again as the bodies
-    /// when documents are short, and must never be refused memory: what they tell about has been done. Of the default
-    /// budget this leaves room for one body of 100 MiB, the largest that nodes take by default, and for what small bodies
-    /// are read to.
+    /// What request bodies may take together: three quarters. The answers to them need about as much again as
+    /// the bodies when documents are short, and must never be refused memory: what they tell about has been
+    /// done. Of the default budget this leaves room for one body of 100 MiB, the largest that nodes take by
+    /// default, and for what small bodies are read to.
     pub fn admission_limit(&self) -> usize {
         self.limit / 4 * 3
     }
@@ -136,9 +136,9 @@ impl Budget {
         }
     }
 
-    /// Charges what finishes admitted work and is made elsewhere, a copy of a body for a log say. It is never refused, and
-    /// idle memory is given up for it; but where there is no room it waits until no other such copy is being made, since
-    /// bodies are let go of once they are copied.
+    /// Charges what finishes admitted work and is made elsewhere, a copy of a body for a log say. It is never
+    /// refused, and idle memory is given up for it; but where there is no room it waits until no other such
+    /// copy is being made, since bodies are let go of once they are copied.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Charge {
         let copying = || Arc::clone(&self.copying);
         let making = match self.charge_or_reclaim(bytes, self.limit) {

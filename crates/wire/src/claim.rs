@@ -9,7 +9,8 @@ use std::time::Instant;
 use crate::budget::Budget;
 use crate::lock::lock;
 
-/// A body's claim on memory; ends, with what it holds, when dropped. The bytes themselves are released by their buffer.
+/// A body's claim on memory; ends, with what it holds, when dropped. The bytes themselves are released by
+/// their buffer.
 #[derive(Debug)]
 pub(crate) struct Claim {
     budget: Arc<Budget>,

@@ -40,7 +40,8 @@ pub struct ClientConfig {
     pub stall_timeout: Duration,
 }
 
-/// Sends requests. One per core; cheap to clone; not `Send`. Needs a tokio runtime with a `LocalSet` around it.
+/// Sends requests. One per core; cheap to clone; not `Send`. Needs a tokio runtime with a `LocalSet` around
+/// it.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Rc<Inner>,
@@ -59,8 +60,9 @@ pub struct Origin {
     place: Arc<origin::Place>,
 }
 
-/// Head of a request to send. Framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`…) in `headers` are ignored:
-/// they follow from the body. `Host` is taken from `headers` if there, else from the origin.
+/// Head of a request to send. Framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`…) in
+/// `headers` are ignored: they follow from the body. `Host` is taken from `headers` if there, else from the
+/// origin.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
     /// Method.
@@ -74,7 +76,8 @@ pub struct RequestHead<'a> {
 /// When to give up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// The whole exchange up to the reply's head, queueing and connecting included; `ReplyBody` keeps to it as well.
+    /// The whole exchange up to the reply's head, queueing and connecting included; `ReplyBody` keeps to it
+    /// as well.
     pub overall: Instant,
     /// From the last byte of the request to the reply's head.
     pub head_timeout: Option<Duration>,
@@ -114,8 +117,8 @@ impl Client {
     /// Sends one request and waits for the head of the final reply (1xx are skipped).
     ///
     /// # Errors
-    /// See [`SendError`]; whether a retry elsewhere is safe stands in its `fate`. Nothing is retried here, except that a kept
-    /// connection found dead before any byte was written is replaced by another one.
+    /// See [`SendError`]; whether a retry elsewhere is safe stands in its `fate`. Nothing is retried here,
+    /// except that a kept connection found dead before any byte was written is replaced by another one.
     pub async fn send(
         &self,
         origin: &Origin,

@@ -1,4 +1,5 @@
-//! What a connection's loop and the body of its present request share. One task uses it at a time; borrows last one poll.
+//! What a connection's loop and the body of its present request share. One task uses it at a time; borrows
+//! last one poll.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -32,7 +33,8 @@ pub(crate) struct Io {
     pub(crate) stream: Stream,
     pub(crate) receiver: Receiver,
     pub(crate) alarm: Alarm,
-    /// Which request the body belongs to: an [`Incoming`](crate::Incoming) that outlives its request reads nothing.
+    /// Which request the body belongs to: an [`Incoming`](crate::Incoming) that outlives its request reads
+    /// nothing.
     pub(crate) request: u64,
     /// What of `100 Continue` must still be written before the body is read.
     pub(crate) interim: &'static [u8],
@@ -114,7 +116,8 @@ impl Io {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when the client has been too slow. Only time spent waiting for it counts, not what a slow reader of ours took.
+    /// Ready when the client has been too slow. Only time spent waiting for it counts, not what a slow reader
+    /// of ours took.
     fn poll_patience(&mut self, limits: &Limits, cx: &mut Context<'_>) -> Poll<BodyError> {
         let slowest = Slowest {
             patience: limits.body_idle_timeout,

@@ -1,15 +1,16 @@
 //! What a panic ends, and what it does not: the one way in which tasks and threads are started.
 //!
-//! A panic is a bug of the gateway's that a record, a request or a node's answer has met. It must not end the process, since
-//! what it met is there after a restart too. So panics unwind, in every profile, and what they end is the [`Work`] that
-//! met them, with a consequence that is stated there. All that the work held is given back by `Drop`. Each panic is
-//! counted ([`panics`]) and told of in one line of the log, with its message and place, and without documents.
+//! A panic is a bug of the gateway's that a record, a request or a node's answer has met. It must not end the
+//! process, since what it met is there after a restart too. So panics unwind, in every profile, and what they
+//! end is the [`Work`] that met them, with a consequence that is stated there. All that the work held is
+//! given back by `Drop`. Each panic is counted ([`panics`]) and told of in one line of the log, with its
+//! message and place, and without documents.
 //!
-//! Nothing else starts a task or a thread (`./dev tidy` refuses the ways around this module), so there is none that ends
-//! unseen, or that others wait for in vain.
+//! Nothing else starts a task or a thread (`./dev tidy` refuses the ways around this module), so there is
+//! none that ends unseen, or that others wait for in vain.
 //!
-//! A panic in a `Drop` that runs while another one unwinds, a stack that overflows and memory that the system refuses end
-//! the process still.
+//! A panic in a `Drop` that runs while another one unwinds, a stack that overflows and memory that the system
+//! refuses end the process still.
 
 mod fault;
 mod told;
@@ -44,7 +45,8 @@ pub fn guarded<F: Future>(work: Work, future: F) -> Guarded<F> {
 }
 
 pin_project! {
-    /// [`guarded`]'s future: as large as what it runs. An `async fn` would keep room for that twice, in every request.
+    /// [`guarded`]'s future: as large as what it runs. An `async fn` would keep room for that twice, in every
+    /// request.
     #[derive(Debug)]
     pub struct Guarded<F> {
         work: Work,
@@ -74,8 +76,8 @@ impl<F: Future> Future for Guarded<F> {
 
 /// The same of a function.
 ///
-/// What it shares with others may be half changed after a panic: locks are taken as they are found then, so whoever holds
-/// one changes what it protects in steps that each leave it sound.
+/// What it shares with others may be half changed after a panic: locks are taken as they are found then, so
+/// whoever holds one changes what it protects in steps that each leave it sound.
 ///
 /// # Errors
 /// The panic.
@@ -116,8 +118,8 @@ pub async fn restarted<F: Future<Output = ()>>(work: Work, mut make: impl FnMut(
     }
 }
 
-/// Starts a thread. A panic ends it; whoever joins it gets none then, and whoever waits for a word from it finds the
-/// other end of the channel dropped.
+/// Starts a thread. A panic ends it; whoever joins it gets none then, and whoever waits for a word from it
+/// finds the other end of the channel dropped.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -133,8 +135,8 @@ pub fn thread<T: Send + 'static>(
     })
 }
 
-/// Starts a thread without which the gateway would be half dead: a core, an acceptor, the admin port. Its panic is told to
-/// whoever waits for [`broken`], who is to end the process.
+/// Starts a thread without which the gateway would be half dead: a core, an acceptor, the admin port. Its
+/// panic is told to whoever waits for [`broken`], who is to end the process.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -164,7 +166,8 @@ pub async fn broken() {
 
 static BROKEN: Notify = Notify::const_new();
 
-/// Starts a thread that runs `turn` until that returns `true`, and once more after each panic, with growing pauses.
+/// Starts a thread that runs `turn` until that returns `true`, and once more after each panic, with growing
+/// pauses.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -193,7 +196,8 @@ pub fn restarted_thread(
     })
 }
 
-/// Pauses between restarts: each twice as long as the one before, unless what was restarted has run for a while.
+/// Pauses between restarts: each twice as long as the one before, unless what was restarted has run for a
+/// while.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pauses(u32);
 

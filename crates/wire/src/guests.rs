@@ -1,8 +1,9 @@
 //! Who is connected to a listener, and who leaves when there are too many.
 //!
-//! Below the limit nobody is asked to leave. At it, a new connection gets a place all the same, if anybody has one without
-//! a request under way: whoever takes connections and sends nothing, or sends heads and bodies in trickles, does not keep
-//! others out. No peer (as in [`admission`](crate::admission)) drives out another one that has fewer connections.
+//! Below the limit nobody is asked to leave. At it, a new connection gets a place all the same, if anybody
+//! has one without a request under way: whoever takes connections and sends nothing, or sends heads and
+//! bodies in trickles, does not keep others out. No peer (as in [`admission`](crate::admission)) drives out
+//! another one that has fewer connections.
 
 use crate::lock::lock;
 use std::collections::HashMap;
@@ -129,8 +130,8 @@ impl Guests {
         }
     }
 
-    /// Has some leave, so that `peer` finds one of the `places`. More than one at a time, since each look costs a walk
-    /// through all; those who were told before and have not left yet count.
+    /// Has some leave, so that `peer` finds one of the `places`. More than one at a time, since each look
+    /// costs a walk through all; those who were told before and have not left yet count.
     pub(crate) fn make_room(&self, peer: IpAddr, places: usize) -> Leaving {
         let all = self.all();
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();

@@ -110,7 +110,8 @@ impl Incoming {
         }
     }
 
-    /// The next bytes as they come over the wire (at most 256 KiB, any content encoding untouched); `None` at the end.
+    /// The next bytes as they come over the wire (at most 256 KiB, any content encoding untouched); `None` at
+    /// the end.
     ///
     /// # Errors
     /// See [`BodyError`].
@@ -122,7 +123,8 @@ impl Incoming {
     /// `limit` bounds the decoded size in bytes.
     ///
     /// # Errors
-    /// [`BodyError::Refused`] with 413 or [`BodyError::Inflated`] over the limit; see [`BodyError`] for the others.
+    /// [`BodyError::Refused`] with 413 or [`BodyError::Inflated`] over the limit; see [`BodyError`] for the
+    /// others.
     pub async fn collect(self, limit: usize) -> Result<Buffer, BodyError> {
         match self.encoding {
             Encoding::Identity => self.collect_raw(limit).await,
@@ -130,9 +132,9 @@ impl Incoming {
         }
     }
 
-    /// The whole body as it came, not decoded, at most `limit` bytes. With a declared length the memory is taken once, when
-    /// the first of it has come; without, it grows. Either waits a bounded time for room. A body that comes slowly while
-    /// others wait for room is cut off, or goes on with no more than has come.
+    /// The whole body as it came, not decoded, at most `limit` bytes. With a declared length the memory is
+    /// taken once, when the first of it has come; without, it grows. Either waits a bounded time for room. A
+    /// body that comes slowly while others wait for room is cut off, or goes on with no more than has come.
     ///
     /// # Errors
     /// See [`BodyError`].
@@ -202,8 +204,8 @@ impl Incoming {
         let told = poll_fn(|cx| claim.poll_verdict(cx));
         let most = self.pool.budget().admission_limit();
         if into.charged() + bytes > most {
-            // There is no room for both the old memory and the new. One byte more than allowed tells a body of just the
-            // limit from a larger one.
+            // There is no room for both the old memory and the new. One byte more than allowed tells a body
+            // of just the limit from a larger one.
             let size = bytes.min(limit.saturating_add(1)).min(most);
             let more = size.saturating_sub(into.charged());
             if more == 0 {
@@ -252,8 +254,8 @@ impl Incoming {
         }
     }
 
-    /// The whole body as it came and, if it is encoded, what it decodes to: for those who may have to pass the original
-    /// on. Both sizes are bounded by `limit`.
+    /// The whole body as it came and, if it is encoded, what it decodes to: for those who may have to pass
+    /// the original on. Both sizes are bounded by `limit`.
     ///
     /// # Errors
     /// When the body as it came could not be read; see [`BodyError`].
@@ -356,8 +358,9 @@ impl Source for Incoming {
 // === impl Presence ===
 
 impl Presence {
-    /// Resolves when the client has closed or reset its connection (a half-closed client counts as gone, as Elasticsearch has it).
-    /// Only watches once the request's body has been read. Select on it to give up work whose answer nobody will read.
+    /// Resolves when the client has closed or reset its connection (a half-closed client counts as gone, as
+    /// Elasticsearch has it). Only watches once the request's body has been read. Select on it to give up
+    /// work whose answer nobody will read.
     pub async fn gone(&self) {
         poll_fn(|cx| self.connection.gone.poll(cx)).await
     }
@@ -371,7 +374,8 @@ impl Presence {
 // === impl BodyError ===
 
 impl BodyError {
-    /// The refusal to answer with; `None` when nobody is there to read it, or for `OverBudget`, `UnsupportedEncoding` and `Corrupt`.
+    /// The refusal to answer with; `None` when nobody is there to read it, or for `OverBudget`,
+    /// `UnsupportedEncoding` and `Corrupt`.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             BodyError::Refused(refusal) => Some(*refusal),

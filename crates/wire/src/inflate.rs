@@ -61,7 +61,8 @@ impl Inflater {
         })
     }
 
-    /// Decodes as much of `input` as fits into the next [`STEP_BYTES`] of output; returns how much of it was used.
+    /// Decodes as much of `input` as fits into the next [`STEP_BYTES`] of output; returns how much of it was
+    /// used.
     pub(crate) fn step(&mut self, input: &[u8], into: &mut Buffer) -> Result<usize, BodyError> {
         if self.ended {
             if self.name != "gzip" {

@@ -1,14 +1,16 @@
-//! Sockets: a runtime per core, listeners, TLS, HTTP/1.1 in and out, connection pools, body buffers, codecs, drain.
+//! Sockets: a runtime per core, listeners, TLS, HTTP/1.1 in and out, connection pools, body buffers, codecs,
+//! drain.
 //!
 //! # The story
 //!
-//! [`Workers`] are threads, each with its own tokio runtime, its own [`Pool`] of buffers and its own [`Client`]s;
-//! nothing on the path of a request crosses threads. A [`Server`] accepts connections on a thread of its own and deals each to the
-//! worker with the fewest. There the connection reads a head, refuses what is ambiguous ([`Refusal`]), and calls the
-//! [`Service`] with an `http::Request<`[`Incoming`]`>`; the service reads the body (streamed, or collected into
-//! one contiguous pooled buffer) and returns an `http::Response<`[`Outgoing`]`>`.
-//! On its way it may ask others through the [`Client`], whose errors say whether anything was sent ([`Fate`]).
-//! [`Server::adjust`] changes limits and TLS under way, [`Server::drain`] ends it all in good order.
+//! [`Workers`] are threads, each with its own tokio runtime, its own [`Pool`] of buffers and its own
+//! [`Client`]s; nothing on the path of a request crosses threads. A [`Server`] accepts connections on a
+//! thread of its own and deals each to the worker with the fewest. There the connection reads a head, refuses
+//! what is ambiguous ([`Refusal`]), and calls the [`Service`] with an `http::Request<`[`Incoming`]`>`; the
+//! service reads the body (streamed, or collected into one contiguous pooled buffer) and returns an
+//! `http::Response<`[`Outgoing`]`>`. On its way it may ask others through the [`Client`], whose errors say
+//! whether anything was sent ([`Fate`]). [`Server::adjust`] changes limits and TLS under way,
+//! [`Server::drain`] ends it all in good order.
 //!
 //! ```no_run
 //! use wire::{Incoming, Outgoing, Refusal, Refused, Server, ServerConfig, Service, Worker, Workers, WorkersConfig};
@@ -93,13 +95,13 @@ pub use tls::{
     earliest_expiry_of_file,
 };
 
-/// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection` names included.
-/// Call it on heads that are passed on; `and` names what else must not go further. The rest keeps its order, which
-/// [`http::HeaderMap::remove`] would not.
+/// Removes the headers that concern one connection only (RFC 9110, section 7.6.1), those that `Connection`
+/// names included. Call it on heads that are passed on; `and` names what else must not go further. The rest
+/// keeps its order, which [`http::HeaderMap::remove`] would not.
 ///
-/// `Upgrade` goes as well, and `HTTP2-Settings` with it, named by `Connection` or not: a gateway that does not speak the other
-/// protocol ignores the wish (RFC 9110, section 7.8), and a node that heard of it could switch and take what follows on the
-/// connection, the next clients' requests, for that protocol.
+/// `Upgrade` goes as well, and `HTTP2-Settings` with it, named by `Connection` or not: a gateway that does
+/// not speak the other protocol ignores the wish (RFC 9110, section 7.8), and a node that heard of it could
+/// switch and take what follows on the connection, the next clients' requests, for that protocol.
 pub fn strip_hop_by_hop(headers: &mut http::HeaderMap, and: &[http::HeaderName]) {
     codec::strip_hop_by_hop(headers, and);
 }

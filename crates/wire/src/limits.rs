@@ -17,8 +17,8 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Without a single body byte.
     pub body_idle_timeout: Duration,
-    /// Slowest client that is tolerated, bytes per second, in each `body_idle_timeout` of waiting for its body and each
-    /// `write_timeout` of waiting for it to take our reply; 0: any.
+    /// Slowest client that is tolerated, bytes per second, in each `body_idle_timeout` of waiting for its
+    /// body and each `write_timeout` of waiting for it to take our reply; 0: any.
     pub body_rate_min: u64,
     /// Without a request on a kept connection.
     pub keep_alive_timeout: Duration,

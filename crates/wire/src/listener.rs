@@ -17,8 +17,8 @@ use crate::guests::{Guest, Guests};
 use crate::limits::Limits;
 use crate::tls::ServerTls;
 
-/// A socket that listens, and that nobody accepts from yet: whatever can fail about listening has not failed. Clients that
-/// connect wait for a [`Server`](crate::Server) to be made of it; dropping it turns them away.
+/// A socket that listens, and that nobody accepts from yet: whatever can fail about listening has not failed.
+/// Clients that connect wait for a [`Server`](crate::Server) to be made of it; dropping it turns them away.
 #[derive(Debug)]
 pub struct Bound {
     pub(crate) listener: std::net::TcpListener,
@@ -145,8 +145,8 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListen
     Ok(socket.into())
 }
 
-/// Accepts until told to stop, and then whoever the kernel has let in by then: closing the socket over them would reset
-/// connections that their clients believe to be good. The socket closes with it.
+/// Accepts until told to stop, and then whoever the kernel has let in by then: closing the socket over them
+/// would reset connections that their clients believe to be good. The socket closes with it.
 pub(crate) async fn accept(
     listener: std::net::TcpListener,
     seats: Vec<Seat>,

@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use crate::pool::{Buffer, Shared};
 
-/// Largest piece that is handed to one write: large enough that a syscall costs nothing per byte, small enough to stay in cache.
+/// Largest piece that is handed to one write: large enough that a syscall costs nothing per byte, small
+/// enough to stay in cache.
 pub const CHUNK_BYTES: usize = 256 << 10;
 
 /// A run of bytes to send; whoever owned them gets them back when it is written.
@@ -57,8 +58,8 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 // === impl Outgoing ===
 
 impl Outgoing {
-    /// A pull-based body of exactly `length` bytes: `next` is called only when the last chunk has been written,
-    /// so a caller can gather 256 KiB at a time into one pooled buffer that stays hot.
+    /// A pull-based body of exactly `length` bytes: `next` is called only when the last chunk has been
+    /// written, so a caller can gather 256 KiB at a time into one pooled buffer that stays hot.
     pub fn gather(length: u64, next: impl FnMut() -> Option<Chunk> + 'static) -> Self {
         Outgoing::Stream {
             source: Box::new(Gather(next)),

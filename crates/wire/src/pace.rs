@@ -1,5 +1,5 @@
-//! How fast a peer must be. Judged by windows: a good beginning buys no right to trickle for hours on memory and
-//! connections that others wait for.
+//! How fast a peer must be. Judged by windows: a good beginning buys no right to trickle for hours on memory
+//! and connections that others wait for.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl Pace {
         }
     }
 
-    /// The peer is waited for, having moved `bytes` so far; false when it has been too slow. Sets `alarm` to when it will
-    /// have been silent for too long.
+    /// The peer is waited for, having moved `bytes` so far; false when it has been too slow. Sets `alarm` to
+    /// when it will have been silent for too long.
     pub(crate) fn wait(&mut self, bytes: u64, slowest: Slowest, alarm: &mut Alarm) -> bool {
         let now = Instant::now();
         let since = *self.waiting_since.get_or_insert(now);

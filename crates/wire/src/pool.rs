@@ -1,11 +1,11 @@
 //! Contiguous buffers, reused while warm: first-touched memory costs more than the copies it saves.
 //!
 //! A [`Pool`] serves one core. Buffers come in size classes (quarter steps between powers of two, 4 KiB to
-//! 128 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are made to
-//! measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
+//! 128 MiB); the last one put back is the first one taken, since it is still in cache. Larger buffers are
+//! made to measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
 //!
-//! Buffers may travel: what one core has read another may send, without a copy, and the last of them to drop it puts it
-//! back where it came from. So the shelves are behind a lock; whoever stays at home finds it free.
+//! Buffers may travel: what one core has read another may send, without a copy, and the last of them to drop
+//! it puts it back where it came from. So the shelves are behind a lock; whoever stays at home finds it free.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -104,8 +104,9 @@ impl Pool {
         self.take_within(bytes, self.shelves.budget.limit())
     }
 
-    /// A buffer for a request body, or for more of one: within three quarters of the budget, waiting at most `wait` for room.
-    /// It is the claim's as long as it is held; who puts the claim into it has it end with the buffer.
+    /// A buffer for a request body, or for more of one: within three quarters of the budget, waiting at most
+    /// `wait` for room. It is the claim's as long as it is held; who puts the claim into it has it end with
+    /// the buffer.
     pub(crate) async fn admit(
         &self,
         bytes: usize,
@@ -128,8 +129,8 @@ impl Pool {
         }
     }
 
-    /// Room for so many bytes more of a request body, by the rules of [`Pool::admit`]. They are charged, and meant for
-    /// [`Buffer::grow`].
+    /// Room for so many bytes more of a request body, by the rules of [`Pool::admit`]. They are charged, and
+    /// meant for [`Buffer::grow`].
     pub(crate) async fn admit_more(
         &self,
         bytes: usize,
@@ -201,7 +202,8 @@ impl Pool {
         })
     }
 
-    /// A buffer that is up to twice as large as needed: its pages are there, and those of a new one have to be cleared first.
+    /// A buffer that is up to twice as large as needed: its pages are there, and those of a new one have to
+    /// be cleared first.
     fn off_higher_shelf(&self, bytes: usize) -> Option<Buffer> {
         let (_, class) = class_of(bytes);
         let mut stock = self.shelves.stock();
@@ -327,8 +329,8 @@ impl Buffer {
         self.as_mut_vec().extend_from_slice(bytes);
     }
 
-    /// Sees to room for so many bytes more, at once and always, as [`Pool::take`] does: moves to a larger buffer, twice as
-    /// large at least, if there is not enough.
+    /// Sees to room for so many bytes more, at once and always, as [`Pool::take`] does: moves to a larger
+    /// buffer, twice as large at least, if there is not enough.
     pub fn reserve(&mut self, more: usize) {
         if self.spare() < more {
             let mut larger = self.pool().take((self.len() + more).max(self.capacity() * 2));
@@ -370,8 +372,8 @@ impl Buffer {
         self.bytes.reserve_exact(self.charged - self.bytes.len());
     }
 
-    /// Room for at least `size` bytes in all, charged to the whole budget: in a buffer of a size class, or without moving
-    /// where there is no room for two.
+    /// Room for at least `size` bytes in all, charged to the whole budget: in a buffer of a size class, or
+    /// without moving where there is no room for two.
     pub(crate) fn try_grow(&mut self, size: usize) -> Result<(), OverBudget> {
         let more = match self.pool().try_take(size) {
             Ok(larger) => {
@@ -424,7 +426,8 @@ impl Buffer {
         }
     }
 
-    /// The vector below, for writers that append to a `Vec<u8>`. Bytes dropped by [`Buffer::advance`] are moved out first.
+    /// The vector below, for writers that append to a `Vec<u8>`. Bytes dropped by [`Buffer::advance`] are
+    /// moved out first.
     pub fn as_mut_vec(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);

@@ -1,17 +1,20 @@
-//! Log lines that strangers can cause, rationed: a client that misbehaves a thousand times a second must not fill a disk.
+//! Log lines that strangers can cause, rationed: a client that misbehaves a thousand times a second must not
+//! fill a disk.
 //!
-//! Each place in the code that warns has a ration of its own, so that one noisy fault does not hide another. What is left
-//! out is counted, and the next line from the same place says how many. Counters, not lines, are what to count with.
+//! Each place in the code that warns has a ration of its own, so that one noisy fault does not hide another.
+//! What is left out is counted, and the next line from the same place says how many. Counters, not lines, are
+//! what to count with.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The ration of one place in the code: [`LINES_PER_WINDOW`] lines in [`WINDOW`]. Made by [`rationed!`](crate::rationed).
+/// The ration of one place in the code: [`LINES_PER_WINDOW`] lines in [`WINDOW`]. Made by
+/// [`rationed!`](crate::rationed).
 #[derive(Debug, Default)]
 pub struct Ration {
-    /// Which window it is (upper half), and how many lines were wanted in it (lower half). One word, so that all cores
-    /// agree without a lock.
+    /// Which window it is (upper half), and how many lines were wanted in it (lower half). One word, so that
+    /// all cores agree without a lock.
     window: AtomicU64,
     left_out: AtomicU64,
 }
@@ -33,8 +36,8 @@ impl Ration {
         }
     }
 
-    /// Asks for a line now. `Some` allows it and says how many were left out since the last one that was allowed
-    /// (`Some(None)`: none, so that a log field made of it stays away); `None` refuses it.
+    /// Asks for a line now. `Some` allows it and says how many were left out since the last one that was
+    /// allowed (`Some(None)`: none, so that a log field made of it stays away); `None` refuses it.
     #[allow(
         clippy::option_option,
         reason = "the inner option is a log field that may be absent"
@@ -62,8 +65,8 @@ impl Ration {
     }
 }
 
-/// Writes a log line by the given macro of `tracing` if this place has not used up its [`Ration`]; `left_out` says how
-/// many lines of this place were not written before it.
+/// Writes a log line by the given macro of `tracing` if this place has not used up its [`Ration`]; `left_out`
+/// says how many lines of this place were not written before it.
 ///
 /// ```
 /// # let node = "n1";

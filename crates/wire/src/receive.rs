@@ -9,7 +9,8 @@ use crate::outgoing::CHUNK_BYTES;
 use crate::pool::{Buffer, Pool};
 use crate::stream::Stream;
 
-/// The read side of a connection: bytes that came but weren't asked for yet, and how much of the present body is to come.
+/// The read side of a connection: bytes that came but weren't asked for yet, and how much of the present body
+/// is to come.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) pool: Pool,
@@ -135,7 +136,8 @@ impl Receiver {
         got
     }
 
-    /// A connection that waits for room for its body keeps what was read with the head: little, when room is scarce.
+    /// A connection that waits for room for its body keeps what was read with the head: little, when room is
+    /// scarce.
     fn read_bytes(&self) -> usize {
         let budget = self.pool.budget();
         match () {
@@ -145,8 +147,8 @@ impl Receiver {
         }
     }
 
-    /// While waiting for the rest of a head, hold no more than it needs: ten thousand slow heads must not hold ten thousand
-    /// read buffers.
+    /// While waiting for the rest of a head, hold no more than it needs: ten thousand slow heads must not
+    /// hold ten thousand read buffers.
     fn hold_little(&mut self) {
         if let Some(buffer) = &mut self.buffer
             && !buffer.is_empty()
@@ -203,8 +205,8 @@ impl Receiver {
         if data == buffer.len() {
             return Ok(Some(buffer));
         }
-        // All small chunks that have come make one piece: a piece each would cost a buffer, and a write further on, for as
-        // little as a byte.
+        // All small chunks that have come make one piece: a piece each would cost a buffer, and a write
+        // further on, for as little as a byte.
         let room = match self.left {
             Left::Chunks(_) => buffer.len(),
             _ => data,
@@ -223,7 +225,8 @@ impl Receiver {
         Ok(Some(piece))
     }
 
-    /// How many framing bytes to skip and body bytes to take at the beginning of `bytes`; moves the body's state on.
+    /// How many framing bytes to skip and body bytes to take at the beginning of `bytes`; moves the body's
+    /// state on.
     fn next_data(&mut self, bytes: &[u8]) -> Result<(usize, usize), ReceiveFault> {
         match &mut self.left {
             Left::Nothing => Ok((0, 0)),
@@ -246,8 +249,8 @@ impl Receiver {
         }
     }
 
-    /// Appends the whole body of an answer to `into`, which must be big enough for a known length; grows it for unknown
-    /// ones. At most `limit` bytes.
+    /// Appends the whole body of an answer to `into`, which must be big enough for a known length; grows it
+    /// for unknown ones. At most `limit` bytes.
     pub(crate) fn poll_collect(
         &mut self,
         stream: &mut Stream,
@@ -290,8 +293,9 @@ impl Receiver {
         }
     }
 
-    /// Appends the body to `into` until it is all there or there is no room. What fits into little memory stays in the read
-    /// buffer until it is all there; so does the beginning of a body of known length, since room is given for what comes.
+    /// Appends the body to `into` until it is all there or there is no room. What fits into little memory
+    /// stays in the read buffer until it is all there; so does the beginning of a body of known length, since
+    /// room is given for what comes.
     pub(crate) fn poll_gather(
         &mut self,
         stream: &mut Stream,
@@ -410,8 +414,8 @@ impl Receiver {
     }
 }
 
-/// Many peers close without ending the TLS session. That is an end like another where lengths and chunks tell what is
-/// missing; `cut` remembers it for where nothing else does.
+/// Many peers close without ending the TLS session. That is an end like another where lengths and chunks tell
+/// what is missing; `cut` remembers it for where nothing else does.
 fn end_of_connection(read: Poll<io::Result<usize>>, cut: &mut bool) -> Poll<io::Result<usize>> {
     match read {
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {

@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 
-/// What is wrong with a request. The gateway words the reply ([`Service::refuse`](crate::Service::refuse)); the connection closes after it.
+/// What is wrong with a request. The gateway words the reply ([`Service::refuse`](crate::Service::refuse));
+/// the connection closes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error text is the documentation of each variant")]

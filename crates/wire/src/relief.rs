@@ -6,7 +6,8 @@
 //! 2. who has been slow for a second is cut off, the one first that holds most and sends least,
 //! 3. after a second of waiting, peers that hold more than their share are cut down to it.
 //!
-//! For one who waits because its own peer holds its share already, the slow bodies of that peer make room, and nobody else's.
+//! For one who waits because its own peer holds its share already, the slow bodies of that peer make room,
+//! and nobody else's.
 //!
 //! Bodies that are here are never touched: their requests end by themselves.
 
@@ -134,8 +135,8 @@ fn freed_by(record: &Record, verdict: Verdict) -> usize {
     }
 }
 
-/// Counts a body's rate from its mark on, and moves the mark of one that was quick for long: a good beginning excuses no
-/// trickle.
+/// Counts a body's rate from its mark on, and moves the mark of one that was quick for long: a good beginning
+/// excuses no trickle.
 fn look(record: &Arc<Record>, rate_min: u64, now: Instant) -> Seen {
     let mark = record.mark();
     let time = now.saturating_duration_since(mark.at);

@@ -131,7 +131,8 @@ impl Workers {
         });
     }
 
-    /// Runs a future on one worker's thread; the receiver gives what it returned (an error if the worker stopped before).
+    /// Runs a future on one worker's thread; the receiver gives what it returned (an error if the worker
+    /// stopped before).
     pub fn ask<F, Fut, T>(&self, index: usize, make: F) -> oneshot::Receiver<T>
     where
         F: FnOnce(Worker) -> Fut + Send + 'static,
@@ -187,8 +188,8 @@ impl Worker {
     }
 }
 
-/// Blocks on a future in a runtime of its own on this thread, as on a worker: the thin way to use a [`Client`](crate::Client)
-/// from control-plane code and tests.
+/// Blocks on a future in a runtime of its own on this thread, as on a worker: the thin way to use a
+/// [`Client`](crate::Client) from control-plane code and tests.
 ///
 /// # Errors
 /// When the system gives no epoll instance.
@@ -244,8 +245,8 @@ async fn tick(pool: Pool) {
     }
 }
 
-/// Lets this process open as many files, and so connections, as the system allows it at all; shells and service managers
-/// start with 1,024. Returns how many that is.
+/// Lets this process open as many files, and so connections, as the system allows it at all; shells and
+/// service managers start with 1,024. Returns how many that is.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -26,15 +26,18 @@ use crate::tls::ServerTls;
 
 /// Answers requests. One instance lives on each worker; nothing of it needs to be `Send`.
 pub trait Service: 'static {
-    /// Answers one request. Runs inside the connection's task: requests of one connection are answered one after the other.
-    /// A body that isn't read to its end is skipped if little is left, else the connection closes after the answer.
+    /// Answers one request. Runs inside the connection's task: requests of one connection are answered one
+    /// after the other. A body that isn't read to its end is skipped if little is left, else the connection
+    /// closes after the answer.
     fn call(&self, request: http::Request<Incoming>) -> impl Future<Output = http::Response<Outgoing>>;
 
-    /// Words the answer to a request that never reaches [`Service::call`]. Its status should be [`Refusal::status`].
+    /// Words the answer to a request that never reaches [`Service::call`]. Its status should be
+    /// [`Refusal::status`].
     fn refuse(&self, refusal: Refusal, refused: Refused<'_>) -> http::Response<Outgoing>;
 
-    /// Words the answer to a request when the body of the answer that [`Service::call`] gave (its head is `given`) broke off
-    /// before a byte of that answer was sent. Once something has been sent, all that can be done is to cut the connection.
+    /// Words the answer to a request when the body of the answer that [`Service::call`] gave (its head is
+    /// `given`) broke off before a byte of that answer was sent. Once something has been sent, all that can
+    /// be done is to cut the connection.
     fn broke_off(&self, given: &http::response::Parts, why: &SourceError) -> http::Response<Outgoing> {
         let _ = (given, why);
         self.refuse(Refusal::Failed, Refused::default())
@@ -63,7 +66,8 @@ pub struct ServerConfig {
     pub limits: Limits,
 }
 
-/// A listening socket and its connections on all workers. Dropping it closes the socket and cuts the connections.
+/// A listening socket and its connections on all workers. Dropping it closes the socket and cuts the
+/// connections.
 #[derive(Debug)]
 pub struct Server {
     local_addr: SocketAddr,
@@ -220,9 +224,9 @@ impl Server {
         }
     }
 
-    /// Changes limits and TLS without a connection being refused or dropped. Limits hold for the next request on each
-    /// connection, [`Limits::connections_max`] for the next connection; TLS for connections that come from now on (see
-    /// [`Server::renew`]).
+    /// Changes limits and TLS without a connection being refused or dropped. Limits hold for the next request
+    /// on each connection, [`Limits::connections_max`] for the next connection; TLS for connections that come
+    /// from now on (see [`Server::renew`]).
     pub fn adjust(&self, limits: &Limits, tls: Option<&ServerTls>) {
         self.census
             .live_max
@@ -230,16 +234,18 @@ impl Server {
         self.tell(|| Order::Adjust(limits.clone(), tls.cloned()));
     }
 
-    /// Lets the connections that are open now finish what they have in flight (last answers say `Connection: close`) and
-    /// then closes them, the idle ones at once; new ones are served as before. After a change of what TLS asks of clients.
+    /// Lets the connections that are open now finish what they have in flight (last answers say `Connection:
+    /// close`) and then closes them, the idle ones at once; new ones are served as before. After a change of
+    /// what TLS asks of clients.
     pub fn renew(&self) {
         self.tell(|| Order::Renew);
     }
 
-    /// Lets other sockets listen on this port too, if they ask for that (`SO_REUSEPORT`), or no longer. Linux looks at the
-    /// option when the other one is bound, so that a listener on `0.0.0.0` can take over from one on `127.0.0.1`, and the
-    /// other way round, without a moment in which nobody listens. It also remembers: a port that was shared can go on being
-    /// shared by sockets of the same user that ask for it, until nobody listens on it.
+    /// Lets other sockets listen on this port too, if they ask for that (`SO_REUSEPORT`), or no longer. Linux
+    /// looks at the option when the other one is bound, so that a listener on `0.0.0.0` can take over from
+    /// one on `127.0.0.1`, and the other way round, without a moment in which nobody listens. It also
+    /// remembers: a port that was shared can go on being shared by sockets of the same user that ask for it,
+    /// until nobody listens on it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -250,8 +256,8 @@ impl Server {
         }
     }
 
-    /// Stops accepting, lets requests in flight finish (last answers say `Connection: close`), cuts what is left after `deadline`.
-    /// Works from any tokio runtime.
+    /// Stops accepting, lets requests in flight finish (last answers say `Connection: close`), cuts what is
+    /// left after `deadline`. Works from any tokio runtime.
     pub async fn drain(mut self, deadline: Duration) -> DrainReport {
         self.stop_accepting();
         let open = self.census.live.load(Ordering::Acquire) as u64;

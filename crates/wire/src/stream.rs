@@ -21,8 +21,8 @@ pub(crate) enum Stream {
 // === impl Stream ===
 
 impl Stream {
-    /// Appends what there is to `into`, at most its spare room and `max`. 0 is the end of the stream; an end of the connection
-    /// before that of the TLS session is `UnexpectedEof`.
+    /// Appends what there is to `into`, at most its spare room and `max`. 0 is the end of the stream; an end
+    /// of the connection before that of the TLS session is `UnexpectedEof`.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

@@ -26,7 +26,8 @@ pub struct ServerTlsConfig {
     pub client_ca_pem: Option<Vec<u8>>,
 }
 
-/// TLS of a listener. Clones share the certificate, so that [`ServerTls::reload`] reaches new handshakes everywhere.
+/// TLS of a listener. Clones share the certificate, so that [`ServerTls::reload`] reaches new handshakes
+/// everywhere.
 #[derive(Clone)]
 pub struct ServerTls {
     pub(crate) config: Arc<ServerConfig>,

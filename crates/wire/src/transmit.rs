@@ -28,8 +28,8 @@ pub(crate) struct Transmitter {
     pub(crate) written: u64,
 }
 
-/// Where the bytes go. The server's connection is shared with the request's body, which may be the source of the answer:
-/// it is borrowed for one operation at a time.
+/// Where the bytes go. The server's connection is shared with the request's body, which may be the source of
+/// the answer: it is borrowed for one operation at a time.
 pub(crate) trait Sink {
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;

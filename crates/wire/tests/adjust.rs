@@ -147,8 +147,8 @@ fn a_listener_on_every_address_takes_over_from_one_on_loopback_and_back_without_
         let (over, asked) = (Arc::clone(&over), Arc::clone(&asked));
         move || {
             while !over.load(Ordering::Relaxed) {
-                // A handshake that is under way when the old socket closes is reset: nothing can be done about that, but
-                // the next attempt finds a listener.
+                // A handshake that is under way when the old socket closes is reset: nothing can be done
+                // about that, but the next attempt finds a listener.
                 let attempt = |_| try_connect(address).and_then(|mut socket| ask(&mut socket, "/ignore", 1));
                 let answered = (0..2)
                     .map(attempt)

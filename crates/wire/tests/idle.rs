@@ -1,4 +1,5 @@
-//! Idle connections are cheap. A process of its own: memory is measured, and other tests would be measured with it.
+//! Idle connections are cheap. A process of its own: memory is measured, and other tests would be measured
+//! with it.
 
 #![allow(
     clippy::disallowed_methods,

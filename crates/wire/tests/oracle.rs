@@ -1,5 +1,5 @@
-//! hyper as the oracle: its client against our server, our client against its server, whatever the bodies' sizes and
-//! framing.
+//! hyper as the oracle: its client against our server, our client against its server, whatever the bodies'
+//! sizes and framing.
 
 mod support;
 

@@ -102,7 +102,8 @@ fn each_broken_head_is_refused_by_its_own_status_and_closes() {
         ("GET / HTTP/1.1\r\nHost: [x]:1\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: u@x\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", "400"),
-        // A TLS hello on a port that speaks clear text never has a line's end: it is refused by its first byte.
+        // A TLS hello on a port that speaks clear text never has a line's end: it is refused by its first
+        // byte.
         ("\x16\x03\x01\x02\x00\x01\x00\x01\x00\x03\x03", "400"),
         (
             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n",

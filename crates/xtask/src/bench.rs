@@ -1,9 +1,11 @@
-//! `./dev bench`: what a document costs, measured on the released binary, with HAProxy beside it in the same run.
+//! `./dev bench`: what a document costs, measured on the released binary, with HAProxy beside it in the same
+//! run.
 //!
-//! A load source, the proxy and a fake cluster run as processes of their own: the proxy on the first core, the other
-//! two on the second, all on loopback. Each case starts everything afresh, warms up, and then measures the proxies by
-//! turns, so that what else happens on the machine meets both; figures are medians of the rounds with their extremes.
-//! CPU time is the proxy process's own, user and system, as the kernel's scheduler counts it.
+//! A load source, the proxy and a fake cluster run as processes of their own: the proxy on the first core,
+//! the other two on the second, all on loopback. Each case starts everything afresh, warms up, and then
+//! measures the proxies by turns, so that what else happens on the machine meets both; figures are medians of
+//! the rounds with their extremes. CPU time is the proxy process's own, user and system, as the kernel's
+//! scheduler counts it.
 
 mod capacity;
 mod case;
@@ -26,13 +28,16 @@ pub(crate) struct Options {
     /// Only the case of this name; may be repeated
     #[arg(long = "case")]
     cases: Vec<String>,
-    /// The second table too: the same cost from 3 to 300 shards, 1 to 1,000 connections, 100 KB to 90 MB bodies
+    /// The second table too: the same cost from 3 to 300 shards, 1 to 1,000 connections, 100 KB to 90 MB
+    /// bodies
     #[arg(long)]
     flat: bool,
-    /// What load files and shippers send, in both modes: four indices, JSON with spaces, types, 1,000 connections
+    /// What load files and shippers send, in both modes: four indices, JSON with spaces, types, 1,000
+    /// connections
     #[arg(long, conflicts_with_all = ["queued", "flat"])]
     guides: bool,
-    /// Asynchronous mode in place of the synchronous: accepted and delivered, each synced before it is answered
+    /// Asynchronous mode in place of the synchronous: accepted and delivered, each synced before it is
+    /// answered
     #[arg(long = "async")]
     queued: bool,
     /// With `--async`: documents of the backlog that is drained; 50000000 take 5 GB of disk, 0 leaves it out

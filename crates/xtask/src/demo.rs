@@ -1,4 +1,5 @@
-//! `./dev demo`: real documents into a real cluster, directly and through Tidegate by turns, and every one verified.
+//! `./dev demo`: real documents into a real cluster, directly and through Tidegate by turns, and every one
+//! verified.
 //!
 //! The turns go direct, Tidegate, Tidegate, direct, each into an index of its own, after a short warm-up of
 //! both, so that a server that grows faster or a machine that grows slower meets both sides alike. The
@@ -42,7 +43,8 @@ enum Engine {
 /// Shows it.
 ///
 /// # Errors
-/// When anything cannot be started, a document is not as it was sent, or too few were sent to the right nodes.
+/// When anything cannot be started, a document is not as it was sent, or too few were sent to the right
+/// nodes.
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Build::Demo.make()?;
     let target = match (options.fake, options.engine) {
@@ -86,8 +88,8 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What has to be so: every document of every turn is as it was sent, and Tidegate sent (nearly) all of them straight
-/// to their primaries' nodes.
+/// What has to be so: every document of every turn is as it was sent, and Tidegate sent (nearly) all of them
+/// straight to their primaries' nodes.
 fn judge(all: &[Figures], shares: &[Option<f64>], docs: u32) -> Result<()> {
     for (at, one) in all.iter().enumerate() {
         let (turn, verified) = (at + 1, one.verified);

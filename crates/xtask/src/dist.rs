@@ -1,6 +1,6 @@
-//! `./dev dist`: what people install, made of this checkout: packages of Debian and of RPM, an archive with the same in it, a
-//! container image, and a bill of materials. The same program gives the same bytes: times are the commit's, owners root, orders
-//! fixed.
+//! `./dev dist`: what people install, made of this checkout: packages of Debian and of RPM, an archive with
+//! the same in it, a container image, and a bill of materials. The same program gives the same bytes: times
+//! are the commit's, owners root, orders fixed.
 
 mod debian;
 mod image;

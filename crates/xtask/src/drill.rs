@@ -1,10 +1,10 @@
 //! `./dev drill`: what was acknowledged is there, whatever goes wrong in between.
 //!
-//! Clients write to a gateway in asynchronous mode before two clusters, and enter into a ledger what they were told.
-//! Meanwhile the gateway is killed, nodes are killed, paused and lost, shards move, answers get lost, clusters are busy or
-//! away, the disk is full, bits flip. Then everything is mended, the queue drains, and the checker compares the ledger
-//! with what both clusters and the dead letters hold. All that happens follows from a seed, but for the moments at which
-//! threads and processes get to run.
+//! Clients write to a gateway in asynchronous mode before two clusters, and enter into a ledger what they
+//! were told. Meanwhile the gateway is killed, nodes are killed, paused and lost, shards move, answers get
+//! lost, clusters are busy or away, the disk is full, bits flip. Then everything is mended, the queue drains,
+//! and the checker compares the ledger with what both clusters and the dead letters hold. All that happens
+//! follows from a seed, but for the moments at which threads and processes get to run.
 
 mod books;
 mod check;

@@ -25,8 +25,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// As CI does it: long enough to run the corpora and see a gross mistake. The targets share the time, so that one more
-    /// does not make CI longer.
+    /// As CI does it: long enough to run the corpora and see a gross mistake. The targets share the time, so
+    /// that one more does not make CI longer.
     pub(crate) fn smoke() -> Self {
         let count = targets().map_or(1, |targets| targets.len().max(1));
         Self {
@@ -115,7 +115,8 @@ impl Building {
     }
 }
 
-/// `cargo` becomes `cargo +nightly fuzz`: nightly's for this command only, so it must win over our own toolchain.
+/// `cargo` becomes `cargo +nightly fuzz`: nightly's for this command only, so it must win over our own
+/// toolchain.
 fn cargo_fuzz(mut cargo: Command) -> Command {
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     cargo.args(["+nightly", "fuzz"]);

@@ -44,8 +44,8 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    /// Compiles the program. For the demo this is what `./dev` has compiled already, to the letter, so that nothing
-    /// is compiled twice.
+    /// Compiles the program. For the demo this is what `./dev` has compiled already, to the letter, so that
+    /// nothing is compiled twice.
     ///
     /// # Errors
     /// When it does not compile.
@@ -116,8 +116,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// With a file that makes small bulks of different clients travel together; TLS towards clients if the cluster
-    /// speaks it.
+    /// With a file that makes small bulks of different clients travel together; TLS towards clients if the
+    /// cluster speaks it.
     pub(crate) fn combining(cluster: &RealCluster, documents: Documents) -> Result<Self> {
         let (listen, admin) = (free_address()?, free_address()?);
         let file = crate::root().join("target/prove.yml");

@@ -1,4 +1,5 @@
-//! Dev tasks: `./dev demo | test | drill | bench | prove | release | dist | ci | tidy | fuzz`, or `cargo xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | drill | bench | prove | release | dist | ci | tidy | fuzz`, or `cargo
+//! xtask …` once everything is installed.
 
 mod bench;
 mod ci;
@@ -35,7 +36,8 @@ enum Verb {
     Demo(demo::Options),
     /// All tests, on real clusters too
     Test(suite::Options),
-    /// No document lost, doubled or out of date, whatever is killed, paused, full or damaged: seeds that replay
+    /// No document lost, doubled or out of date, whatever is killed, paused, full or damaged: seeds that
+    /// replay
     Drill(drill::Options),
     /// What a document costs, on the released binary, with HAProxy beside it
     Bench(bench::Options),
@@ -43,7 +45,8 @@ enum Verb {
     Prove(prove::Options),
     /// What people install: a Debian package and an archive, into dist/
     Dist(dist::Options),
-    /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing, instruction counts
+    /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing,
+    /// instruction counts
     Ci(ci::Options),
     /// The rules of the house that no other tool knows
     Tidy,

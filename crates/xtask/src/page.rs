@@ -1,4 +1,5 @@
-//! The console's page in `web/`: its types, its tests, its size, and that the committed build is what its sources give.
+//! The console's page in `web/`: its types, its tests, its size, and that the committed build is what its
+//! sources give.
 
 use std::path::PathBuf;
 use std::process::Command;

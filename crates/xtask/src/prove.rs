@@ -1,5 +1,6 @@
-//! `./dev prove`: what Tidegate is worth before a real cluster, by `tidegate compare`, as tables and charts in
-//! `docs/proof.md`. Each set of rows is kept as JSON beside it, so that sets can be measured at different times.
+//! `./dev prove`: what Tidegate is worth before a real cluster, by `tidegate compare`, as tables and charts
+//! in `docs/proof.md`. Each set of rows is kept as JSON beside it, so that sets can be measured at different
+//! times.
 
 mod chart;
 mod page;

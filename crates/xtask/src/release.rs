@@ -1,8 +1,9 @@
-//! `./dev release`: what is given to others, a small program, and beside it what a debugger wants to know about it.
+//! `./dev release`: what is given to others, a small program, and beside it what a debugger wants to know
+//! about it.
 //!
-//! Cargo alone strips a program or leaves the debug information in it. Its `split-debuginfo` leaves line tables and addresses
-//! in the program on Linux, and stripping takes these out of both. So the profile `symbols` leaves everything in, and
-//! `objcopy` (binutils, which come with gcc) takes it out afterwards.
+//! Cargo alone strips a program or leaves the debug information in it. Its `split-debuginfo` leaves line
+//! tables and addresses in the program on Linux, and stripping takes these out of both. So the profile
+//! `symbols` leaves everything in, and `objcopy` (binutils, which come with gcc) takes it out afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,7 +38,8 @@ pub(crate) fn run_verb() -> Result<()> {
     Ok(())
 }
 
-/// Makes `tidegate`, stripped, and `tidegate.debug`, which debuggers find by the name and the checksum in the first one.
+/// Makes `tidegate`, stripped, and `tidegate.debug`, which debuggers find by the name and the checksum in the
+/// first one.
 fn split(built: &Path, folder: &Path) -> Result<[PathBuf; 2]> {
     let (program, debug) = (folder.join("tidegate"), folder.join("tidegate.debug"));
     let objcopy = |arguments: &[&str], from: &Path, to: &Path| {

@@ -142,8 +142,8 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// A program that ends when the thread does that starts it, `kill -9` included: `setpriv` (util-linux) asks the kernel
-/// for that and becomes the program. Where it is missing, the ordinary ways of ending must do.
+/// A program that ends when the thread does that starts it, `kill -9` included: `setpriv` (util-linux) asks
+/// the kernel for that and becomes the program. Where it is missing, the ordinary ways of ending must do.
 pub(crate) fn bound_to_us(program: impl AsRef<OsStr>) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let there = SETPRIV.get_or_init(|| Command::new("setpriv").arg("--version").output().is_ok());

@@ -1,7 +1,8 @@
 //! `./dev test`: every test of the workspace, those on real clusters last.
 //!
-//! The drill follows, on fake clusters and then on real ones. Test targets named `real_*` want real clusters. All kinds
-//! are started one after the other while the tests compile, held for the whole run, and stopped at its end, whatever that end is.
+//! The drill follows, on fake clusters and then on real ones. Test targets named `real_*` want real clusters.
+//! All kinds are started one after the other while the tests compile, held for the whole run, and stopped at
+//! its end, whatever that end is.
 
 use std::process::Command;
 use std::thread;
@@ -28,8 +29,8 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// Runs the tests and prints how many passed. Calls `meanwhile` before the tests on real clusters: they wait much, and
-/// the processors with them.
+/// Runs the tests and prints how many passed. Calls `meanwhile` before the tests on real clusters: they wait
+/// much, and the processors with them.
 ///
 /// # Errors
 /// When one failed, or none was run.
@@ -46,8 +47,8 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
     let built = steps.step("build the tests", || {
         run(&mut cargo(&["test", "--workspace", "--locked", "--no-run"]))
     });
-    // Cargo puts the gateway there for the tests that start it. Built on its own it would be compiled anew, with half of
-    // its dependencies: tests ask for more of their features.
+    // Cargo puts the gateway there for the tests that start it. Built on its own it would be compiled anew,
+    // with half of its dependencies: tests ask for more of their features.
     let gateway = crate::root().join("target/debug/tidegate");
     let started = clusters.map(|thread| {
         thread
@@ -114,8 +115,8 @@ fn alerts() -> Result<()> {
     Ok(())
 }
 
-/// What one bad record, request or answer does to all others in a build that is optimised as releases are: the
-/// black-box tests of panics, on a gateway of the profile `demo` in which panics can be planted.
+/// What one bad record, request or answer does to all others in a build that is optimised as releases are:
+/// the black-box tests of panics, on a gateway of the profile `demo` in which panics can be planted.
 fn panics_when_optimised() -> Result<()> {
     Build::Planted.make()?;
     run(cargo(&[

@@ -1,4 +1,5 @@
-//! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks at.
+//! `./dev tidy`: the rules of the house that no other tool knows. Each rule is a function over what it looks
+//! at.
 
 mod clocks;
 mod knots;
@@ -19,6 +20,8 @@ use crate::terminal::say;
 
 /// Longer files hold more than one idea.
 const FILE_LINES_MAX: usize = 800;
+/// Of comments; code is rustfmt's.
+const COLUMNS_MAX: usize = 110;
 
 /// Unfinished or forgotten code. Split, so that this file does not find itself.
 const LEFT_OVERS: [&str; 6] = [
@@ -124,8 +127,14 @@ fn check_text(file: &Path, text: &str, wrong: &mut Vec<String>) {
     if !is_code(file) && !is_prose(file) {
         return;
     }
+    let mut in_block = false;
+    // A line of these is a cell of the reference page.
+    let wraps = is_code(file) && !file.starts_with("crates/config/src/file");
     for (number, line) in text.lines().enumerate() {
         let mut complain = |what: String| wrong.push(format!("{}:{}: {what}", file.display(), number + 1));
+        if wraps && is_long_comment(line, &mut in_block) {
+            complain(format!("a comment of more than {COLUMNS_MAX} columns"));
+        }
         if is_code(file) {
             LEFT_OVERS
                 .iter()
@@ -136,6 +145,22 @@ fn check_text(file: &Path, text: &str, wrong: &mut Vec<String>) {
             complain(format!("`{home}` is a folder of one machine"));
         }
     }
+}
+
+/// Whether a line is a comment's and too long to be read beside another file; not in blocks of code, tables
+/// and addresses, which cannot be wrapped.
+fn is_long_comment(line: &str, in_block: &mut bool) -> bool {
+    let text = line.trim_start();
+    let Some(text) = text.strip_prefix("//") else {
+        *in_block = false;
+        return false;
+    };
+    let text = text.trim_start_matches(['/', '!']);
+    if text.trim_start().starts_with("```") {
+        *in_block = !*in_block;
+    }
+    let as_it_is = *in_block || text.trim_start().starts_with('|') || text.contains("://");
+    !as_it_is && line.chars().count() > COLUMNS_MAX
 }
 
 /// Whether the line names a path that begins with this folder, not one that contains it.
@@ -277,6 +302,22 @@ fn is_prose(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_are_wrapped_but_for_what_cannot_be() {
+        let long = "word ".repeat(30);
+        let text = format!(
+            "// {long}\nlet x = 1; // {long}\n//! ```\n//! {long}\n//! ```\n/// {long}\n/// | {long}\n"
+        );
+        let mut in_block = false;
+        let found: Vec<usize> = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| is_long_comment(line, &mut in_block))
+            .map(|(number, _)| number)
+            .collect();
+        assert_eq!(found, [0, 5]);
+    }
 
     #[test]
     fn arrows_are_read_from_the_table() {

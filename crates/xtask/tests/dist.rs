@@ -1,5 +1,6 @@
-//! What `./dev dist` packs: the Debian package is installed, upgraded, removed and purged in a root of its own by dpkg, the RPM is
-//! looked at and unpacked by rpm's tools, the image is checked blob by blob and run, the bill of materials is read.
+//! What `./dev dist` packs: the Debian package is installed, upgraded, removed and purged in a root of its
+//! own by dpkg, the RPM is looked at and unpacked by rpm's tools, the image is checked blob by blob and run,
+//! the bill of materials is read.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 
@@ -251,7 +252,8 @@ fn json(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// A program of an image, run as its user where that can be done; elsewhere by the image's own loader and libraries.
+/// A program of an image, run as its user where that can be done; elsewhere by the image's own loader and
+/// libraries.
 fn in_image(root: &Path, arguments: &[&str]) -> Command {
     let is_root = good(Command::new("id").arg("-u")).trim() == "0";
     let mut command = match is_root {

@@ -61,7 +61,8 @@ export async function complete(context: CompletionContext, where: Where): Promis
   else if (place.kind === "param") found = suggestParam(spec, place.method, place.path, place.name, place.value);
   else {
     if (!place.word && !context.explicit && !/"$/.test(context.state.sliceDoc(context.pos - 1, context.pos))) return null;
-    // Elasticsearch's specification has no keys of bodies; OpenSearch's, which the two share largely, stands in.
+    // Elasticsearch's specification has no keys of bodies; OpenSearch's, which the two share largely, stands
+    // in.
     found = suggestBody([spec, await specOf("opensearch")], place);
   }
   const live = where.cluster ? await Promise.all(found.names.map(async (kind) => ({ kind, list: await namesOf(where.cluster!, kind, found.prefix) }))) : [];

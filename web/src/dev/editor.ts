@@ -1,4 +1,5 @@
-// CodeMirror, in a shadow root: there its styles are adopted style sheets, which the page's strict policy allows.
+// CodeMirror, in a shadow root: there its styles are adopted style sheets, which the page's strict policy
+// allows.
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, acceptCompletion, type CompletionSource } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, toggleComment } from "@codemirror/commands";
 import { bracketMatching, foldGutter, foldKeymap, syntaxHighlighting } from "@codemirror/language";

@@ -1,4 +1,5 @@
-// Lays JSON out in lines without reading it as values: a parse and a print would alter numbers above 2^53 and 1.0.
+// Lays JSON out in lines without reading it as values: a parse and a print would alter numbers above 2^53 and
+// 1.0.
 
 const SLICE = 256 * 1024;
 

@@ -1,4 +1,5 @@
-// What the editor suggests: calls and parameters of the flavour's specification, names of the live cluster. Pure.
+// What the editor suggests: calls and parameters of the flavour's specification, names of the live cluster.
+// Pure.
 import type { Place } from "./parser.ts";
 
 /** 0 takes anything, 1 true or false, a list its words. */

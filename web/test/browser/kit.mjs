@@ -1,4 +1,5 @@
-// What the browser tests share: a server (the mock, or the real one of CONSOLE_URL), a browser, and what must always hold.
+// What the browser tests share: a server (the mock, or the real one of CONSOLE_URL), a browser, and what must
+// always hold.
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";

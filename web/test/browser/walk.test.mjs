@@ -1,4 +1,5 @@
-// From the first start to a template, as a stranger would go. Against the mock; what the real server does is in real.test.mjs.
+// From the first start to a template, as a stranger would go. Against the mock; what the real server does is
+// in real.test.mjs.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { closeAll, finish, logIn, page, server, settled, shot, to, write } from "./kit.mjs";

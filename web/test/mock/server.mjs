@@ -1,6 +1,8 @@
-// Stands in for the console's server: the whole contract in memory, with figures that move, and misbehaviour on demand.
+// Stands in for the console's server: the whole contract in memory, with figures that move, and misbehaviour
+// on demand.
 //
-//   node test/mock/server.mjs [PORT] [--in]     --in: an account `ann` / `correct horse battery` and entries exist already
+//   node test/mock/server.mjs [PORT] [--in] --in: an account `ann` / `correct horse battery` and entries
+//   exist already
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";

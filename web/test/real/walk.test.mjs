@@ -1,10 +1,11 @@
-// The walk-through on the real console, real clusters and real gateways, as `crates/cli/tests/real_console.rs` starts them:
+// The walk-through on the real console, real clusters and real gateways, as
+// `crates/cli/tests/real_console.rs` starts them:
 //
-//   CONSOLE_URL    http://127.0.0.1:9000/     CONSOLE_LINK     the one-time link's secret, on its first start
-//   CLUSTER_URL    three nodes of OpenSearch  SECOND_URL       another cluster
-//   GATEWAY_URL    the admin address of a gateway before the first, with a queue; GATEWAY_ENTRY: where its clients go
-//   GATEWAY2_URL   and of another one, without a queue, and GATEWAY2_ENTRY
-//   PREFIX         what all names made here begin with: the clusters are others' too
+//   CONSOLE_URL http://127.0.0.1:9000/ CONSOLE_LINK the one-time link's secret, on its first start
+//   CLUSTER_URL three nodes of OpenSearch SECOND_URL another cluster GATEWAY_URL the admin address of a
+//   gateway before the first, with a queue; GATEWAY_ENTRY: where its clients go GATEWAY2_URL and of another
+//   one, without a queue, and GATEWAY2_ENTRY PREFIX what all names made here begin with: the clusters are
+//   others' too
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { assertFits, closeAll, finish, logIn, numbersDiffer, page, settled, shot, to, violations, write } from "../browser/kit.mjs";
@@ -92,7 +93,8 @@ test("the walk-through", async () => {
   const ids = Object.fromEntries(registry.clusters.map(({ name, id }) => [name, id]));
   assert.deepEqual(Object.keys(ids).sort(), ["first", "second"], "the gateways' cluster is the one that was there");
 
-  // The template is made in the dev tools, at the cluster that the editor names; the other one has none of it.
+  // The template is made in the dev tools, at the cluster that the editor names; the other one has none of
+  // it.
   await to(p, `#/dev?cluster=${encodeURIComponent(ids.first)}`);
   await p.locator(".cm-content").first().waitFor();
   await run(p, `PUT _template/${index}\n{\n  "index_patterns": ["${index}*"],\n  "settings": { "number_of_shards": 3, "number_of_replicas": 0, "refresh_interval": "1s" }\n}\n`);
@@ -162,7 +164,8 @@ test("the walk-through", async () => {
     await p.waitForTimeout(500);
   }
 
-  // The template is in its list with what it was made of, says where an index has its settings from, and goes again.
+  // The template is in its list with what it was made of, says where an index has its settings from, and goes
+  // again.
   await to(p, `#/c/${encodeURIComponent(ids.first)}/templates`);
   await p.getByRole("link", { name: index }).click();
   assert.equal(await p.getByLabel("Primary shards").inputValue(), "3");

@@ -1,5 +1,6 @@
-//! `tidegate check --online`: what a file cannot say of itself. Are the clusters there, is the account right, can the
-//! folders be written and the addresses be had, do the certificates still hold? Nothing is changed anywhere.
+//! `tidegate check --online`: what a file cannot say of itself. Are the clusters there, is the account right,
+//! can the folders be written and the addresses be had, do the certificates still hold? Nothing is changed
+//! anywhere.
 
 use std::fmt;
 use std::io;

@@ -9,7 +9,8 @@ use gateway::{AccountRight, AccountRights, AccountUse, Verdict};
 
 use super::online::{Finding, Level};
 
-/// What the configuration has the account of a cluster do. `more` are names that somebody says are written to.
+/// What the configuration has the account of a cluster do. `more` are names that somebody says are written
+/// to.
 pub(super) fn uses(config: &Config, cluster: &str, more: &[String]) -> AccountUse {
     let to_it = |action: &FilterAction| match action {
         FilterAction::BulkReshuffle(bulk) => *bulk.cluster == *cluster,

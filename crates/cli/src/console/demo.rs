@@ -1,7 +1,8 @@
-//! What `tidegate console --demo` has to look at: a fake cluster, a gateway before it, and load that comes and goes.
+//! What `tidegate console --demo` has to look at: a fake cluster, a gateway before it, and load that comes
+//! and goes.
 //!
-//! The cluster is in this process, gateway and load are processes of their own, bound to this one. Their files are in a
-//! folder that goes when the demo ends.
+//! The cluster is in this process, gateway and load are processes of their own, bound to this one. Their
+//! files are in a folder that goes when the demo ends.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -135,7 +136,8 @@ impl Drop for Running {
     }
 }
 
-/// This program; the kernel ends it with us, `kill -9` included, where there is `setpriv` (util-linux) to ask for that.
+/// This program; the kernel ends it with us, `kill -9` included, where there is `setpriv` (util-linux) to ask
+/// for that.
 fn tidegate() -> io::Result<Command> {
     let program = std::env::current_exe()?;
     let quiet = || (Stdio::null(), Stdio::null());

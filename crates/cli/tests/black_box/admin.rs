@@ -217,7 +217,8 @@ fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
 #[test]
 fn metrics_tell_of_the_process_and_its_build() {
     let gateway = Gateway::before(&cluster());
-    // The system counts in hundredths of a second: a start may have taken less, so it is asked until it has done more.
+    // The system counts in hundredths of a second: a start may have taken less, so it is asked until it has
+    // done more.
     let began = std::time::Instant::now();
     while metric(&gateway, "process_cpu_seconds_total") == Some(0.0) {
         assert!(began.elapsed().as_secs() < 20, "no CPU time is counted");

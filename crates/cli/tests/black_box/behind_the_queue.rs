@@ -1,5 +1,5 @@
-//! Asynchronous mode: nothing goes round the queue. What can be queued is; what cannot waits for what is queued, or is
-//! refused where another cluster would miss it.
+//! Asynchronous mode: nothing goes round the queue. What can be queued is; what cannot waits for what is
+//! queued, or is refused where another cluster would miss it.
 
 use std::time::{Duration, Instant};
 
@@ -413,7 +413,8 @@ fn parameters_that_shape_the_answer_shape_that_of_the_queue() {
         (one.status, one.text()),
         (201, "{\"result\":\"created\"}".to_owned())
     );
-    // Stars in a row once were as many paths as there are ways through an answer: 2 GB of them ended the process.
+    // Stars in a row once were as many paths as there are ways through an answer: 2 GB of them ended the
+    // process.
     let stars = told(&format!("/_bulk?filter_path={}_id", "**.".repeat(2_000)));
     assert_eq!(stars, "{\"items\":[{\"index\":{\"_id\":\"1\"}}]}");
     for name in ["c0", "c1"] {
@@ -565,8 +566,8 @@ fn what_the_cluster_refuses_for_a_single_writes_parameters_is_refused_before_it_
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(1));
 }
 
-/// A pipeline that may move documents has them in other lanes than they would be queued in, and what a pipeline does that nobody
-/// knows, nobody knows.
+/// A pipeline that may move documents has them in other lanes than they would be queued in, and what a
+/// pipeline does that nobody knows, nobody knows.
 #[test]
 fn bulks_through_pipelines_that_cannot_be_queued_wait_on_every_server() {
     let moving = json!({"moving": {"processors": [{"set": {"field": "_index", "value": "logs"}}]}});

@@ -163,7 +163,8 @@ fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
     assert!(otherwise.bulks_refused > 50, "{otherwise:?}");
 }
 
-/// Eight threads, each of which takes 2 ms for a client's hundred documents, and 16 ms for those of all eight.
+/// Eight threads, each of which takes 2 ms for a client's hundred documents, and 16 ms for those of all
+/// eight.
 #[test]
 fn a_node_with_threads_to_spare_is_sent_several_requests_at_once() {
     let indexed = |adaptive: bool, settle: Duration| {

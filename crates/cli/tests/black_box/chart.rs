@@ -1,5 +1,5 @@
-//! The Helm chart: templates, values and their schema know the same names; where helm is installed, what it renders holds
-//! configurations that can be used, and what should be refused is.
+//! The Helm chart: templates, values and their schema know the same names; where helm is installed, what it
+//! renders holds configurations that can be used, and what should be refused is.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(chart().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Names of values, sections' keys as `section.key`: of `values.yaml`, which has no more than two levels of them.
+/// Names of values, sections' keys as `section.key`: of `values.yaml`, which has no more than two levels of
+/// them.
 fn written() -> BTreeSet<String> {
     let (text, mut section, mut names) = (read("values.yaml"), String::new(), BTreeSet::new());
     for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {

@@ -568,7 +568,8 @@ fn a_question_that_is_answered_with_no_changes_nothing_and_exits_with_1() {
     );
 }
 
-/// What one answer or request can make as long as it likes must not keep its letter out of the store: that stopped the lane.
+/// What one answer or request can make as long as it likes must not keep its letter out of the store: that
+/// stopped the lane.
 #[test]
 fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     let mut spec = Spec::default().index("logs", 1).storing();
@@ -588,7 +589,8 @@ fn a_letter_whose_cause_is_long_once_escaped_is_kept_and_its_lane_goes_on() {
     );
     gateway.bulk(&body(1)).ok().unwrap();
     drained(&gateway, "c0");
-    // A request whose own words nearly fill a record's parameters: as much again does not fit beside the cause.
+    // A request whose own words nearly fill a record's parameters: as much again does not fit beside the
+    // cause.
     let path = format!("/_bulk?routing={}", "r".repeat(16_000));
     let content_type = format!("application/json; x=\"{}\"", "x".repeat(15_000));
     let long = "{\"index\":{\"_index\":\"logs\",\"_id\":\"long\"}}\n{\"n\":1}\n";

@@ -21,7 +21,8 @@ fn one_node(shards: u32, manners: Manners) -> FakeCluster {
     FakeCluster::start(spec.index("logs", shards).storing()).unwrap()
 }
 
-/// A queue of so many lanes before a cluster; `pipeline` and `indexing` are what its pipeline and processor say.
+/// A queue of so many lanes before a cluster; `pipeline` and `indexing` are what its pipeline and processor
+/// say.
 fn place(cluster: &FakeCluster, lanes: u32, pipeline: &str, indexing: &str) -> Place {
     let place = Place::before(&[cluster], "");
     let text = std::fs::read_to_string(&place.file).unwrap();
@@ -368,7 +369,8 @@ fn a_request_that_is_refused_for_one_lanes_document_costs_no_other_lane_anything
             let one = drained(&gateway, "c0");
             assert_eq!((&one["indexed"], &one["dead"]), (&json!(200), &json!(1)), "{one}");
         } else {
-            // One operation that is too large by itself is no reason to give it up, and none to wait with others.
+            // One operation that is too large by itself is no reason to give it up, and none to wait with
+            // others.
             let others = |one: &Value| one["indexed"] == 200 && one["pending"] == 0;
             let one = wait(&gateway, "c0", others);
             assert_eq!(

@@ -119,7 +119,8 @@ fn what_differs_is_told_by_id_with_the_first_field_that_differs() {
         text.starts_with("id") && text.contains("--limit 0 finds all"),
         "{text}"
     );
-    // With little memory it takes more passes; an index is read in any number of slices; and it comes to the same.
+    // With little memory it takes more passes; an index is read in any number of slices; and it comes to the
+    // same.
     for more in [["--memory", "1mb"], ["--slices", "1"], ["--slices", "6"]] {
         let all = ["--index", "logs", "--json", "--limit", "0", "--page", "100"];
         let output = diff(&left, &right, &[&all[..], &more].concat());

@@ -1,5 +1,6 @@
-//! What the pages tell people to type and to write is true: commands are ones that `tidegate` takes, configurations pass
-//! `tidegate check`. A block that is neither is listed below with the reason, so that a new one cannot go unlooked at.
+//! What the pages tell people to type and to write is true: commands are ones that `tidegate` takes,
+//! configurations pass `tidegate check`. A block that is neither is listed below with the reason, so that a
+//! new one cannot go unlooked at.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -451,8 +452,8 @@ fn what_the_pages_ask_a_running_gateway_is_answered() {
     assert!(asked >= 10, "{asked} commands were found");
 }
 
-/// Each line of the pages that calls `curl`, run as it is but for the ports: a gateway listens at the one for clients, and its
-/// admin port has a queue.
+/// Each line of the pages that calls `curl`, run as it is but for the ports: a gateway listens at the one for
+/// clients, and its admin port has a queue.
 #[test]
 fn what_the_pages_have_curl_ask_is_answered() {
     let cluster = cluster();

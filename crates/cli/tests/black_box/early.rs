@@ -1,5 +1,5 @@
-//! Asynchronous mode before everything is known of the cluster, or is there: what passed by the queue then would come
-//! before what is queued, and would never get to the second cluster.
+//! Asynchronous mode before everything is known of the cluster, or is there: what passed by the queue then
+//! would come before what is queued, and would never get to the second cluster.
 
 use std::time::{Duration, Instant};
 

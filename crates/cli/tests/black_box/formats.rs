@@ -1,8 +1,9 @@
-//! Files of queues outlive the version that wrote them: what is kept in `tests/queues`, one folder for each format that was ever
-//! released, is read and delivered; the next format is refused with a clear word, and left as it is.
+//! Files of queues outlive the version that wrote them: what is kept in `tests/queues`, one folder for each
+//! format that was ever released, is read and delivered; the next format is refused with a clear word, and
+//! left as it is.
 //!
-//! A version that changes what is on disk adds a folder and leaves the others: set `TIDEGATE_TEST_KEEP` to the folder's path, and
-//! run the first test once.
+//! A version that changes what is on disk adds a folder and leaves the others: set `TIDEGATE_TEST_KEEP` to
+//! the folder's path, and run the first test once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,8 +39,8 @@ fn some(name: &str, docs: usize) -> String {
     body(docs).replace("\"_id\":\"", &format!("\"_id\":\"{name}-"))
 }
 
-/// Makes every kind of file: 9 documents delivered, one dead, 5 parked, 30 pending, a third in each way to pack them; the
-/// last are left by a kill.
+/// Makes every kind of file: 9 documents delivered, one dead, 5 parked, 30 pending, a third in each way to
+/// pack them; the last are left by a kill.
 fn make(folder: &Path) {
     let cluster = picky();
     let place = Place::before(&[&cluster], &format!("{QUEUE}, compression: none"));

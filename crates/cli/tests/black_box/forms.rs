@@ -1,5 +1,5 @@
-//! Asynchronous mode takes what its cluster takes: media types, parameters and lengths are the cluster's to judge, and what
-//! was taken is delivered, whatever its client called it.
+//! Asynchronous mode takes what its cluster takes: media types, parameters and lengths are the cluster's to
+//! judge, and what was taken is delivered, whatever its client called it.
 
 use serde_json::json;
 use testkit::client::{Answer, Client};

@@ -1,5 +1,5 @@
-//! A disk that is full: of the queue alone, and of somebody else's files. Mounting a small one takes root; without, these
-//! tests say so and prove nothing.
+//! A disk that is full: of the queue alone, and of somebody else's files. Mounting a small one takes root;
+//! without, these tests say so and prove nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -45,7 +45,8 @@ impl Gateway {
         gateway
     }
 
-    /// With a file whose one flow has these filters, as YAML; `c` is the cluster. Returns when it knows the topology.
+    /// With a file whose one flow has these filters, as YAML; `c` is the cluster. Returns when it knows the
+    /// topology.
     pub(crate) fn with_filters(cluster: &FakeCluster, filters: &str) -> Self {
         Self::with_file(cluster, filters, "")
     }
@@ -294,7 +295,8 @@ pub(crate) fn statuses(answer: &Value) -> Vec<u64> {
     items.iter().map(status).collect()
 }
 
-/// The gateway that is tested: the one that cargo built for this test, unless `TIDEGATE_TEST_PROGRAM` names another.
+/// The gateway that is tested: the one that cargo built for this test, unless `TIDEGATE_TEST_PROGRAM` names
+/// another.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("TIDEGATE_TEST_PROGRAM")
         .map_or_else(|| env!("CARGO_BIN_EXE_tidegate").into(), PathBuf::from)

@@ -1,5 +1,6 @@
-//! Published guides, word for word but for hosts and ports: the gateway starts from their file, and their load, with `_type`
-//! and lines of an access log, is accepted and delivered. What needs a real Elasticsearch 7 is in `real_loadgen`.
+//! Published guides, word for word but for hosts and ports: the gateway starts from their file, and their
+//! load, with `_type` and lines of an access log, is accepted and delivered. What needs a real Elasticsearch
+//! 7 is in `real_loadgen`.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use crate::guide_files::{
     self, GATEWAY, SEARCH, SEARCH_BY_NAME, WALK, WALK_DIRECT, as_written, with_requests,
 };
 
-/// A cluster that knows the guides' accounts: the gateway's, and that of the load files, whose passwords differ.
+/// A cluster that knows the guides' accounts: the gateway's, and that of the load files, whose passwords
+/// differ.
 fn cluster(password: &str) -> FakeCluster {
     let everything = ["index", "create", "update", "delete", "manage"];
     let user = User::new("elastic", password).may("*", &everything);

@@ -1,4 +1,5 @@
-//! `/health/live` and `/health/ready`: what an orchestrator is told, and when it is told that a gateway is not ready.
+//! `/health/live` and `/health/ready`: what an orchestrator is told, and when it is told that a gateway is
+//! not ready.
 
 use std::time::{Duration, Instant};
 

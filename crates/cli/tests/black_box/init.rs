@@ -1,4 +1,5 @@
-//! `tidegate init`: a first configuration that can be used as it is, from flags or from answers on a terminal.
+//! `tidegate init`: a first configuration that can be used as it is, from flags or from answers on a
+//! terminal.
 
 use std::path::Path;
 use std::process::Command;

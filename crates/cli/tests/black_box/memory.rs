@@ -101,7 +101,8 @@ fn a_cluster_that_is_away_keeps_no_memory_from_the_others() {
     }
 }
 
-/// A body and the copy of it in a record count both, and only one of them is there while the disk is waited for.
+/// A body and the copy of it in a record count both, and only one of them is there while the disk is waited
+/// for.
 #[test]
 fn large_bulks_that_come_at_once_are_accepted_within_what_bodies_may_take() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
@@ -256,7 +257,8 @@ fn many_small_documents_whose_answers_are_long_take_no_more_than_is_configured()
         (&(4 * (64 << 10)).into(), &0.into())
     );
     let peak = peak_mib(&gateway);
-    // It has 60 after its start. Beside the lines there are notes of each document under way, and what is said of it.
+    // It has 60 after its start. Beside the lines there are notes of each document under way, and what is
+    // said of it.
     assert!(
         peak < 130,
         "{peak} MiB for 256 thousand documents, of which 8 MiB may be held"

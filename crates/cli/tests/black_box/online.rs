@@ -1,4 +1,5 @@
-//! `tidegate check --online`: each thing that can be wrong outside the file, told apart, with what to do and an exit status.
+//! `tidegate check --online`: each thing that can be wrong outside the file, told apart, with what to do and
+//! an exit status.
 
 use std::io::Write as _;
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
-//! Pipelines are started and stopped, queues looked into, consumer groups set elsewhere; the admin port describes itself.
+//! Pipelines are started and stopped, queues looked into, consumer groups set elsewhere; the admin port
+//! describes itself.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What `ops/` watches is there: alerts and dashboards ask for metrics that a running gateway exports, with labels that these
-//! have; every alert has a page, and is tried by the rules' own tests.
+//! What `ops/` watches is there: alerts and dashboards ask for metrics that a running gateway exports, with
+//! labels that these have; every alert has a page, and is tried by the rules' own tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Names that come to lead elsewhere while writes through them are queued: an alias that is swapped, a rollover, an index
-//! that is made again with other shards.
+//! Names that come to lead elsewhere while writes through them are queued: an alias that is swapped, a
+//! rollover, an index that is made again with other shards.
 
 use std::time::{Duration, Instant};
 

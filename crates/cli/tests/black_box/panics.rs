@@ -1,6 +1,7 @@
-//! What a bug of the gateway's ends: the request, the record or the turn that meets it, and nothing else. The bugs are planted
-//! (`TIDEGATE_TEST_PANIC`), which builds with debug assertions let anybody do, and optimised ones with the feature `planted`.
-//! `./dev test` runs these tests on a build of each kind; `every_profile_unwinds` says why releases behave alike.
+//! What a bug of the gateway's ends: the request, the record or the turn that meets it, and nothing else. The
+//! bugs are planted (`TIDEGATE_TEST_PANIC`), which builds with debug assertions let anybody do, and optimised
+//! ones with the feature `planted`. `./dev test` runs these tests on a build of each kind;
+//! `every_profile_unwinds` says why releases behave alike.
 
 use std::time::{Duration, Instant};
 
@@ -353,7 +354,8 @@ fn a_reload_that_the_gateway_fails_on_is_refused_and_the_next_one_goes_through()
     gateway.bulk(&docs(0, 10, 2)).ok().unwrap();
 }
 
-/// Starts a gateway that is to end by itself, does something meanwhile, and returns its status and what it said.
+/// Starts a gateway that is to end by itself, does something meanwhile, and returns its status and what it
+/// said.
 fn ends_by_itself(cluster: &FakeCluster, bugs: &str, meanwhile: impl FnOnce(&str)) -> (Option<i32>, String) {
     let place = Place::before(&[cluster], "");
     let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -463,8 +465,9 @@ fn one_document_that_the_gateway_fails_on_dies_and_not_what_its_request_has_besi
     assert!(there.contains_key("poison-2") && there.contains_key("poison-3"));
 }
 
-/// A panic takes the same ways in every build that unwinds: the source that catches it is the same, and `wire::guard` asserts
-/// the rest when it is compiled. Only what is planted differs, and no default lets that in.
+/// A panic takes the same ways in every build that unwinds: the source that catches it is the same, and
+/// `wire::guard` asserts the rest when it is compiled. Only what is planted differs, and no default lets that
+/// in.
 #[test]
 fn every_profile_unwinds_and_no_release_has_planted_panics() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");

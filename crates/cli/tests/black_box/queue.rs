@@ -1,4 +1,5 @@
-//! Asynchronous mode: bulks are answered from the queue and delivered from there, whatever happens in between.
+//! Asynchronous mode: bulks are answered from the queue and delivered from there, whatever happens in
+//! between.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

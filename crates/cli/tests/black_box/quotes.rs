@@ -1,5 +1,5 @@
-//! Elasticsearch 7 quotes what it has read from the network in the errors of documents that it cannot parse: nobody gets to see
-//! what of it is not his own.
+//! Elasticsearch 7 quotes what it has read from the network in the errors of documents that it cannot parse:
+//! nobody gets to see what of it is not his own.
 
 use std::sync::Barrier;
 use std::time::Duration;

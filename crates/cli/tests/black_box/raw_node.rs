@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::gateway::Gateway;
 
-/// A node whose answers to `/t` (and `/?…`) are raw bytes. It has no topology to tell, so a gateway before it passes everything on.
+/// A node whose answers to `/t` (and `/?…`) are raw bytes. It has no topology to tell, so a gateway before it
+/// passes everything on.
 pub(crate) struct RawNode {
     said: Arc<Mutex<Said>>,
     port: u16,
@@ -49,7 +50,8 @@ impl RawNode {
         self.said.lock().unwrap().bodies.clone()
     }
 
-    /// A gateway before this node; `forward` are more settings of its `elasticsearch` filter, `entry` of its entry.
+    /// A gateway before this node; `forward` are more settings of its `elasticsearch` filter, `entry` of its
+    /// entry.
     pub(crate) fn gateway(&self, entry: &str, forward: &str) -> Gateway {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tidegate.yml");

@@ -1,4 +1,5 @@
-//! The file changes while the gateway runs: what is in force after it, and that nobody notices who has no reason to.
+//! The file changes while the gateway runs: what is in force after it, and that nobody notices who has no
+//! reason to.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -94,8 +95,8 @@ fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A connection that is kept: sends a request for this path and returns the answer's first line, or nothing if there is no
-/// answer.
+/// A connection that is kept: sends a request for this path and returns the answer's first line, or nothing
+/// if there is no answer.
 fn ask(socket: &mut TcpStream, path: &str) -> String {
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -181,7 +182,8 @@ fn a_binding_that_moves_to_every_address_and_back_leaves_no_gap() {
         let client = scope.spawn(|| {
             let mut asked = 0;
             while !over.load(Ordering::Relaxed) {
-                // A connection that is being made in the very moment may be reset; the next one finds somebody.
+                // A connection that is being made in the very moment may be reset; the next one finds
+                // somebody.
                 let mut attempts = (0..2).map(|_| {
                     let socket = TcpStream::connect(one);
                     socket.map_or_else(

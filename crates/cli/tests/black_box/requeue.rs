@@ -1,4 +1,5 @@
-//! A reload that changes queues and pipelines: what it may, at once and without losing anything, and what it refuses.
+//! A reload that changes queues and pipelines: what it may, at once and without losing anything, and what it
+//! refuses.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A router with a rule for certain indices, before two clusters: whatever a client writes in place of a name, no request
-//! reaches the cluster of the others.
+//! A router with a rule for certain indices, before two clusters: whatever a client writes in place of a
+//! name, no request reaches the cluster of the others.
 
 use serde_json::Value;
 use testkit::client::Answer;

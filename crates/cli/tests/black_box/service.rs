@@ -1,4 +1,5 @@
-//! `tidegate service`: the unit that is written, what systemd itself thinks of it, and what systemctl is told.
+//! `tidegate service`: the unit that is written, what systemd itself thinks of it, and what systemctl is
+//! told.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Writes of single documents that travel as bulks: where they go, who travels along, and what happens when nodes refuse or
-//! break off. That answers are the cluster's own is proven on real ones (`real_single`).
+//! Writes of single documents that travel as bulks: where they go, who travels along, and what happens when
+//! nodes refuse or break off. That answers are the cluster's own is proven on real ones (`real_single`).
 
 use std::sync::Barrier;
 use std::time::Duration;

@@ -184,8 +184,8 @@ fn a_moved_shard_is_followed() {
     for shard in 0..6 {
         cluster.move_shard("logs", shard, 1);
     }
-    // That it takes less than a second is proven on real clusters; here every test runs at once, and a busy machine
-    // gets more time.
+    // That it takes less than a second is proven on real clusters; here every test runs at once, and a busy
+    // machine gets more time.
     let ends = std::time::Instant::now() + std::time::Duration::from_secs(10);
     loop {
         cluster.reset_counts();

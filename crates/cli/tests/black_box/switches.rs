@@ -1,4 +1,5 @@
-//! Switches at run time: by the calls that users of the faster-bulk plug-in know, by the admin port, by the command line.
+//! Switches at run time: by the calls that users of the faster-bulk plug-in know, by the admin port, by the
+//! command line.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Runs a command line with this typed; its status and what stands on the terminal. Questions are asked there only, and
-/// `script` makes one.
+/// Runs a command line with this typed; its status and what stands on the terminal. Questions are asked there
+/// only, and `script` makes one.
 pub(crate) fn at_a_terminal(line: &str, typed: &str) -> (Option<i32>, String) {
     let mut process = Command::new("script")
         .args(["-q", "-e", "-c", line, "/dev/null"])

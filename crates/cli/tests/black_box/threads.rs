@@ -1,4 +1,5 @@
-//! No further thread to be had, as under a container's bound on pids: what needs one is an error, and the process goes on.
+//! No further thread to be had, as under a container's bound on pids: what needs one is an error, and the
+//! process goes on.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;

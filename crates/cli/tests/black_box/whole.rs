@@ -1,5 +1,5 @@
-//! What a node says of a whole request: nothing of it may have been executed in part, and of bulks that travel together it is
-//! nobody's but the one's who caused it.
+//! What a node says of a whole request: nothing of it may have been executed in part, and of bulks that
+//! travel together it is nobody's but the one's who caused it.
 
 use std::sync::Barrier;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The configuration and load files of published guides, word for word. A test may replace hosts and ports, and nothing
-//! else: `run` lists what it replaces.
+//! The configuration and load files of published guides, word for word. A test may replace hosts and ports,
+//! and nothing else: `run` lists what it replaces.
 
 #![allow(dead_code, reason = "each test target uses some of it")]
 
@@ -15,7 +15,8 @@ pub(crate) const WALK_DIRECT: [&str; 2] = [
     include_str!("walk-loadgen2-second.yml"),
 ];
 
-/// The first steps of a page about loadgen: whole files, and sections that take the place of the first file's `requests`.
+/// The first steps of a page about loadgen: whole files, and sections that take the place of the first file's
+/// `requests`.
 pub(crate) const SEARCH: &str = include_str!("bench-search.yml");
 pub(crate) const SEARCH_BY_NAME: &str = include_str!("bench-search-by-name.yml");
 pub(crate) const LIMIT: &str = include_str!("bench-limit.yml");
@@ -29,8 +30,8 @@ pub(crate) const ROUTING: &str = include_str!("bench-routing.yml");
 pub(crate) const LOG_LINE: &str = r#"175.10.75.216 - - [28/Jul/2020:21:20:26 +0800] \"GET / HTTP/1.1\" 200 8676 \"-\" \"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_6) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/84.0.4147.89 Safari/537.36\"
 "#;
 
-/// A body as people have it in their file. The walk-through's page shows the quotes around it, and its line ends, escaped
-/// once more than YAML does, which no YAML reader takes.
+/// A body as people have it in their file. The walk-through's page shows the quotes around it, and its line
+/// ends, escaped once more than YAML does, which no YAML reader takes.
 pub(crate) fn as_written(page: &str) -> String {
     let line = |line: &str| match line.split_once("body: \\\"") {
         Some((before, text)) if text.ends_with("\\\"") => {
@@ -61,7 +62,8 @@ pub(crate) fn folder() -> std::io::Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// Runs `tidegate loadgen` with `file` in `folder`. `places` are the file's hosts and ports, and those of the test.
+/// Runs `tidegate loadgen` with `file` in `folder`. `places` are the file's hosts and ports, and those of the
+/// test.
 pub(crate) fn run(
     folder: &Path,
     file: &str,

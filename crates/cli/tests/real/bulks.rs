@@ -67,13 +67,14 @@ pub(crate) struct Inventor<'a> {
     server: &'a Server,
     pub(crate) memory: Memory,
     count: u32,
-    /// The bulk being invented has only what a gateway can take apart; its items may still fail in their ways.
+    /// The bulk being invented has only what a gateway can take apart; its items may still fail in their
+    /// ways.
     calm: bool,
-    /// Bulks that can be taken apart all come with the same head, so that those of several clients may travel together, and
-    /// nothing depends on what the others write.
+    /// Bulks that can be taken apart all come with the same head, so that those of several clients may travel
+    /// together, and nothing depends on what the others write.
     in_company: bool,
-    /// The bulk being invented runs documents through pipelines: some servers make those share a fate, and then it is
-    /// never split.
+    /// The bulk being invented runs documents through pipelines: some servers make those share a fate, and
+    /// then it is never split.
     piped: bool,
 }
 

@@ -52,7 +52,8 @@ pub(crate) fn answers_differ(
             direct.header(name),
             other.header(name).map(|v| v.replace(other_prefix, direct_prefix)),
         );
-        // A node of OpenSearch says each deprecation only once (`DeprecationLogger`), and the two sides meet other nodes.
+        // A node of OpenSearch says each deprecation only once (`DeprecationLogger`), and the two sides meet
+        // other nodes.
         let said_once = |said: &str| name == "warning" && said.starts_with("299 OpenSearch-");
         let excused = match (&a, &b) {
             (Some(said), None) => said_once(said),
@@ -138,8 +139,8 @@ fn masked(body: &[u8], prefix: &str) -> String {
     masked_made_up_ids(&out)
 }
 
-/// An answer to one of several clients that write to the same indices: which sequence number its documents got depends on the
-/// others.
+/// An answer to one of several clients that write to the same indices: which sequence number its documents
+/// got depends on the others.
 pub(crate) fn among_others(mut answer: Answer) -> Answer {
     let mut text = answer.text();
     for key in ["\"_seq_no\":", "\"_seq_no\" : ", "_seq_no: "] {
@@ -296,8 +297,8 @@ pub(crate) fn documents(
     index: &str,
 ) -> Result<BTreeMap<(String, Option<String>), Held>> {
     http.must(&Request::new("POST", &format!("/{index}/_refresh")))?;
-    // OpenSearch's replicas miss documents that were acknowledged beside broken ones, without Tidegate too. The servers
-    // that know this fault and not this parameter have no replicas here.
+    // OpenSearch's replicas miss documents that were acknowledged beside broken ones, without Tidegate too.
+    // The servers that know this fault and not this parameter have no replicas here.
     let copy = match server.engine {
         Engine::OpenSearch if server.version >= (2, 0) => "&preference=_primary",
         _ => "",

@@ -83,7 +83,8 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Self::started(command, home, listen, admin, server)
     }
 
-    /// Starts Tidegate from a file that `text` makes of the two addresses where it is to listen: for clients, and for admins.
+    /// Starts Tidegate from a file that `text` makes of the two addresses where it is to listen: for clients,
+    /// and for admins.
     pub(crate) fn from_file(server: &Server, text: impl Fn(&str, &str) -> String) -> Result<Self> {
         let (listen, admin, home) = (free_address()?, free_address()?, tempfile::tempdir()?);
         std::fs::write(home.path().join("gateway.yml"), text(&listen, &admin))?;
@@ -187,8 +188,9 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         Http::to(&self.origin)
     }
 
-    /// Waits until the gateway has seen the cluster as it is now, and has compared its predictions for all indices with the
-    /// cluster's: until then bulks for a new index pass whole. Other tests make indices meanwhile, so not for ever.
+    /// Waits until the gateway has seen the cluster as it is now, and has compared its predictions for all
+    /// indices with the cluster's: until then bulks for a new index pass whole. Other tests make indices
+    /// meanwhile, so not for ever.
     pub(crate) fn wait_for_now(&mut self, http: &mut Http) -> Result<()> {
         let now = http.get("/_cluster/state/version")?["version"]
             .as_u64()

@@ -20,7 +20,8 @@ pub(crate) struct Inventor {
     processors: bool,
     /// What Elasticsearch's own clients say that they send and want.
     versioned: Option<String>,
-    /// What was last heard of a document, by the path that it was written to: sequence number and primary term.
+    /// What was last heard of a document, by the path that it was written to: sequence number and primary
+    /// term.
     heard: BTreeMap<String, (u64, u64)>,
     asked: String,
 }

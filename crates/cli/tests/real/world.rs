@@ -75,7 +75,8 @@ fn mapping(server: &Server) -> Value {
 pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<()> {
     let name = |suffix: &str| format!("{prefix}{suffix}");
     create_pipelines(http, server, prefix)?;
-    // A deleted document's version is forgotten after a minute by default: sooner in the set that is written first.
+    // A deleted document's version is forgotten after a minute by default: sooner in the set that is written
+    // first.
     let settings = |shards: u32| {
         json!({
             "number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": "-1", "gc_deletes": "1h"
@@ -85,7 +86,8 @@ pub(crate) fn create(http: &mut Http, server: &Server, prefix: &str) -> Result<(
 
     let mut plain = index(3);
     // After some bulks with broken documents a search of Elasticsearch 7.10 or OpenSearch 1.3 finds other
-    // documents on the replica than on the primary (without Tidegate too), so that contents could not be compared.
+    // documents on the replica than on the primary (without Tidegate too), so that contents could not be
+    // compared.
     plain["settings"]["number_of_replicas"] = json!(u32::from(!matches!(server.version, (7, 10) | (1, _))));
     http.put(&format!("/{}", name(PLAIN)), &plain)?;
     http.put(&format!("/{}", name(SECOND)), &index(5))?;

@@ -1,7 +1,7 @@
-//! What an operator does by hand, on real clusters: dead letters of an OpenSearch and an Elasticsearch are found, edited,
-//! replayed and purged, pipelines stopped and started, a consumer group is set back and one forgotten; the accounts are
-//! exact all the while, and in the end `tidegate diff` finds the two clusters the same, and what differs once somebody
-//! changes one of them.
+//! What an operator does by hand, on real clusters: dead letters of an OpenSearch and an Elasticsearch are
+//! found, edited, replayed and purged, pipelines stopped and started, a consumer group is set back and one
+//! forgotten; the accounts are exact all the while, and in the end `tidegate diff` finds the two clusters the
+//! same, and what differs once somebody changes one of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Actions with a `_type`, where the server takes types: queued without it, and executed as the server would have executed them.
-//! And what delivery asks of a node's answer is what these servers give.
+//! Actions with a `_type`, where the server takes types: queued without it, and executed as the server would
+//! have executed them. And what delivery asks of a node's answer is what these servers give.
 
 use std::time::{Duration, Instant};
 

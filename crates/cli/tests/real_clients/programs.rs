@@ -68,7 +68,8 @@ pub(crate) fn go(package: &str) -> impl FnOnce(&str, &str) -> Result<Command> {
     move |url, index| {
         let program = built(&format!("go-{package}"));
         let _turn = turn("go")?;
-        // Another test may be running the program: a file that is being run can be replaced, but not written to.
+        // Another test may be running the program: a file that is being run can be replaced, but not written
+        // to.
         let begun = built(&format!("go-{package}.begun"));
         let mut build = Command::new("go");
         build

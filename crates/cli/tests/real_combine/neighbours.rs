@@ -1,5 +1,5 @@
-//! Clients whose bulks fail as a whole, or hold what cannot be parsed, beside others: nobody gets another's error, or sees
-//! another's document.
+//! Clients whose bulks fail as a whole, or hold what cannot be parsed, beside others: nobody gets another's
+//! error, or sees another's document.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;

@@ -1,20 +1,20 @@
 //! The law that a limit follows.
 //!
-//! The limit changes once in a round: as soon as enough requests have been answered that were sent since the last change,
-//! so that each change is judged by its own effect.
+//! The limit changes once in a round: as soon as enough requests have been answered that were sent since the
+//! last change, so that each change is judged by its own effect.
 //!
-//! - What an answer takes when nothing waits is measured by **ebbs**: every ten seconds or so the limit is halved for a
-//!   round. It is a mean over requests of about the same size, so that answers that vary by themselves don't pass for
-//!   waiting. Answers that are quicker correct it at once.
-//! - The share of the time beyond that is **waiting**. Of `limit` requests under way `limit × (1 − waiting)` are worked on
-//!   (Little's law), and that, with a little room to find more, is the next limit. The room doubles with each round in
-//!   which nothing waits.
-//! - Not all that takes longer has waited: work that shares a disk or a core takes longer and is more all the same. So
-//!   every few seconds a **flood** lets a quarter more through for a round. If more is worked off by it, what answers
-//!   usually take is stretched to that; if not, a stretch shrinks again.
+//! - What an answer takes when nothing waits is measured by **ebbs**: every ten seconds or so the limit is
+//!   halved for a round. It is a mean over requests of about the same size, so that answers that vary by
+//!   themselves don't pass for waiting. Answers that are quicker correct it at once.
+//! - The share of the time beyond that is **waiting**. Of `limit` requests under way `limit × (1 − waiting)`
+//!   are worked on (Little's law), and that, with a little room to find more, is the next limit. The room
+//!   doubles with each round in which nothing waits.
+//! - Not all that takes longer has waited: work that shares a disk or a core takes longer and is more all the
+//!   same. So every few seconds a **flood** lets a quarter more through for a round. If more is worked off by
+//!   it, what answers usually take is stretched to that; if not, a stretch shrinks again.
 //! - At the start the limit doubles while nothing waits.
-//! - A **refusal** takes a quarter off, and for half a minute the limit stays a tenth below where it was: a node that
-//!   refuses before requests wait is not asked again and again how much is too much.
+//! - A **refusal** takes a quarter off, and for half a minute the limit stays a tenth below where it was: a
+//!   node that refuses before requests wait is not asked again and again how much is too much.
 //! - While fewer requests come than the limit allows, it doesn't grow.
 
 #[cfg(test)]
@@ -35,7 +35,8 @@ pub(super) struct Law {
     usual: [f64; SIZES],
     /// When the last ebb ended, and the limit then.
     ebbed: (Instant, f64),
-    /// There has been an ebb. Until then all that is known stems from the first few answers, on new connections.
+    /// There has been an ebb. Until then all that is known stems from the first few answers, on new
+    /// connections.
     settled: bool,
     /// The trial that is on.
     trial: Option<Trial>,
@@ -194,7 +195,8 @@ impl Law {
             false => EBB_FIRST.max(takes * EBB_ANSWER_TIMES / 6),
         };
         let due = !self.young && now.saturating_duration_since(self.ebbed.0) > pause;
-        // When much less is let through than when it was measured, it may be work itself that takes longer now.
+        // When much less is let through than when it was measured, it may be work itself that takes longer
+        // now.
         let sunk = next < self.ebbed.1 * SUNK && !self.young;
         if (due || sunk) && next >= 2.0 {
             self.trial = Some(Trial::Ebb(next));
@@ -252,7 +254,8 @@ impl Law {
                     }
                 }
                 true => (f64::from(count) / 4.0).min(1.0),
-                // Little less is chance: believed each time, it would make the least of all means the usual one.
+                // Little less is chance: believed each time, it would make the least of all means the usual
+                // one.
                 false if mean < *usual * QUICKER && count >= QUICKER_ANSWERS => 0.5,
                 false => 0.0,
             };
@@ -306,8 +309,8 @@ fn size_of(bytes: u64) -> usize {
 
 const SIZES: usize = 18;
 const LIMIT_MAX: f64 = 1024.0;
-/// A round waits for so many answers, times the limit. The first answers are the quickest ones: with fewer, that would
-/// pass for what all take.
+/// A round waits for so many answers, times the limit. The first answers are the quickest ones: with fewer,
+/// that would pass for what all take.
 const ROUND_TIMES: f64 = 2.0;
 /// At the start: answers that take long should not hold it at one for long.
 const YOUNG_ANSWERS: f64 = 3.0;
@@ -315,7 +318,8 @@ const ROUND_ANSWERS: f64 = 6.0;
 const EBB_ANSWERS: f64 = 10.0;
 const EBB_EVERY: Duration = Duration::from_secs(10);
 const EBB_FIRST: Duration = Duration::from_secs(1);
-/// An ebb is no more often than once in the time of so many answers, one after the other: it costs a few percent at most.
+/// An ebb is no more often than once in the time of so many answers, one after the other: it costs a few
+/// percent at most.
 const EBB_ANSWER_TIMES: u32 = 60;
 const FLOOD: f64 = 1.25;
 /// Answers that a flood is judged by, at least.
@@ -346,8 +350,8 @@ mod tests {
     use super::simulated::{Load, Node, Seen};
     use super::*;
 
-    /// Whether what was worked off is within 20 % of what could have been, and what was under way at most a half, or four
-    /// requests, more than could be worked on.
+    /// Whether what was worked off is within 20 % of what could have been, and what was under way at most a
+    /// half, or four requests, more than could be worked on.
     fn is_found(node: &Node, seconds: f64, seen: &Seen) {
         let could = node.workers as f64 / node.takes * seconds;
         assert!(seen.worked as f64 > 0.8 * could, "{seen:?} of {could}");

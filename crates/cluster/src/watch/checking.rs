@@ -71,8 +71,8 @@ impl Watch {
         }
     }
 
-    /// Compares one prediction of the live traffic. One that disagrees is looked at again after a fresh reading: the
-    /// index may just have been made anew.
+    /// Compares one prediction of the live traffic. One that disagrees is looked at again after a fresh
+    /// reading: the index may just have been made anew.
     pub(super) async fn check_sample(&mut self, sample: &Sample) -> Result<(), AskError> {
         let (Some(home), Some(target)) = (self.home.clone(), Challenge::for_sample(sample)) else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Reading what changed: nodes, indices, aliases, data streams, pipelines; and the routes that follow from it.
+//! Reading what changed: nodes, indices, aliases, data streams, pipelines; and the routes that follow from
+//! it.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A cluster that answers the watch's questions from a script: just enough of both engines' APIs, and able to die, lie,
-//! move, be rebuilt and refuse credentials on cue.
+//! A cluster that answers the watch's questions from a script: just enough of both engines' APIs, and able to
+//! die, lie, move, be rebuilt and refuse credentials on cue.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! The published schema and the checker say the same of thousands of files: the examples, each with one thing changed.
+//! The published schema and the checker say the same of thousands of files: the examples, each with one thing
+//! changed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -253,7 +253,8 @@ impl Resolver<'_> {
     }
 }
 
-/// What is wrong with a cluster's URL, in words that follow its key. They never repeat the URL, which may hold a password.
+/// What is wrong with a cluster's URL, in words that follow its key. They never repeat the URL, which may
+/// hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadEndpoint {
     #[error("has no `http://` or `https://` before it")]

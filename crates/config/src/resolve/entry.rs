@@ -168,8 +168,8 @@ pub enum BadListenAddress {
     NoAddress,
 }
 
-/// Reads an address to listen on. `:8000` and `*:8000` mean every address; names other than `localhost` aren't
-/// looked up, because what they mean may change.
+/// Reads an address to listen on. `:8000` and `*:8000` mean every address; names other than `localhost`
+/// aren't looked up, because what they mean may change.
 ///
 /// # Errors
 /// What is wrong with it.

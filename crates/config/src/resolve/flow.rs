@@ -44,7 +44,8 @@ impl Resolver<'_> {
     /// `if … then … else` is no filter of its own: its filters get the condition, or its negation, before
     /// theirs. That is the same, because conditions look at the request's head, which no filter changes.
     ///
-    /// `rewrite_to_bulk` is none either, but an option of those after it; `rewrites` says that there was one before.
+    /// `rewrite_to_bulk` is none either, but an option of those after it; `rewrites` says that there was one
+    /// before.
     fn filters(
         &mut self,
         path: &str,

@@ -8,7 +8,8 @@ use crate::file::{KafkaTlsFile, QueueFile, QueueTypeFile};
 use crate::runtime::{ClusterTls, KafkaTopic, Sasl, SaslMechanism};
 
 impl Resolver<'_> {
-    /// The topic that a queue is, if it is one. Keys of the other kind are refused where they are not as by default.
+    /// The topic that a queue is, if it is one. Keys of the other kind are refused where they are not as by
+    /// default.
     pub(super) fn kafka(&mut self, path: &str, file: &QueueFile, name: &Arc<str>) -> Option<KafkaTopic> {
         let is_kafka = file.r#type == QueueTypeFile::Kafka;
         self.keys_of_the_other_kind(path, file);

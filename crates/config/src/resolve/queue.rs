@@ -127,8 +127,8 @@ impl Resolver<'_> {
 
     /// Refuses sizes that are too small to work with.
     fn sizes(&mut self, path: &str, file: &QueueFile) {
-        // Half of `min_free` is for dead letters: without them delivery from a queue that has filled its disk would wait for
-        // room that only delivery can make.
+        // Half of `min_free` is for dead letters: without them delivery from a queue that has filled its disk
+        // would wait for room that only delivery can make.
         let bounds = [
             ("max_size", file.max_size.0, 4 * SEGMENT_BYTES_MIN),
             ("min_free", Some(file.min_free.0), 2 * SEGMENT_BYTES_MIN),

@@ -64,7 +64,8 @@ impl Resolver<'_> {
     }
 }
 
-/// Clusters that strangers can act on with the gateway's account: by name, with the sentence to say so loudly.
+/// Clusters that strangers can act on with the gateway's account: by name, with the sentence to say so
+/// loudly.
 pub(crate) fn open_doors(config: &Config) -> Vec<(Arc<str>, String)> {
     let mut doors = Vec::new();
     for cluster in config.clusters.values() {

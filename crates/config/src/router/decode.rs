@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Percent-decodes; in queries `+` is a space (`RestUtils.decodeComponent`). `None` for what isn't UTF-8 or has a
-/// broken escape: the cluster words its own rejection.
+/// Percent-decodes; in queries `+` is a space (`RestUtils.decodeComponent`). `None` for what isn't UTF-8 or
+/// has a broken escape: the cluster words its own rejection.
 pub fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || (plus_is_space && b == b'+')) {
         return Some(Cow::Borrowed(text));

@@ -1,8 +1,8 @@
-//! Paths as servers read them, and the indices that they name: a rule that is for certain indices holds however a client
-//! spells them, and where it cannot be said whether it holds, nobody guesses.
+//! Paths as servers read them, and the indices that they name: a rule that is for certain indices holds
+//! however a client spells them, and where it cannot be said whether it holds, nobody guesses.
 //!
-//! Servers decode each segment of a path once, count empty segments for nothing, and take several names, patterns and date
-//! math for one (`RestController`, `PathTrie`, `IndexNameExpressionResolver`).
+//! Servers decode each segment of a path once, count empty segments for nothing, and take several names,
+//! patterns and date math for one (`RestController`, `PathTrie`, `IndexNameExpressionResolver`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub enum Undecided {
 
 type Flows<'r> = &'r [Arc<str>];
 
-/// A path with its segments decoded and empty ones left out; a slash within a segment stays encoded. `None` for what is
-/// not encoded UTF-8.
+/// A path with its segments decoded and empty ones left out; a slash within a segment stays encoded. `None`
+/// for what is not encoded UTF-8.
 pub(super) fn canonical(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') && !path.contains("//") {
         return Some(Cow::Borrowed(path));
@@ -158,8 +158,9 @@ fn meant(name: &str) -> Result<Cow<'_, str>, Undecided> {
     }
 }
 
-/// What the query says of the index; servers take the path's parameters there, too. All that it says, since servers
-/// take the last of several, and a semicolon parts parameters as well (`RestUtils.decodeQueryString`).
+/// What the query says of the index; servers take the path's parameters there, too. All that it says, since
+/// servers take the last of several, and a semicolon parts parameters as well
+/// (`RestUtils.decodeQueryString`).
 fn index_parameter(query: &str) -> Result<Option<Cow<'_, str>>, Undecided> {
     let mut said: Option<Cow<'_, str>> = None;
     for pair in query.split(['&', ';']) {

@@ -106,7 +106,8 @@ impl Pattern {
         })
     }
 
-    /// Whether the pattern is for certain indices: its first segment is neither any name nor the name of an API.
+    /// Whether the pattern is for certain indices: its first segment is neither any name nor the name of an
+    /// API.
     pub(super) fn binds_index(&self) -> bool {
         self.segments.first().is_some_and(Segment::binds_index)
     }

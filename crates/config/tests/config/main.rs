@@ -1,8 +1,9 @@
-//! Whole configuration files: what the published guide's does, what is said about everything that can be wrong,
-//! and that examples and reference page are true.
+//! Whole configuration files: what the published guide's does, what is said about everything that can be
+//! wrong, and that examples and reference page are true.
 //!
-//! Golden files: `tests/config/NAME.yml` and `NAME.txt`, every problem and warning. `UPDATE=1 cargo test -p config
-//! --test config` writes them (and `docs/configuration.md`) anew; read the difference before you commit it.
+//! Golden files: `tests/config/NAME.yml` and `NAME.txt`, every problem and warning. `UPDATE=1 cargo test -p
+//! config --test config` writes them (and `docs/configuration.md`) anew; read the difference before you
+//! commit it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

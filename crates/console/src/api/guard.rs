@@ -21,8 +21,9 @@ pub(super) async fn guarded(request: Request, next: Next) -> Response {
     })
 }
 
-/// A page of somebody else's must not reach this server by a name of its own making (DNS rebinding). An address is not
-/// such a name, `localhost` leads nowhere else, and others have to be told on the command line.
+/// A page of somebody else's must not reach this server by a name of its own making (DNS rebinding). An
+/// address is not such a name, `localhost` leads nowhere else, and others have to be told on the command
+/// line.
 pub(super) async fn by_a_known_name(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).map(name_of);
@@ -48,8 +49,8 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// Only the console's own page may use its API: browsers say which page a request comes from. What changes something has
-/// to say so, and has to be JSON, which other pages' forms cannot send.
+/// Only the console's own page may use its API: browsers say which page a request comes from. What changes
+/// something has to say so, and has to be JSON, which other pages' forms cannot send.
 pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));

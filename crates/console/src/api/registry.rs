@@ -176,7 +176,8 @@ pub(crate) struct Taken {
     changed: Vec<String>,
 }
 
-/// Registers all that a file names in the name of `actor`, or tells what is wrong with the file and registers nothing.
+/// Registers all that a file names in the name of `actor`, or tells what is wrong with the file and registers
+/// nothing.
 pub(crate) fn take_in(desk: &Desk, actor: &str, yaml: &str) -> Result<Result<Taken, Vec<Value>>, StoreError> {
     let store = &desk.polls.store;
     let (clusters, gateways) = (store.clusters()?, store.gateways()?);

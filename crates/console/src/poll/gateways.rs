@@ -85,7 +85,8 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
         .flatten()
         .map(|entry| entry.clusters);
     if let Some([only]) = links.as_deref() {
-        // What is split at once is counted for the gateway as a whole, and is one cluster's if there is one only.
+        // What is split at once is counted for the gateway as a whole, and is one cluster's if there is one
+        // only.
         *delivered.entry(only.name.clone()).or_default() += count("docs");
     }
     let mark = Mark {
@@ -185,8 +186,8 @@ fn bring_along(polls: &Polls, entry: &GatewayEntry, told: &Value) {
     }
 }
 
-/// Registers the clusters that a gateway tells of, once: those that are registered already are linked, and one that somebody
-/// removes later does not come back. Says whether anything changed.
+/// Registers the clusters that a gateway tells of, once: those that are registered already are linked, and
+/// one that somebody removes later does not come back. Says whether anything changed.
 pub(crate) fn adopt(store: &Store, gateway: &str, told: &Value) -> Result<bool, StoreError> {
     let Some(entry) = store.gateway(gateway)? else {
         return Ok(false);

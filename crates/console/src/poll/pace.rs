@@ -33,8 +33,8 @@ impl Pace {
         self.due
     }
 
-    /// It was asked at `began` and answered now. What takes long is asked less often: it keeps the target busy for at most a
-    /// twentieth of the time.
+    /// It was asked at `began` and answered now. What takes long is asked less often: it keeps the target
+    /// busy for at most a twentieth of the time.
     pub(super) fn answered(&mut self, began: Instant) {
         let now = Instant::now();
         self.failures = 0;

@@ -1,5 +1,6 @@
-//! Log lines for what an operator has to act on and no request tells of by itself: a queue that accepts nothing, and certificates
-//! that end soon. Each is said once with what to do, again while it lasts, and once it is over.
+//! Log lines for what an operator has to act on and no request tells of by itself: a queue that accepts
+//! nothing, and certificates that end soon. Each is said once with what to do, again while it lasts, and once
+//! it is over.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

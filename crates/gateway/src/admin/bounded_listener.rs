@@ -1,9 +1,10 @@
-//! The admin port's listener. BoundedListener connections at a time, and none that is silent for long: whoever reaches the port must not
-//! be able to take the open files that clients and nodes need, nor the port itself from health checks.
+//! The admin port's listener. BoundedListener connections at a time, and none that is silent for long:
+//! whoever reaches the port must not be able to take the open files that clients and nodes need, nor the port
+//! itself from health checks.
 //!
-//! A new connection is always let in. When there are as many as there may be, the one that is closed for it is the one that
-//! has waited the longest without a whole request: who trickles, or is idle. Only if all of them have requests under way is
-//! it the one that has moved nothing for the longest time.
+//! A new connection is always let in. When there are as many as there may be, the one that is closed for it
+//! is the one that has waited the longest without a whole request: who trickles, or is idle. Only if all of
+//! them have requests under way is it the one that has moved nothing for the longest time.
 
 use std::io;
 use std::net::SocketAddr;

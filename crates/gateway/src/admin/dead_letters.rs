@@ -325,7 +325,8 @@ impl AdminState {
 /// Dead letters listed at once, unless more are asked for.
 const LETTERS: usize = 100;
 const LETTERS_MAX: usize = 10_000;
-/// A replay that takes longer is answered, and goes on when it is asked for again: a connection must not be silent for long.
+/// A replay that takes longer is answered, and goes on when it is asked for again: a connection must not be
+/// silent for long.
 const REPLAY_MAX: Duration = Duration::from_secs(20);
 /// Refusals that an answer tells of one by one.
 const REFUSED_SHOWN: usize = 100;

@@ -12,9 +12,10 @@ use subtle::ConstantTimeEq;
 use super::AdminState;
 use super::refusal::Refusal;
 
-/// With a token configured, everybody needs it. Without one the port is on loopback, and a page in somebody's browser
-/// must not reach it by a name of its own making: only loopback names are answered (DNS rebinding). Nor may such a page
-/// have the browser send what changes something: browsers say of which origin the page is.
+/// With a token configured, everybody needs it. Without one the port is on loopback, and a page in somebody's
+/// browser must not reach it by a name of its own making: only loopback names are answered (DNS rebinding).
+/// Nor may such a page have the browser send what changes something: browsers say of which origin the page
+/// is.
 pub(super) async fn admit(State(admin): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
     let live = admin.shared.live.load_full();
     let admitted = match &live.config.admin.token {

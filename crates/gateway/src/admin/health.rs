@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::AdminState;
 use crate::live::Live;
 
-/// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old topology.
-/// `red` (503): no node of some cluster is well.
+/// `green`: every cluster is watched. `yellow`: some cluster isn't, its bulks pass whole or go by an old
+/// topology. `red` (503): no node of some cluster is well.
 pub(super) async fn health(State(admin): State<Arc<AdminState>>) -> Response {
     let live = admin.shared.live.load_full();
     let mut worst = 0;
@@ -75,8 +75,8 @@ pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
     )
 }
 
-/// What keeps a cluster that entries lead to from being served. With a queue before it, that its nodes are away is what
-/// the queue is for.
+/// What keeps a cluster that entries lead to from being served. With a queue before it, that its nodes are
+/// away is what the queue is for.
 fn look_at(cluster: &Cluster, live: &Live, name: &Arc<str>, queued: bool, found: &mut Findings) {
     let status = cluster.status();
     let has_account = live

@@ -1,4 +1,5 @@
-//! The admin port: a small HTTP API on a thread of its own, off the data path. Loopback unless told otherwise.
+//! The admin port: a small HTTP API on a thread of its own, off the data path. Loopback unless told
+//! otherwise.
 //!
 //! What it serves is one table ([`endpoints`]), from which its routes and the list at `/` are made.
 

@@ -1,5 +1,5 @@
-//! What `/metrics` says of the process, under the names that all programs use, and of its build, its configuration and
-//! its certificates.
+//! What `/metrics` says of the process, under the names that all programs use, and of its build, its
+//! configuration and its certificates.
 
 use std::path::Path;
 use std::sync::Arc;

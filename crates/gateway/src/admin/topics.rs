@@ -1,4 +1,5 @@
-//! Queues in Kafka, as the admin port shows them: records of a partition, and consumer groups that gateways share.
+//! Queues in Kafka, as the admin port shows them: records of a partition, and consumer groups that gateways
+//! share.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Asynchronous mode: what the head of a bulk says beside its index is its form: parameters, media types, lengths. A form
-//! that this cluster refuses is refused before anything is queued, in the cluster's own words. Which those are only the
-//! cluster knows, so it is asked, once for each form, with a bulk that changes nothing.
+//! Asynchronous mode: what the head of a bulk says beside its index is its form: parameters, media types,
+//! lengths. A form that this cluster refuses is refused before anything is queued, in the cluster's own
+//! words. Which those are only the cluster knows, so it is asked, once for each form, with a bulk that
+//! changes nothing.
 
 mod ask;
 mod known;
@@ -26,8 +27,8 @@ struct Form<'a> {
     header_bytes: usize,
 }
 
-/// What the cluster's answers to requests of one form say beside their items: their media type, and who answers. It is
-/// among the extensions of a request that was admitted.
+/// What the cluster's answers to requests of one form say beside their items: their media type, and who
+/// answers. It is among the extensions of a request that was admitted.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerHead(std::sync::Arc<HeaderMap>);
 
@@ -85,7 +86,8 @@ fn is_plain(pair: &str) -> bool {
     }
 }
 
-/// A parameter without a value that says nothing of whether it is taken, and of which there are too many to remember.
+/// A parameter without a value that says nothing of whether it is taken, and of which there are too many to
+/// remember.
 fn without_free_text(pair: &str) -> &str {
     match pair.split_once('=') {
         Some((name, value)) if FREE_TEXT.contains(&name) && !value.is_empty() => name,
@@ -102,8 +104,8 @@ fn among(known: &[&str], value: &[u8]) -> bool {
 // === impl AnswerHead ===
 
 impl AnswerHead {
-    /// Gives a queued answer the headers that the cluster's would have. What the client calls its request is echoed, as
-    /// servers do.
+    /// Gives a queued answer the headers that the cluster's would have. What the client calls its request is
+    /// echoed, as servers do.
     pub(crate) fn put_on(answer: &mut HeaderMap, head: &Parts) {
         if let Some(Self(theirs)) = head.extensions.get() {
             for name in theirs.keys() {

@@ -1,9 +1,11 @@
-//! Who may write, in asynchronous mode. What is queued is delivered with the gateway's own account, so the cluster is asked
-//! beforehand, with the client's credentials, who the client is ([`ask`]) and whether it may do what its request does
-//! ([`probe`]): per client, name of an index as it is written, and kind of operation. What was said is remembered for
-//! [`memory::FRESH`] by all cores together ([`memory`]), and, in case the cluster is away, over restarts ([`kept`]).
+//! Who may write, in asynchronous mode. What is queued is delivered with the gateway's own account, so the
+//! cluster is asked beforehand, with the client's credentials, who the client is ([`ask`]) and whether it may
+//! do what its request does ([`probe`]): per client, name of an index as it is written, and kind of
+//! operation. What was said is remembered for [`memory::FRESH`] by all cores together ([`memory`]), and, in
+//! case the cluster is away, over restarts ([`kept`]).
 //!
-//! What a client may not do is not refused here. Its request passes to the cluster as it came, and the cluster refuses it.
+//! What a client may not do is not refused here. Its request passes to the cluster as it came, and the
+//! cluster refuses it.
 
 mod account;
 mod ask;

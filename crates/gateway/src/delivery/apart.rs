@@ -1,5 +1,6 @@
-//! A record that the gateway fails on, in halves: what goes well is delivered, what does not is halved again, down to the
-//! operation that is to blame, which becomes a dead letter. Halves follow one another, so operations keep their order.
+//! A record that the gateway fails on, in halves: what goes well is delivered, what does not is halved again,
+//! down to the operation that is to blame, which becomes a dead letter. Halves follow one another, so
+//! operations keep their order.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -51,8 +52,8 @@ impl Condemned<'_> {
 }
 
 impl Lane {
-    /// Delivers a record that the gateway has failed on when it was alone; how many of its operations are dead. `None` if the
-    /// gateway stops first.
+    /// Delivers a record that the gateway has failed on when it was alone; how many of its operations are
+    /// dead. `None` if the gateway stops first.
     pub(super) async fn deliver_apart(
         &mut self,
         batch: &Batch,
@@ -96,7 +97,8 @@ impl Lane {
         Some(dead)
     }
 
-    /// Halves operations that the gateway has failed on together; of one alone it makes a dead letter. How many died.
+    /// Halves operations that the gateway has failed on together; of one alone it makes a dead letter. How
+    /// many died.
     async fn halve(
         &mut self,
         condemned: &Condemned<'_>,
@@ -136,8 +138,8 @@ impl Lane {
         Some(())
     }
 
-    /// Makes a dead letter of an operation that the gateway fails on; it looks at its lines as little as may be. How many that
-    /// are: one. `None` if the gateway stops first.
+    /// Makes a dead letter of an operation that the gateway fails on; it looks at its lines as little as may
+    /// be. How many that are: one. `None` if the gateway stops first.
     async fn bury_one(
         &mut self,
         condemned: &Condemned<'_>,
@@ -189,8 +191,8 @@ impl Lane {
     }
 }
 
-/// Cuts lines into so many operations, without a look into documents. If the lines do not come out even, the last one has what
-/// is left, and there are as many as there are to account for all the same.
+/// Cuts lines into so many operations, without a look into documents. If the lines do not come out even, the
+/// last one has what is left, and there are as many as there are to account for all the same.
 fn operations(body: &[u8], documents: usize) -> Vec<Range<usize>> {
     let (mut operations, mut start) = (Vec::with_capacity(documents), 0);
     while operations.len() + 1 < documents {
@@ -232,8 +234,8 @@ fn is_delete(line: &[u8]) -> bool {
     opens && words.next() == Some(b"delete")
 }
 
-/// The pause before operations that the gateway failed on together are tried in halves. How often that happens is bounded by
-/// the dead letters that come of it, each of which has a longer pause.
+/// The pause before operations that the gateway failed on together are tried in halves. How often that
+/// happens is bounded by the dead letters that come of it, each of which has a longer pause.
 const HALVES_AFTER: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that hold their
-//! primaries.
+//! One try of a batch's operations: planned by today's topology, and handed to the outlets of the nodes that
+//! hold their primaries.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ impl Work<'_> {
 }
 
 impl Route {
-    /// One try of some operations: what each node holds primaries of goes there now. Returns those that are not done.
+    /// One try of some operations: what each node holds primaries of goes there now. Returns those that are
+    /// not done.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
         way: SendMode,
@@ -132,8 +133,8 @@ impl Route {
         self.dispatch(way, &node, outlet, parcel).await
     }
 
-    /// Whether the document that an operation is in conflict with is the one that it was to write: then an earlier try
-    /// has written it, or somebody the same.
+    /// Whether the document that an operation is in conflict with is the one that it was to write: then an
+    /// earlier try has written it, or somebody the same.
     pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, String> {
         let at = work.operations[operation];
         if at.op != Op::Create && !at.versioned {

@@ -1,5 +1,5 @@
-//! One batch of a lane on its way: sent by today's topology, again where that may help, until every operation is
-//! indexed or among the dead letters.
+//! One batch of a lane on its way: sent by today's topology, again where that may help, until every operation
+//! is indexed or among the dead letters.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -60,7 +60,8 @@ pub(crate) struct Work<'b> {
     pub(crate) body: Shared,
     /// The memory that it takes.
     pub(crate) held: Option<Held>,
-    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used it.
+    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used
+    /// it.
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
     pub(crate) wording: Rc<Wording>,
     pub(crate) operations: Vec<Operation>,
@@ -146,8 +147,9 @@ impl Origin {
 // === impl Work ===
 
 impl<'b> Work<'b> {
-    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was accepted before
-    /// `doubtful_before` may have been executed; `first`: it is one of the first batches of its lane since the start.
+    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was
+    /// accepted before `doubtful_before` may have been executed; `first`: it is one of the first batches of
+    /// its lane since the start.
     pub(crate) fn new(
         route: &Route,
         batch: &'b Batch,
@@ -203,8 +205,8 @@ impl<'b> Work<'b> {
 // === impl Lane ===
 
 impl Lane {
-    /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if the gateway stops
-    /// first.
+    /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if
+    /// the gateway stops first.
     pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared, held: Option<Held>) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
         let (mut body, mut held) = (body, held);
@@ -330,8 +332,8 @@ impl Lane {
         Some(())
     }
 
-    /// Puts operations among the dead letters. Those that find no room there are parked until they do; where nothing is
-    /// parked, and while the disk does not take them, the lane waits.
+    /// Puts operations among the dead letters. Those that find no room there are parked until they do; where
+    /// nothing is parked, and while the disk does not take them, the lane waits.
     pub(crate) async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
         while !dead.is_empty() {
@@ -483,14 +485,14 @@ impl Route {
     }
 }
 
-/// Whether a conflict of an operation means that another writer came between its reading and its writing of the document: an
-/// `update` that names no version.
+/// Whether a conflict of an operation means that another writer came between its reading and its writing of
+/// the document: an `update` that names no version.
 fn is_between(operation: &Operation) -> bool {
     operation.op == Op::Update && !operation.versioned
 }
 
-/// The wait after so many failures in a row: doubled each time, up to [`BACKOFF_MAX`], of which `random` (0 to 1) takes
-/// up to a half.
+/// The wait after so many failures in a row: doubled each time, up to [`BACKOFF_MAX`], of which `random` (0
+/// to 1) takes up to a half.
 pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
     let delay = first
         .saturating_mul(1 << failures.min(10))
@@ -503,8 +505,8 @@ pub(crate) fn asked_for(after: Option<Duration>) -> Duration {
     after.unwrap_or_default().min(PAUSE * 10)
 }
 
-/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule, where nobody wrote down how
-/// far it sent.
+/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule, where
+/// nobody wrote down how far it sent.
 const FIRST_BATCHES: u32 = 4;
 /// An `update` that another writer came between is tried again so often before it waits apart.
 const AT_ONCE_MAX: u32 = 4;

@@ -1,5 +1,6 @@
-//! Answers to what delivery sends, without what it doesn't read. A node is not asked for that; but lines may ask for
-//! documents, errors quote them, and who says what it isn't asked for, or is no cluster at all, is not to fill the memory.
+//! Answers to what delivery sends, without what it doesn't read. A node is not asked for that; but lines may
+//! ask for documents, errors quote them, and who says what it isn't asked for, or is no cluster at all, is
+//! not to fill the memory.
 
 use bulk::Condense;
 use cluster::Node;
@@ -11,8 +12,8 @@ use super::memory::Memory;
 use crate::nodes::{Message, Outbound};
 
 impl Outbound {
-    /// Sends one bulk request of so many documents and waits for its answer. One that is long is reduced as it comes, when
-    /// there is memory for it, to what says how the documents went.
+    /// Sends one bulk request of so many documents and waits for its answer. One that is long is reduced as
+    /// it comes, when there is memory for it, to what says how the documents went.
     pub(crate) async fn brief(
         &self,
         node: &Node,
@@ -81,8 +82,8 @@ impl Outbound {
     }
 }
 
-/// Bytes of an answer, and of each of its items, that are taken as they are: an item that is done has 25. They are charged to
-/// nobody, so a pipeline's requests have so many together at most.
+/// Bytes of an answer, and of each of its items, that are taken as they are: an item that is done has 25.
+/// They are charged to nobody, so a pipeline's requests have so many together at most.
 const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_ITEM_BYTES: usize = 48;
 const PLAIN_BYTES_MAX: usize = 512 << 10;

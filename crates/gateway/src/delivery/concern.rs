@@ -1,8 +1,9 @@
 //! What the error of an item concerns: its index, its shard, or nothing but itself.
 //!
-//! Reasons quote what clients write: names, ids, values, whole documents. So nothing is looked for within one: an error's
-//! type decides, and what the server's own words begin with. Where these name an index, it is compared with the one that the
-//! operation names: a pipeline may go by a value of the document for another, and fail there.
+//! Reasons quote what clients write: names, ids, values, whole documents. So nothing is looked for within
+//! one: an error's type decides, and what the server's own words begin with. Where these name an index, it is
+//! compared with the one that the operation names: a pipeline may go by a value of the document for another,
+//! and fail there.
 
 use crate::delivery::outcome::Error;
 use crate::queue::parked::{Named, Scope};
@@ -48,7 +49,8 @@ pub(crate) fn asks_for_copies(target: &str) -> bool {
         .any(|pair| pair.starts_with("wait_for_active_shards="))
 }
 
-/// Whether an error speaks of another index than those of an operation. `index` is what it says beside its words.
+/// Whether an error speaks of another index than those of an operation. `index` is what it says beside its
+/// words.
 pub(crate) fn is_of_another(error: &Error, index: Option<&str>, named: &Named) -> bool {
     let is_own = |name: &str| named.names().any(|own| own == name);
     // Nobody here knows which index the name stands for.

@@ -14,13 +14,14 @@ use crate::delivery::unsettled::drop_unsettled;
 use crate::live::GatewayState;
 use crate::queue::{Doing, Group, Phase};
 
-/// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are done.
+/// The deliveries of a gateway. Those that run stop when they are dropped, once their batches under way are
+/// done.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     shared: Arc<GatewayState>,
     runs: Mutex<Runs>,
-    /// Held by who starts a consumer group or does something to it that takes its time: others do not wait for that. Locked
-    /// before `runs`.
+    /// Held by who starts a consumer group or does something to it that takes its time: others do not wait
+    /// for that. Locked before `runs`.
     turns: Mutex<BTreeMap<Key, Arc<Mutex<()>>>>,
 }
 
@@ -81,7 +82,8 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Lets batches of these that are under way finish and commit, for so long; whether all have ended by then.
+    /// Lets batches of these that are under way finish and commit, for so long; whether all have ended by
+    /// then.
     pub(crate) fn stop_some(&self, groups: &[Arc<Group>], within: Duration) -> bool {
         for group in groups {
             if let Some(run) = self.runs().get(&key(group)) {
@@ -186,8 +188,8 @@ fn rest(group: &Group, stopped: &watch::Receiver<bool>, why: &str, pause: Durati
     true
 }
 
-/// Drops the letters of batches that are delivered again, as soon as the disk has room for the catalog that says so; `false`
-/// if delivery is to stop before.
+/// Drops the letters of batches that are delivered again, as soon as the disk has room for the catalog that
+/// says so; `false` if delivery is to stop before.
 fn has_dropped_unsettled(group: &Group, stopped: &watch::Receiver<bool>) -> bool {
     while let Err(why) = drop_unsettled(&group.queue, &group.settings.group) {
         if !rest(group, stopped, &format!("delivery waits: {why}"), TRY_AGAIN) {

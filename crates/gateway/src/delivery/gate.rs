@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// `max_worker_size`: requests at the cluster at once, but one at each node in any case, so that a node that does not answer
-/// holds up no other.
+/// `max_worker_size`: requests at the cluster at once, but one at each node in any case, so that a node that
+/// does not answer holds up no other.
 pub(crate) struct Workers {
     free: Cell<usize>,
     waiting: RefCell<VecDeque<Waiting>>,
@@ -114,8 +114,8 @@ impl Gate {
         self.bytes_max.set((bytes / 2).max(1));
     }
 
-    /// A request of so many bytes was not. What is on the way may have been given more room since: that is tried, but in
-    /// small steps, since each try that fails is a request in vain.
+    /// A request of so many bytes was not. What is on the way may have been given more room since: that is
+    /// tried, but in small steps, since each try that fails is a request in vain.
     pub(crate) fn fitted(&self, bytes: u64) {
         let most = self.bytes_max.get();
         let more = match bytes > most / 2 {

@@ -1,5 +1,6 @@
-//! Lanes that Kafka gives to this gateway and takes from it again, as gateways come and go. All lanes are given up at
-//! each change, and only when nothing of them is under way: so no two gateways ever send for one lane at a time.
+//! Lanes that Kafka gives to this gateway and takes from it again, as gateways come and go. All lanes are
+//! given up at each change, and only when nothing of them is under way: so no two gateways ever send for one
+//! lane at a time.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -117,7 +118,8 @@ async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Re
     leaving
 }
 
-/// What died in a batch that was not committed is delivered once more, here or elsewhere, and dies there anew.
+/// What died in a batch that was not committed is delivered once more, here or elsewhere, and dies there
+/// anew.
 fn drop_unsettled(route: &Route) {
     let group = Arc::clone(&route.group);
     let letters = &group.queue.dead_letters;

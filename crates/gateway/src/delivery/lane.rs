@@ -95,8 +95,8 @@ impl Route {
 // === impl Lane ===
 
 impl Lane {
-    /// Waits until the cluster's topology is known: before that nobody can say which operations are on one document, or where
-    /// they go. `None` if the gateway stops meanwhile.
+    /// Waits until the cluster's topology is known: before that nobody can say which operations are on one
+    /// document, or where they go. `None` if the gateway stops meanwhile.
     pub(crate) async fn topology(&mut self) -> Option<(Rc<Outbound>, Arc<Snapshot>)> {
         let mut waited = false;
         loop {

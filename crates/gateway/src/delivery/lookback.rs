@@ -1,6 +1,6 @@
-//! An operation that may have been executed already, whose index has a name that may have led elsewhere then: before it is
-//! sent again, it is looked for where it can have gone. A document that is there as the operation was to leave it is the
-//! operation's, or says the same; then the operation is done.
+//! An operation that may have been executed already, whose index has a name that may have led elsewhere then:
+//! before it is sent again, it is looked for where it can have gone. A document that is there as the
+//! operation was to leave it is the operation's, or says the same; then the operation is done.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -45,9 +45,10 @@ pub(crate) struct Past {
     members: HashMap<String, Vec<String>>,
 }
 
-/// Documents that an earlier run may have written to, in an index that its name leads to no more, and that were not found
-/// there as they should be: so the write was sent again, or something came after it. Then what comes after must be sent
-/// again too, found or not, or the older one of two would be the one that is where the name leads now.
+/// Documents that an earlier run may have written to, in an index that its name leads to no more, and that
+/// were not found there as they should be: so the write was sent again, or something came after it. Then what
+/// comes after must be sent again too, found or not, or the older one of two would be the one that is where
+/// the name leads now.
 #[derive(Default)]
 pub(crate) struct Resent {
     random: RandomState,
@@ -174,8 +175,8 @@ impl Past {
 // === impl Route ===
 
 impl Route {
-    /// Looks for those of `left` that are in doubt; takes out those that are done, and those that must wait, which it
-    /// returns.
+    /// Looks for those of `left` that are in doubt; takes out those that are done, and those that must wait,
+    /// which it returns.
     pub(crate) async fn look_back(
         &self,
         work: &mut Work<'_>,
@@ -299,8 +300,8 @@ impl Route {
         told
     }
 
-    /// Sends operations to the index that has their documents, whatever their names lead to now: through the names they would be
-    /// in two indices. Returns those that are not done.
+    /// Sends operations to the index that has their documents, whatever their names lead to now: through the
+    /// names they would be in two indices. Returns those that are not done.
     async fn send_there(
         &self,
         work: &Work<'_>,
@@ -395,7 +396,8 @@ impl Route {
         let Doubt {
             restart, first, lost, ..
         } = work.doubt[operation];
-        // It may come to lead elsewhere before anybody here knows: then it must not be sent if it is there already.
+        // It may come to lead elsewhere before anybody here knows: then it must not be sent if it is there
+        // already.
         let uncertain = lost || first;
         if uncertain {
             let tables = work.past.sent_by.iter().map(|snapshot| &*snapshot.table);
@@ -529,7 +531,8 @@ impl Route {
     }
 }
 
-/// Whether the document that an operation leaves is another than its lines say: an update by a script, or through a pipeline.
+/// Whether the document that an operation leaves is another than its lines say: an update by a script, or
+/// through a pipeline.
 fn is_untold(work: &Work<'_>, operation: usize, document: &Document, snapshot: &Snapshot) -> bool {
     let at = work.operations[operation];
     let lines = &work.body[at.start..at.end];
@@ -652,7 +655,8 @@ fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     pieces
 }
 
-/// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come back.
+/// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come
+/// back.
 const LOOKS_MAX: usize = 250;
 const LOOK_BYTES_MAX: usize = 1 << 20;
 

@@ -1,12 +1,13 @@
-//! What delivery may hold in memory: one budget of bytes for the lanes of all queues and clusters, taken before a batch is
-//! read and given back when it is settled.
+//! What delivery may hold in memory: one budget of bytes for the lanes of all queues and clusters, taken
+//! before a batch is read and given back when it is settled.
 //!
-//! Half of it is divided among the lanes, and nobody else can have a lane's part: a lane whose next group fits in there
-//! never waits, whatever becomes of the others. So a node that does not answer, or a cluster that is away, holds up no
-//! lane that has nothing for it. The other half is for whoever comes first: for batches that are larger than a lane's part,
-//! and for groups that do not fit into one, which wait for it in turn. One that is larger than all of it goes alone. Whoever
-//! holds some of that half and only waits (for a cluster that is away, for room for dead letters) gives it back as soon as
-//! another wants it, and reads its lines again when it goes on. Nobody waits for more while it holds any.
+//! Half of it is divided among the lanes, and nobody else can have a lane's part: a lane whose next group
+//! fits in there never waits, whatever becomes of the others. So a node that does not answer, or a cluster
+//! that is away, holds up no lane that has nothing for it. The other half is for whoever comes first: for
+//! batches that are larger than a lane's part, and for groups that do not fit into one, which wait for it in
+//! turn. One that is larger than all of it goes alone. Whoever holds some of that half and only waits (for a
+//! cluster that is away, for room for dead letters) gives it back as soon as another wants it, and reads its
+//! lines again when it goes on. Nobody waits for more while it holds any.
 //!
 //! An eighth of all is kept apart for nodes' answers that are long; who reads one waits for nobody else.
 
@@ -108,7 +109,8 @@ impl Memory {
         }
     }
 
-    /// Memory for a long answer, until what is returned is dropped: in turn, and alone if it is more than there is.
+    /// Memory for a long answer, until what is returned is dropped: in turn, and alone if it is more than
+    /// there is.
     pub(crate) async fn answer(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.answers_max);
         // Nobody closes it.
@@ -124,8 +126,8 @@ impl Memory {
         }
     }
 
-    /// Memory for a batch that has `least` bytes and would have `most`: at once if `least` fits into a lane's part, else as
-    /// soon as there is room for it.
+    /// Memory for a batch that has `least` bytes and would have `most`: at once if `least` fits into a lane's
+    /// part, else as soon as there is room for it.
     pub(crate) async fn take(self: &Arc<Self>, least: usize, most: usize) -> Held {
         let told = {
             let mut state = self.state();

@@ -1,4 +1,5 @@
-//! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for good.
+//! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for
+//! good.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,7 +184,8 @@ impl Outcomes {
         }
     }
 
-    /// The same after a try that may have been executed: what is in conflict may be so with that one, and is looked at.
+    /// The same after a try that may have been executed: what is in conflict may be so with that one, and is
+    /// looked at.
     pub(crate) fn in_doubt(self) -> Self {
         let Outcomes::Each(outcomes) = self else {
             return self;
@@ -284,7 +286,8 @@ pub(crate) fn outcomes(
         },
         429 => again(false, false),
         408 | 502 | 503 | 504 => again(false, true),
-        // The cluster's own rejection of the whole; what is in somebody else's words is no reason to give up documents.
+        // The cluster's own rejection of the whole; what is in somebody else's words is no reason to give up
+        // documents.
         400 => of_error().map_or_else(|| again(true, false), Outcome::Split),
         // Some servers fail the whole for one operation.
         500 => of_error().map_or_else(|| again(true, true), Outcome::Split),

@@ -1,17 +1,18 @@
-//! Where lanes meet on their way to a node. What several of them have for one node travels as one request: a node pays for
-//! each request once for each shard that it touches, its sync to the disk included, however few documents come with it.
+//! Where lanes meet on their way to a node. What several of them have for one node travels as one request: a
+//! node pays for each request once for each shard that it touches, its sync to the disk included, however few
+//! documents come with it.
 //!
-//! What has half of a request's size or more goes by itself. Anything smaller waits while a request for the same node is
-//! under way, for as long as [`INTERVAL`], and goes with what has come meanwhile; it leaves at once if there is nobody to
-//! wait for.
-//! When to go is the same [`Slot`]'s to say that combines clients' bulks in synchronous mode.
+//! What has half of a request's size or more goes by itself. Anything smaller waits while a request for the
+//! same node is under way, for as long as [`INTERVAL`], and goes with what has come meanwhile; it leaves at
+//! once if there is nobody to wait for. When to go is the same [`Slot`]'s to say that combines clients' bulks
+//! in synchronous mode.
 //!
-//! Order is kept because all operations on a document are in one lane, of which there is one batch under way, with no
-//! document twice; and because each lane tries again by itself.
+//! Order is kept because all operations on a document are in one lane, of which there is one batch under way,
+//! with no document twice; and because each lane tries again by itself.
 //!
 //! What is at a node at once is bounded by its limiter (adaptive concurrency), by `num_of_slices`, and by
-//! `max_worker_size` over all nodes; but a node that has nothing may always be sent one, so that one that does not
-//! answer, and holds everything that `max_worker_size` allows, holds up nobody but its own lanes.
+//! `max_worker_size` over all nodes; but a node that has nothing may always be sent one, so that one that
+//! does not answer, and holds everything that `max_worker_size` allows, holds up nobody but its own lanes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -58,8 +59,8 @@ pub(crate) enum SendMode {
     Together,
     /// By itself: it may take long, and nobody is to wait for it.
     Apart,
-    /// The same, beside the bounds of what is at a node at once: whether it goes through is not known, and a request that
-    /// waits there for its timeout would keep others from being sent.
+    /// The same, beside the bounds of what is at a node at once: whether it goes through is not known, and a
+    /// request that waits there for its timeout would keep others from being sent.
     Probe,
 }
 
@@ -115,8 +116,8 @@ impl Route {
                 let (outcomes, _) = self.alone(node, again).await;
                 if doubt { outcomes.in_doubt() } else { outcomes }
             }
-            // The gateway failed on what several lanes had sent, or on the answer: whose fault it was shows when each goes by
-            // itself.
+            // The gateway failed on what several lanes had sent, or on the answer: whose fault it was shows
+            // when each goes by itself.
             Err(_) => self.alone(node, again).await.0.in_doubt(),
         }
     }
@@ -133,8 +134,8 @@ impl Route {
         }
     }
 
-    /// Waits until a node may be sent one more request. Its leave comes first: who waits for a slow one must not keep others
-    /// from being sent to.
+    /// Waits until a node may be sent one more request. Its leave comes first: who waits for a slow one must
+    /// not keep others from being sent to.
     async fn admit(&self, node: &Arc<Node>) -> (Option<Permit>, Pass) {
         let leave = match self.group.settings.adaptive {
             true => Some(node.health.limiter().acquire().await),

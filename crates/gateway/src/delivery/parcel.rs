@@ -1,5 +1,5 @@
-//! What one lane has for one node, and the request that it travels in: alone, or with what other lanes have for that node.
-//! Each gets the outcomes of its own operations.
+//! What one lane has for one node, and the request that it travels in: alone, or with what other lanes have
+//! for that node. Each gets the outcomes of its own operations.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(crate) struct Parcel {
     pub(crate) wording: Rc<Wording>,
 }
 
-/// What a request says beside its operations, as it is sent. Only parcels with the same wording can share one.
+/// What a request says beside its operations, as it is sent. Only parcels with the same wording can share
+/// one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wording {
     /// Path and query, as they are read here.
@@ -41,8 +42,8 @@ pub(crate) struct Wording {
 pub(crate) enum Transmitted {
     /// Of each operation.
     Outcomes(Outcomes),
-    /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it may have been
-    /// executed all the same.
+    /// One parcel may be to blame for what was said of the whole: each is to travel by itself. `doubt`: it
+    /// may have been executed all the same.
     Alone { doubt: bool },
 }
 
@@ -169,8 +170,8 @@ impl Route {
     }
 }
 
-/// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or waits too long is not
-/// helped by more requests.
+/// Whether a whole request may have been answered so for what one parcel holds. Who has too much to do or
+/// waits too long is not helped by more requests.
 fn may_blame_one(status: StatusCode) -> bool {
     (status.is_client_error() || status.is_server_error())
         && status != StatusCode::TOO_MANY_REQUESTS

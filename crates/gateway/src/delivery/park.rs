@@ -24,7 +24,8 @@ struct ToPark {
 }
 
 impl Lane {
-    /// Parks what must wait behind operations that are parked already, and leaves the rest. `None` if the gateway stops.
+    /// Parks what must wait behind operations that are parked already, and leaves the rest. `None` if the
+    /// gateway stops.
     pub(crate) async fn hold_back(&mut self, work: &mut Work<'_>, left: &mut Vec<usize>) -> Option<()> {
         let Some(parked) = self.parked().filter(|parked| parked.any()) else {
             return Some(());
@@ -55,7 +56,8 @@ impl Lane {
         self.bury(work, dead).await
     }
 
-    /// Parks operations for what each of them waits for. Those that find no room are returned, to be dead letters.
+    /// Parks operations for what each of them waits for. Those that find no room are returned, to be dead
+    /// letters.
     pub(crate) async fn park(
         &mut self,
         work: &Work<'_>,
@@ -93,8 +95,8 @@ impl Lane {
         self.put_all(&parked, work, lots).await
     }
 
-    /// Parks operations that are refused, and whose dead letters find no room for what is said beside them: by index, so
-    /// that only what is refused of it waits.
+    /// Parks operations that are refused, and whose dead letters find no room for what is said beside them:
+    /// by index, so that only what is refused of it waits.
     pub(crate) async fn park_letters(
         &mut self,
         work: &Work<'_>,
@@ -255,7 +257,8 @@ impl Lane {
 // === impl Error ===
 
 impl Error {
-    /// As it is kept with a parked operation: many share a record, and a node may word it as long as it likes.
+    /// As it is kept with a parked operation: many share a record, and a node may word it as long as it
+    /// likes.
     fn in_short(&self) -> Refused {
         let cut = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
         Refused {

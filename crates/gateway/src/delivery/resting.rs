@@ -1,5 +1,6 @@
-//! A lane that only waits: for a cluster that is away, or for room for its dead letters. If another lane wants the memory
-//! meanwhile that its batch takes, it lets go of the lines, and reads them again before it goes on.
+//! A lane that only waits: for a cluster that is away, or for room for its dead letters. If another lane
+//! wants the memory meanwhile that its batch takes, it lets go of the lines, and reads them again before it
+//! goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::delivery::lane::{Lane, stopped};
 use crate::queue::Doing;
 
 impl Lane {
-    /// Waits; `None` if the gateway stops meanwhile. `body` and `held` are the batch's lines and their memory; nobody else may
-    /// hold the lines.
+    /// Waits; `None` if the gateway stops meanwhile. `body` and `held` are the batch's lines and their
+    /// memory; nobody else may hold the lines.
     pub(crate) async fn rest_lightly(
         &mut self,
         batch: &Batch,

@@ -314,7 +314,8 @@ enum Fate {
     Stays(Again),
 }
 
-/// Makes dead letters of operations; returns those that it was done for, and why not for the others, which stay parked.
+/// Makes dead letters of operations; returns those that it was done for, and why not for the others, which
+/// stay parked.
 async fn bury(
     route: &Route,
     load: &KeyBatch,
@@ -482,7 +483,8 @@ impl KeyBatch {
         Ok(load)
     }
 
-    /// The operations to be sent now: the first one on each document, but for those that must wait for another key.
+    /// The operations to be sent now: the first one on each document, but for those that must wait for
+    /// another key.
     fn due(
         &mut self,
         parked: &Parked,

@@ -1,5 +1,5 @@
-//! The parameters with which a recorded request is delivered. Its client has its answer, so nothing is to wait at a node
-//! that delivery can wait for better: the wait would hold up all that travels with it.
+//! The parameters with which a recorded request is delivered. Its client has its answer, so nothing is to
+//! wait at a node that delivery can wait for better: the wait would hold up all that travels with it.
 
 /// The path and query that are sent for those that the client's request had.
 pub(crate) fn sent_as(target: &str) -> String {
@@ -24,8 +24,8 @@ pub(crate) fn sent_as(target: &str) -> String {
     format!("{path}?{}", kept.join("&"))
 }
 
-/// The same, asking for nothing of the answer but what delivery reads; what is read is [`sent_as`]. Errors of the whole come
-/// whole all the same.
+/// The same, asking for nothing of the answer but what delivery reads; what is read is [`sent_as`]. Errors of
+/// the whole come whole all the same.
 pub(crate) fn asked_as(sent: &str) -> String {
     let separator = if sent.contains('?') { '&' } else { '?' };
     format!("{sent}{separator}filter_path=took,errors,items.*.status,items.*.error")
@@ -47,8 +47,8 @@ fn is_shorter(value: &str) -> bool {
     }
 }
 
-/// So long a node waits at most for a primary, for the copies that a request wants, or for a new mapping; delivery tries
-/// again itself. Servers wait a minute by default.
+/// So long a node waits at most for a primary, for the copies that a request wants, or for a new mapping;
+/// delivery tries again itself. Servers wait a minute by default.
 const TIMEOUT_S: u64 = 3;
 
 #[cfg(test)]

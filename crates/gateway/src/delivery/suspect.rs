@@ -1,7 +1,8 @@
-//! What a lane does when the gateway fails on a record of it. Nobody knows which record of the batch it was, so they are
-//! delivered one by one; the one that it happens with again is halved ([`super::apart`]) down to the operation that is to
-//! blame, which becomes a dead letter, with the reason, and the lane goes on. Each failure in a row makes the pause before the next try longer: a fault that is no record's (an answer that every node
-//! gives, say) must not drain a queue into dead letters.
+//! What a lane does when the gateway fails on a record of it. Nobody knows which record of the batch it was,
+//! so they are delivered one by one; the one that it happens with again is halved ([`super::apart`]) down to
+//! the operation that is to blame, which becomes a dead letter, with the reason, and the lane goes on. Each
+//! failure in a row makes the pause before the next try longer: a fault that is no record's (an answer that
+//! every node gives, say) must not drain a queue into dead letters.
 
 use std::rc::Rc;
 

@@ -1,6 +1,7 @@
-//! Delivery: a thread for each queue and target cluster ([`crate::delivery::deliveries`]), a task for each lane of the queue. A lane reads what is next,
-//! sends it until every operation is indexed or among the dead letters, commits, and goes on. It has one batch under
-//! way, and never two operations on one document, so that nothing overtakes anything.
+//! Delivery: a thread for each queue and target cluster ([`crate::delivery::deliveries`]), a task for each
+//! lane of the queue. A lane reads what is next, sends it until every operation is indexed or among the dead
+//! letters, commits, and goes on. It has one batch under way, and never two operations on one document, so
+//! that nothing overtakes anything.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -100,9 +101,10 @@ pub(crate) async fn deliver(
 // === impl Route ===
 
 impl Route {
-    /// How much a lane reads for its next batch. What several lanes have for a node goes in one request, so the more of them are
-    /// busy, the less each needs to have at hand for requests to be as large as they may be: enough that each node can
-    /// have one under way and one that gathers. Less memory is more of it in the processor's caches.
+    /// How much a lane reads for its next batch. What several lanes have for a node goes in one request, so
+    /// the more of them are busy, the less each needs to have at hand for requests to be as large as they may
+    /// be: enough that each node can have one under way and one that gathers. Less memory is more of it in
+    /// the processor's caches.
     fn batch_bytes(&self) -> usize {
         let most = self.group.settings.batch_bytes_max;
         let nodes = self.outbound().cluster().snapshot().nodes.len();
@@ -127,7 +129,8 @@ impl Route {
         }
     }
 
-    /// Where names lead in the cluster that this delivers to, if somebody keeps that: for the cluster that clients see.
+    /// Where names lead in the cluster that this delivers to, if somebody keeps that: for the cluster that
+    /// clients see.
     pub(crate) fn whereabouts(&self) -> Option<&Whereabouts> {
         let queue = &self.group.queue;
         let ours = queue.cluster == self.group.settings.cluster;
@@ -154,7 +157,8 @@ impl Drop for Busy {
 // === impl Lane ===
 
 impl Lane {
-    /// Delivers until it is told to stop. A panic on the way leaves it as it is then, to go back to what is committed.
+    /// Delivers until it is told to stop. A panic on the way leaves it as it is then, to go back to what is
+    /// committed.
     pub(crate) async fn work(&mut self) {
         let group = Arc::clone(&self.route.group);
         loop {
@@ -251,8 +255,8 @@ impl Lane {
             }
             self.suspect.committed();
             if dead > 0 {
-                // Dead letters are durable: after a crash a batch that has some should not be delivered once more, and
-                // perhaps with another outcome. A mark that is not written now is written soon.
+                // Dead letters are durable: after a crash a batch that has some should not be delivered once
+                // more, and perhaps with another outcome. A mark that is not written now is written soon.
                 if group.consumer.flush().is_ok() {
                     let name = &*group.settings.group;
                     group.queue.dead_letters.committed(name, dead);
@@ -261,7 +265,8 @@ impl Lane {
         }
     }
 
-    /// Waits until another lane has delivered what comes before `position` and may lead to the same documents.
+    /// Waits until another lane has delivered what comes before `position` and may lead to the same
+    /// documents.
     async fn wait_for(&mut self, position: u64, mut lane: u32) -> Option<()> {
         let route = Rc::clone(&self.route);
         route.fronts.set(self.number, Some(position));
@@ -280,8 +285,8 @@ impl Lane {
         }
     }
 
-    /// Waits for leave to hold the next batch: for the next group in any case, and for as many more as a batch takes as far as
-    /// there is room. `None`: the gateway stops.
+    /// Waits for leave to hold the next batch: for the next group in any case, and for as many more as a
+    /// batch takes as far as there is room. `None`: the gateway stops.
     async fn memory(&mut self) -> Option<Held> {
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         // What cannot be looked at is read all the same, and says why.
@@ -305,16 +310,16 @@ impl Lane {
         }
     }
 
-    /// Room for the next batch. It is made for as much as there is to come, since growing costs a copy, and leaves memory
-    /// behind that nobody takes again.
+    /// Room for the next batch. It is made for as much as there is to come, since growing costs a copy, and
+    /// leaves memory behind that nobody takes again.
     fn room(&self, bytes_max: usize) -> Buffer {
         let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
         let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
         self.route.worker.pool().take(bytes)
     }
 
-    /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway stops, and the
-    /// batch is read again after the next start.
+    /// Waits for more, as long as the pipeline says, if a batch would not fill a request. `None`: the gateway
+    /// stops, and the batch is read again after the next start.
     async fn fill(&mut self, mut batch: Box<Batch>, held: &Held, body: &mut Buffer) -> Option<Box<Batch>> {
         let group = Arc::clone(&self.route.group);
         let until = Instant::now() + group.settings.linger;
@@ -355,7 +360,8 @@ impl Lane {
         Some(batch)
     }
 
-    /// Says that a batch is done. If that fails, somebody has moved the group: the lane goes on from where it is then.
+    /// Says that a batch is done. If that fails, somebody has moved the group: the lane goes on from where it
+    /// is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
         let consumer = &self.route.group.consumer;
         let committed = match &self.route.group.parked {
@@ -375,8 +381,9 @@ impl Lane {
     }
 }
 
-/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch of so many bytes (but
-/// for a first one that is larger); with `known`, what comes after that batch, and may go along.
+/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch of so
+/// many bytes (but for a first one that is larger); with `known`, what comes after that batch, and may go
+/// along.
 fn read(
     reader: &mut LaneReader,
     settings: &config::Delivery,
@@ -390,7 +397,8 @@ fn read(
         let room = bytes_max.saturating_sub(body.len());
         let fits =
             |known: &Batch, next: u32| known.documents < settings.batch_docs_max && next as usize <= room;
-        // What cannot be read now is said when it is the first: what was read already is delivered all the same.
+        // What cannot be read now is said when it is the first: what was read already is delivered all the
+        // same.
         match reader.peek_unpacked() {
             // The first may be larger than a batch; its memory counts like any other.
             Ok(Some(next)) if batch.as_ref().is_none_or(|known| fits(known, next)) => {

@@ -1,5 +1,5 @@
-//! What batches that were not committed have put aside, parked or among the dead letters: they are delivered again, so it is
-//! dropped before.
+//! What batches that were not committed have put aside, parked or among the dead letters: they are delivered
+//! again, so it is dropped before.
 
 use log::AppendError;
 
@@ -15,7 +15,8 @@ pub(crate) enum NotDropped {
     Letters(#[from] LettersError),
 }
 
-/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group is under way.
+/// Drops what was parked, and what died, of batches that were not committed. Only while nothing of the group
+/// is under way.
 pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDropped> {
     let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
     if let Some(parked) = parked {
@@ -41,7 +42,8 @@ impl Since {
     }
 }
 
-/// The same of one lane, of which nothing is under way, while others are; of what was put there since a moment.
+/// The same of one lane, of which nothing is under way, while others are; of what was put there since a
+/// moment.
 pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
     if let Some(parked) = &group.parked {
         parked.drop_unsettled_of(lane, since.parked)?;

@@ -1,5 +1,5 @@
-//! What the log says of requests: a line for each if there is an access log, and a line in any case for those that were slow,
-//! or that the gateway itself refused or could not answer. Every line has the request's id.
+//! What the log says of requests: a line for each if there is an access log, and a line in any case for those
+//! that were slow, or that the gateway itself refused or could not answer. Every line has the request's id.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -75,8 +75,8 @@ impl Identity {
         self.settings.hot_reload
     }
 
-    /// Loads the files if they differ from what is in use; on an error that stays in use. Contents are compared, not
-    /// times: a deployment that swaps symbolic links may keep them.
+    /// Loads the files if they differ from what is in use; on an error that stays in use. Contents are
+    /// compared, not times: a deployment that swaps symbolic links may keep them.
     pub(crate) fn look(&mut self) -> Result<CertificateChange, LookError> {
         let made = (self.loaded.certificate_pem.clone(), self.loaded.key_pem.clone());
         let now = read(&self.settings, made).map_err(|(path, source)| LookError::File { path, source })?;
@@ -116,7 +116,8 @@ pub(crate) enum LookError {
     Tls(#[from] TlsError),
 }
 
-/// What of a configuration's TLS files cannot be used. They are read when it is put in force, and by `tidegate check`.
+/// What of a configuration's TLS files cannot be used. They are read when it is put in force, and by
+/// `tidegate check`.
 pub fn tls_problems(loaded: &Loaded) -> Vec<Problem> {
     let config = &loaded.config;
     let entries = config.entries.iter().filter_map(|entry| {

@@ -87,8 +87,8 @@ impl Front {
         }
     }
 
-    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes. A listener whose
-    /// entry is gone finishes by the last configuration that had it.
+    /// The flows of the newest configuration; compiled anew after a reload, by the first request that comes.
+    /// A listener whose entry is gone finishes by the last configuration that had it.
     fn compiled(&self) -> Rc<Compiled> {
         let live = self.shared.live.load();
         if !Arc::ptr_eq(&live, &self.compiled.borrow().live) {
@@ -241,8 +241,8 @@ fn laid_out(response: Response<Outgoing>) -> Response<Outgoing> {
     Response::from_parts(head, Outgoing::from(body))
 }
 
-/// What conditions ask besides the head. Noted before the first filter: one that has read the body leaves no trace of
-/// whom it came from, and a condition must mean the same at every filter of a flow.
+/// What conditions ask besides the head. Noted before the first filter: one that has read the body leaves no
+/// trace of whom it came from, and a condition must mean the same at every filter of a flow.
 struct Arrival {
     client: IpAddr,
     tls: bool,
@@ -275,7 +275,8 @@ fn holds(when: &When, head: &http::request::Parts, arrival: &Arrival) -> bool {
 // === impl Compiled ===
 
 impl Compiled {
-    /// Flows that were compiled `before` and come to the same are kept, with the connections that they have to nodes.
+    /// Flows that were compiled `before` and come to the same are kept, with the connections that they have
+    /// to nodes.
     fn new(
         live: Arc<Live>,
         shared: &GatewayState,
@@ -357,8 +358,8 @@ impl Compiled {
     }
 }
 
-/// The nodes for parts of bulks that have no destination of their own: those that would have got the bulk, had it been
-/// forwarded by the same flow.
+/// The nodes for parts of bulks that have no destination of their own: those that would have got the bulk,
+/// had it been forwarded by the same flow.
 fn choice_after(filters: &[Filter], cluster: &str) -> NodeChoice {
     let mut choices = filters.iter().filter_map(|filter| match &filter.action {
         FilterAction::Elasticsearch(forward) if &*forward.cluster == cluster => Some(node_choice(forward)),

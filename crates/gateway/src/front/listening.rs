@@ -1,7 +1,8 @@
-//! The listeners: one for each entry, opened, adjusted and closed as the configuration says, at start and at each reload.
+//! The listeners: one for each entry, opened, adjusted and closed as the configuration says, at start and at
+//! each reload.
 //!
-//! A listener is known by its address, since that is what clients know: an entry with another name at the same address goes
-//! on with the same socket and the same connections.
+//! A listener is known by its address, since that is what clients know: an entry with another name at the
+//! same address goes on with the same socket and the same connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,8 +43,8 @@ struct Listening {
     identity: Option<Identity>,
 }
 
-/// What is to become of the listeners, with everything done that can go wrong for a reason of the operator's. Dropping it
-/// leaves all as it is.
+/// What is to become of the listeners, with everything done that can go wrong for a reason of the operator's.
+/// Dropping it leaves all as it is.
 #[derive(Debug)]
 pub(crate) struct Change(Vec<EntryChange>);
 
@@ -106,8 +107,8 @@ impl Listeners {
         Ok(Change(turns))
     }
 
-    /// Does it: new listeners accept, those that stay have their new settings, and the others stop accepting and finish what
-    /// they have in flight. Between the two, `live` is put in force.
+    /// Does it: new listeners accept, those that stay have their new settings, and the others stop accepting
+    /// and finish what they have in flight. Between the two, `live` is put in force.
     ///
     /// # Errors
     /// When the system gives no thread; all is as it was then.
@@ -182,8 +183,8 @@ impl Listeners {
         self.open.iter().filter_map(chain).collect()
     }
 
-    /// Loads files of certificates that have changed; with `asked`, also of entries that do not want that by themselves.
-    /// Returns the entries that changed, and logs those whose files cannot be used.
+    /// Loads files of certificates that have changed; with `asked`, also of entries that do not want that by
+    /// themselves. Returns the entries that changed, and logs those whose files cannot be used.
     pub(crate) fn look_at_certificates(&mut self, asked: bool) -> Vec<Arc<str>> {
         let mut changed = Vec::new();
         for open in &mut self.open {
@@ -211,8 +212,8 @@ impl Listeners {
         changed
     }
 
-    /// Stops accepting everywhere and lets requests under way finish, for so long. Returns what to wait for: each says how
-    /// many connections it had to cut.
+    /// Stops accepting everywhere and lets requests under way finish, for so long. Returns what to wait for:
+    /// each says how many connections it had to cut.
     pub(crate) fn close(&mut self, deadline: Duration) -> Vec<oneshot::Receiver<u64>> {
         let mut closing = std::mem::take(&mut self.closing);
         let open = self.open.drain(..);
@@ -280,8 +281,8 @@ fn serve(
     })
 }
 
-/// Stops accepting at once, and lets requests in flight finish on a thread of its own. None if there is no thread to be had:
-/// the connections are cut then.
+/// Stops accepting at once, and lets requests in flight finish on a thread of its own. None if there is no
+/// thread to be had: the connections are cut then.
 fn close(listening: Listening, deadline: Duration) -> Option<oneshot::Receiver<u64>> {
     let (tell, cut) = oneshot::channel();
     let drain = |runtime: tokio::runtime::Runtime| {
@@ -329,8 +330,8 @@ fn bind(entry: &Entry, leaving: &[&Listening]) -> Result<Bound, StartError> {
     unreachable!("the loop above returns at its last attempt at the latest")
 }
 
-/// Listens on an address; if listeners that are about to leave stand in the way, then beside them, so that there is no moment
-/// in which nobody listens.
+/// Listens on an address; if listeners that are about to leave stand in the way, then beside them, so that
+/// there is no moment in which nobody listens.
 fn bind_beside(address: SocketAddr, reuse_port: bool, leaving: &[&Listening]) -> io::Result<Bound> {
     let in_the_way: Vec<&&Listening> = leaving
         .iter()

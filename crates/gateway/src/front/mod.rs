@@ -1,9 +1,10 @@
-//! A connection's request finds its way: the listener that took it, the router's rule that names its flow, the filters of
-//! that flow one after another, and what the access log says of it.
+//! A connection's request finds its way: the listener that took it, the router's rule that names its flow,
+//! the filters of that flow one after another, and what the access log says of it.
 //!
-//! [`Listeners`] opens, adjusts and closes the sockets of the entries, with the certificates that `certificate` loads. Each
-//! connection gets a `Front` (`flow`), which is one core's view of the configuration in force; its `call` takes a request from
-//! its head to its answer. What a filter does is told elsewhere: [`crate::reshuffle`] and [`crate::nodes`].
+//! [`Listeners`] opens, adjusts and closes the sockets of the entries, with the certificates that
+//! `certificate` loads. Each connection gets a `Front` (`flow`), which is one core's view of the
+//! configuration in force; its `call` takes a request from its head to its answer. What a filter does is told
+//! elsewhere: [`crate::reshuffle`] and [`crate::nodes`].
 
 mod access_log;
 mod certificate;

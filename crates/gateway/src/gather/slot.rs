@@ -14,12 +14,13 @@ use config::Combine;
 
 pub(crate) use self::shifts::Shifts;
 
-/// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep apart, so that small
-/// ones never wait for the answer to one of them.
+/// Whom parts are for: a node, and where parts are made for an index or a shard, that too. Large parts keep
+/// apart, so that small ones never wait for the answer to one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
-    /// The address of the node's health, which outlives changes of the topology; the slot keeps the node. None: any node
-    /// may take them, and passes them on to all shards, so the fewer requests the better, whichever node gets them.
+    /// The address of the node's health, which outlives changes of the topology; the slot keeps the node.
+    /// None: any node may take them, and passes them on to all shards, so the fewer requests the better,
+    /// whichever node gets them.
     node: Option<usize>,
     index: Option<Box<str>>,
     shard: Option<u32>,
@@ -47,10 +48,11 @@ pub(crate) struct Slot<M, N> {
     asked: bool,
     /// Counts how often what waited was taken away.
     round: u64,
-    /// The round that somebody watches the clock for, and whether they wait for a request under way to return.
+    /// The round that somebody watches the clock for, and whether they wait for a request under way to
+    /// return.
     watched: Option<(u64, bool)>,
-    /// Clients that write to this target, it seems: those whose parts returned last, who are about to come back, and
-    /// those whose parts waited or were under way then.
+    /// Clients that write to this target, it seems: those whose parts returned last, who are about to come
+    /// back, and those whose parts waited or were under way then.
     clients: usize,
     /// What requests last, smoothed.
     lasts: Duration,
@@ -232,8 +234,8 @@ impl<M: Weight, N: Clone> Slot<M, N> {
         }
     }
 
-    /// What waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one; it is under way from
-    /// now on.
+    /// What waits, in the order in which it came, up to `bytes_max` and `docs_max`, but at least one; it is
+    /// under way from now on.
     pub(crate) fn take(
         &mut self,
         shifts: &mut Shifts,

@@ -3,7 +3,8 @@
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
 
-/// Leaves what of a request's headers goes for its parts as well: they are sent decoded, and their answers are read here.
+/// Leaves what of a request's headers goes for its parts as well: they are sent decoded, and their answers
+/// are read here.
 pub(crate) fn strip_for_parts(headers: &mut HeaderMap) {
     // Nodes must not pack the items that are merged here. Every client takes plain bodies too.
     wire::strip_hop_by_hop(headers, &[HOST, CONTENT_ENCODING, ACCEPT_ENCODING]);

@@ -24,7 +24,8 @@ pub(crate) enum Lines {
     Whole(Shared),
 }
 
-/// Lines one after another, chunk by chunk: what fills a chunk goes as it lies there, the rest is copied together.
+/// Lines one after another, chunk by chunk: what fills a chunk goes as it lies there, the rest is copied
+/// together.
 pub(crate) struct Body {
     lines: VecDeque<Lines>,
     /// How far the first of them is given.

@@ -1,6 +1,7 @@
-//! The way to the nodes. Every exchange with a node goes through [`Outbound`], which bounds what is in flight, counts, and
-//! tells the cluster how its node is doing. [`lines`] are a request's body as it lies in its clients' buffers; `proxy` is the
-//! filter `elasticsearch`, which streams any request to a node and its answer back (`relay`).
+//! The way to the nodes. Every exchange with a node goes through [`Outbound`], which bounds what is in
+//! flight, counts, and tells the cluster how its node is doing. [`lines`] are a request's body as it lies in
+//! its clients' buffers; `proxy` is the filter `elasticsearch`, which streams any request to a node and its
+//! answer back (`relay`).
 
 mod credentials;
 mod headers;

@@ -1,5 +1,5 @@
-//! The way to the nodes: every exchange with a node, of whatever kind, goes through a lane. A lane bounds what is in
-//! flight, counts, and tells the cluster how its node is doing.
+//! The way to the nodes: every exchange with a node, of whatever kind, goes through a lane. A lane bounds
+//! what is in flight, counts, and tells the cluster how its node is doing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use wire::{
 use crate::metrics::Counters;
 use crate::request_id::RequestId;
 
-/// One core's lanes to the nodes of one cluster. The client below keeps each node's connections and their bound.
+/// One core's lanes to the nodes of one cluster. The client below keeps each node's connections and their
+/// bound.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     client: Client,
@@ -44,8 +45,8 @@ pub(crate) struct Message<'a> {
 }
 
 impl Outbound {
-    /// Lanes with `sending`'s bounds divided among `cores`; what has no destination of its own goes to the nodes of
-    /// `choice`.
+    /// Lanes with `sending`'s bounds divided among `cores`; what has no destination of its own goes to the
+    /// nodes of `choice`.
     pub(crate) fn new(
         cluster: Arc<Cluster>,
         choice: NodeChoice,
@@ -98,8 +99,8 @@ impl Outbound {
         Instant::now() + self.timeout
     }
 
-    /// How often something may be tried again that one of `nodes` nodes is to take; `unsent`: no try so far has sent
-    /// a byte of it.
+    /// How often something may be tried again that one of `nodes` nodes is to take; `unsent`: no try so far
+    /// has sent a byte of it.
     pub(crate) fn retries_max(&self, unsent: bool, nodes: usize) -> u32 {
         retries_max(self.retry_count_max, unsent, nodes)
     }
@@ -188,8 +189,8 @@ fn is_read(message: Message<'_>) -> bool {
     *message.method == Method::GET || *message.method == Method::HEAD
 }
 
-/// What could not be sent at all may go round all nodes, whatever is configured. What a node may have begun to execute
-/// may be what broke it, and must not break all the others.
+/// What could not be sent at all may go round all nodes, whatever is configured. What a node may have begun
+/// to execute may be what broke it, and must not break all the others.
 fn retries_max(configured: u32, unsent: bool, nodes: usize) -> u32 {
     let others = u32::try_from(nodes.saturating_sub(1)).unwrap_or(u32::MAX);
     if unsent {

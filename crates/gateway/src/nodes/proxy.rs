@@ -36,8 +36,8 @@ pub(crate) enum Body {
 }
 
 impl Proxy {
-    /// Forwards a request. Another node is tried where that is safe: when nothing was sent, or when the method has no
-    /// effects and a kept connection turned out to be dead.
+    /// Forwards a request. Another node is tried where that is safe: when nothing was sent, or when the
+    /// method has no effects and a kept connection turned out to be dead.
     pub(crate) async fn forward(
         &self,
         mut head: Parts,
@@ -52,7 +52,8 @@ impl Proxy {
         wire::strip_hop_by_hop(&mut head.headers, &[HOST]);
         let body = self.settle(body).await?;
         let snapshot = self.outbound.cluster().snapshot();
-        // What is quoted stands where a body was read: who sends none is answered as ever, packed if it likes.
+        // What is quoted stands where a body was read: who sends none is answered as ever, packed if it
+        // likes.
         if !matches!(body, Sendable::Nothing) && unquoted::may_quote(&snapshot) {
             return self.forward_to_quoting(head, &target, body, reason).await;
         }
@@ -60,7 +61,8 @@ impl Proxy {
         self.answer(reached, RequestId::of(&head.extensions))
     }
 
-    /// The same at a cluster whose errors quote: what may quote is read whole, and passed on without what is others'.
+    /// The same at a cluster whose errors quote: what may quote is read whole, and passed on without what is
+    /// others'.
     async fn forward_to_quoting(
         &self,
         mut head: Parts,
@@ -98,7 +100,8 @@ impl Proxy {
         }
     }
 
-    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes plain.
+    /// Sends a request with a body and a target of our making, and waits for its whole answer, which comes
+    /// plain.
     pub(crate) async fn fetch(
         &self,
         head: &mut Parts,

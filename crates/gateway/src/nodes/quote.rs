@@ -1,7 +1,8 @@
-//! What a node's errors quote. Elasticsearch up to 7 ends what its JSON parser says with ` at [Source: (byte[])"…"; line: 1,
-//! column: 9]`, where the quote begins at the beginning of the memory that the document lies in: mostly what was read from the
-//! network, so the request's head and its first documents. Of a request that carries several clients' parts that is another
-//! client's, and of one that was sent with the gateway's own account it may be that account.
+//! What a node's errors quote. Elasticsearch up to 7 ends what its JSON parser says with ` at [Source:
+//! (byte[])"…"; line: 1, column: 9]`, where the quote begins at the beginning of the memory that the document
+//! lies in: mostly what was read from the network, so the request's head and its first documents. Of a
+//! request that carries several clients' parts that is another client's, and of one that was sent with the
+//! gateway's own account it may be that account.
 
 use std::ops::Range;
 
@@ -52,8 +53,8 @@ pub(crate) fn cut_where(text: &[u8], is_meant: impl Fn(&[u8]) -> bool) -> Vec<u8
     out
 }
 
-/// An answer in another form than JSON with nothing but spaces where it quotes: texts keep their lengths, which some
-/// forms say beforehand.
+/// An answer in another form than JSON with nothing but spaces where it quotes: texts keep their lengths,
+/// which some forms say beforehand.
 pub(crate) fn blank(answer: &[u8]) -> Vec<u8> {
     let (mut out, mut at) = (answer.to_vec(), 0);
     while let Some(mark) = memmem::find(&out[at..], MARK) {
@@ -65,8 +66,9 @@ pub(crate) fn blank(answer: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The first quote of a text of JSON: all between its beginning and what follows the last one in the same string, since what
-/// is quoted may look like the end of a quote; but of an error with two places, which quotes the same twice, the first of both.
+/// The first quote of a text of JSON: all between its beginning and what follows the last one in the same
+/// string, since what is quoted may look like the end of a quote; but of an error with two places, which
+/// quotes the same twice, the first of both.
 pub(crate) fn find(text: &[u8]) -> Option<Range<usize>> {
     let mut from = 0;
     loop {
@@ -84,8 +86,8 @@ pub(crate) fn find(text: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// How long the first of two quotes is, where there is nothing but the same quote twice, and between them the end of one place
-/// and the beginning of another: `; line: 1, column: 1])\n at [Source: (byte[])`.
+/// How long the first of two quotes is, where there is nothing but the same quote twice, and between them the
+/// end of one place and the beginning of another: `; line: 1, column: 1])\n at [Source: (byte[])`.
 fn twin(quoted: &[u8]) -> Option<usize> {
     memmem::find_iter(quoted, AFTER).find(|&first| {
         let second = between(&quoted[first..]).map(|length| first + length);

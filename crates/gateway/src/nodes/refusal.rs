@@ -3,11 +3,12 @@
 use http::StatusCode;
 use serde_json::Value;
 
-/// Whether a whole request that was answered so has surely not been executed, not even in part. Whoever is not sure of that
-/// must not send it again where that may write twice.
+/// Whether a whole request that was answered so has surely not been executed, not even in part. Whoever is
+/// not sure of that must not send it again where that may write twice.
 ///
-/// A 4xx is said of what is asked, before any of it is done; but whoever gave up waiting (408) may stand before a node that goes
-/// on. Of the 5xx only those count that `TransportBulkAction` throws before it hands the first operation to a shard.
+/// A 4xx is said of what is asked, before any of it is done; but whoever gave up waiting (408) may stand
+/// before a node that goes on. Of the 5xx only those count that `TransportBulkAction` throws before it hands
+/// the first operation to a shard.
 pub(crate) fn is_unexecuted(status: StatusCode, body: &[u8]) -> bool {
     if status == StatusCode::REQUEST_TIMEOUT {
         return false;

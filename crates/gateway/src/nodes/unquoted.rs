@@ -1,5 +1,6 @@
-//! Answers to requests that pass whole, without what a node's errors quote of others ([`crate::nodes::quote`]). A quote stays if all of
-//! it is the client's own: the head as it was sent, with the client's credentials, and the beginning of its body.
+//! Answers to requests that pass whole, without what a node's errors quote of others
+//! ([`crate::nodes::quote`]). A quote stays if all of it is the client's own: the head as it was sent, with
+//! the client's credentials, and the beginning of its body.
 
 use std::ops::Range;
 
@@ -23,8 +24,8 @@ pub(crate) struct Asked {
     answers_by_items: bool,
 }
 
-/// Whether a cluster's errors may quote: of Elasticsearch and OpenSearch with the parser of version 7, and of who was not asked
-/// for its version yet.
+/// Whether a cluster's errors may quote: of Elasticsearch and OpenSearch with the parser of version 7, and of
+/// who was not asked for its version yet.
 pub(crate) fn may_quote(snapshot: &Snapshot) -> bool {
     let Some(Version { major, .. }) = snapshot.versions.first() else {
         return true;
@@ -107,7 +108,8 @@ impl Asked {
     }
 }
 
-/// Where an answer with an item for each operation, or for each search, has errors: documents that it returns are beside them.
+/// Where an answer with an item for each operation, or for each search, has errors: documents that it returns
+/// are beside them.
 fn errors_of_items(answer: &[u8]) -> Vec<Range<usize>> {
     #[derive(Deserialize)]
     struct Answer<'a> {

@@ -60,15 +60,15 @@ impl Accept {
         }
     }
 
-    /// Finds out whether the cluster would let its client write all of this, which will be delivered with the gateway's
-    /// account.
+    /// Finds out whether the cluster would let its client write all of this, which will be delivered with the
+    /// gateway's account.
     pub(crate) async fn admit(&self, caller: Caller<'_>, plan: &Plan) -> Result<(), Denied> {
         let guest = self.door.let_in(caller).await?;
         self.door.permit(guest, plan.writes(), caller).await
     }
 
-    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable. `occurrence` is for one
-    /// that has a key.
+    /// Appends a request that was admitted, and answers it; the answer says 200 only if it is durable.
+    /// `occurrence` is for one that has a key.
     pub(crate) async fn take(
         &self,
         outbound: &Outbound,
@@ -135,8 +135,8 @@ impl Accept {
         }
     }
 
-    /// Refuses a request for an index whose refused documents fill the room that there is for them: what is accepted of it
-    /// could be refused too, and would then have nowhere to go.
+    /// Refuses a request for an index whose refused documents fill the room that there is for them: what is
+    /// accepted of it could be refused too, and would then have nowhere to go.
     fn finds_room(&self, queued: &Queued<'_>) -> Result<(), Fault> {
         let table = &queued.snapshot.table;
         let names = queued.plan.names().iter().map(|name| table.name_of(*name));

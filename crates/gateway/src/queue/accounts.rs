@@ -73,7 +73,8 @@ impl GroupAccount {
 // === impl Queue ===
 
 impl Queue {
-    /// The account of the queue: for each consumer group accepted + rewound is the sum of its states, at one instant.
+    /// The account of the queue: for each consumer group accepted + rewound is the sum of its states, at one
+    /// instant.
     pub(crate) fn account(self: &Arc<Self>) -> Account<'_> {
         let (guard, tallies) = self.dead_letters.tallies();
         let parked = self

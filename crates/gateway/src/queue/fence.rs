@@ -1,9 +1,10 @@
-//! Order across lanes. A document's lane follows from where its name leads when it is accepted, and its line goes where the
-//! name leads when it is delivered. When a name comes to lead elsewhere, later writes to what it leads to now may be in
-//! other lanes than earlier ones that have yet to go there. A fence says so: groups of some lanes, from a position of the
-//! log on, wait until some other lanes have delivered what came before. A request that was planned by where the name led may
-//! be put into the log behind one that was planned by where it leads: until no such request can come, the lanes that it has
-//! wait for the others, too. Whoever waits, waits for smaller positions only, so nobody waits in a circle.
+//! Order across lanes. A document's lane follows from where its name leads when it is accepted, and its line
+//! goes where the name leads when it is delivered. When a name comes to lead elsewhere, later writes to what
+//! it leads to now may be in other lanes than earlier ones that have yet to go there. A fence says so: groups
+//! of some lanes, from a position of the log on, wait until some other lanes have delivered what came before.
+//! A request that was planned by where the name led may be put into the log behind one that was planned by
+//! where it leads: until no such request can come, the lanes that it has wait for the others, too. Whoever
+//! waits, waits for smaller positions only, so nobody waits in a circle.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub(crate) struct Fence {
     end: AtomicU64,
 }
 
-/// How far the lanes of one consumer group are, for those that wait for them. Of one thread, as the lanes are.
+/// How far the lanes of one consumer group are, for those that wait for them. Of one thread, as the lanes
+/// are.
 pub(crate) struct Fronts {
     /// By lane: the position of the record that it works on, if it has one: all that it holds before is done.
     fronts: Vec<Cell<Option<u64>>>,
@@ -102,7 +104,8 @@ impl Fence {
         closed.is_ok()
     }
 
-    /// The indices that `name` led to, if a write to it that was accepted at `position` may have been sent there.
+    /// The indices that `name` led to, if a write to it that was accepted at `position` may have been sent
+    /// there.
     pub(crate) fn left<'a>(&'a self, name: &'a str, position: u64) -> impl Iterator<Item = &'a str> {
         let before = self.end().is_none_or(|end| position < end);
         let moved = self
@@ -153,7 +156,8 @@ impl Fronts {
             if fence.of.has(lane) {
                 wait_for(&fence.past);
             }
-            // What was planned by where the names led comes behind what was not, as long as the fence is open.
+            // What was planned by where the names led comes behind what was not, as long as the fence is
+            // open.
             if fence.past.has(lane) && fence.end().is_none_or(|end| position < end) {
                 wait_for(&fence.of);
             }

@@ -1,10 +1,12 @@
-//! Repeated requests: one that has the `Idempotency-Key` of another is answered as that was, and written once.
+//! Repeated requests: one that has the `Idempotency-Key` of another is answered as that was, and written
+//! once.
 //!
-//! The key lies in the record of its request ([`Keyed`] in `accept::Params`), so there is no moment in which the one is
-//! durable and the other is not. Since records go once they are delivered, keys are also kept in a small log of their own
-//! ([`kept`]), for as long as they count; what that does not have yet at the end of a process is in the last records of the
-//! queue. An answer is not kept: the repeated request has the same body, and the ids that were made for it follow from the
-//! name and the moment of the mint that made them, which are kept with the key.
+//! The key lies in the record of its request ([`Keyed`] in `accept::Params`), so there is no moment in which
+//! the one is durable and the other is not. Since records go once they are delivered, keys are also kept in a
+//! small log of their own ([`kept`]), for as long as they count; what that does not have yet at the end of a
+//! process is in the last records of the queue. An answer is not kept: the repeated request has the same
+//! body, and the ids that were made for it follow from the name and the moment of the mint that made them,
+//! which are kept with the key.
 
 mod fingerprint;
 mod kept;
@@ -57,7 +59,8 @@ pub(crate) struct Keys {
     keys_max: usize,
     known: Mutex<Known>,
     kept: Kept,
-    /// Those that their own log would not take, a full disk say: it is asked again with each that comes after them.
+    /// Those that their own log would not take, a full disk say: it is asked again with each that comes after
+    /// them.
     unkept: Mutex<Vec<Unkept>>,
     /// The place in the queue's log up to which a kept record has told all keys.
     told_up_to: AtomicU64,
@@ -76,9 +79,11 @@ struct Known {
     by_key: HashMap<Print, KeyState>,
     /// How many of them each client has.
     by_client: HashMap<Print, usize>,
-    /// When each was accepted, and the place of its record; in that order, more or less: the oldest are forgotten first.
+    /// When each was accepted, and the place of its record; in that order, more or less: the oldest are
+    /// forgotten first.
     order: VecDeque<(u64, Print, u64)>,
-    /// How many claims began at an end of the queue's log and are not kept durably yet: what they write lies behind.
+    /// How many claims began at an end of the queue's log and are not kept durably yet: what they write lies
+    /// behind.
     begun: BTreeMap<u64, usize>,
 }
 
@@ -145,12 +150,14 @@ impl Keys {
             told_up_to: AtomicU64::new(end),
         };
         let known = keys.known.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Without `fsync: always` a power cut may have taken the end of the queue's log: what lay there was not written.
+        // Without `fsync: always` a power cut may have taken the end of the queue's log: what lay there was
+        // not written.
         let there = found
             .accepted
             .into_iter()
             .filter(|accepted| accepted.position < end);
-        // What is from after now is from before the clock was set back: its window begins now, and not in an hour.
+        // What is from after now is from before the clock was set back: its window begins now, and not in an
+        // hour.
         let now = now_ms();
         for accepted in there {
             known.put_at(accepted, accepted.keyed.ms.min(now));
@@ -168,8 +175,8 @@ impl Keys {
         Ok(Arc::new(keys))
     }
 
-    /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier one. Waits for a while if the
-    /// same request is under way.
+    /// Claims a key for a request. `end` is the end of the queue's log now, or an earlier one. Waits for a
+    /// while if the same request is under way.
     pub(crate) async fn claim(self: &Arc<Self>, named: Named, digest: Print, end: u64) -> Claimed {
         let give_up = tokio::time::Instant::now() + WAIT_MAX;
         loop {
@@ -226,8 +233,8 @@ impl Keys {
         }))
     }
 
-    /// The queue's log has come to this end by a request without a key: notes it now and then, so that the next start has
-    /// little to look through.
+    /// The queue's log has come to this end by a request without a key: notes it now and then, so that the
+    /// next start has little to look through.
     pub(crate) fn passed(&self, end: u64) {
         let told = self.told_up_to.load(Ordering::Relaxed);
         if end.saturating_sub(told) < NOTED_EVERY_BYTES || !self.known().begun.is_empty() {
@@ -370,7 +377,8 @@ impl Claim {
         self.keyed
     }
 
-    /// The request was appended, or not. Called where the log says so, whether anybody waits for the answer or not.
+    /// The request was appended, or not. Called where the log says so, whether anybody waits for the answer
+    /// or not.
     pub(crate) fn settle(mut self, keyed: Keyed, result: &Result<Receipt, AppendError>) {
         let Ok(receipt) = result else { return };
         let accepted = Accepted {
@@ -405,8 +413,8 @@ impl Drop for Claim {
     }
 }
 
-/// Milliseconds since 1970 as the clock had it when this process first asked, and from then on by a clock that nobody sets: a
-/// window of ten minutes has ten minutes, whatever is done to the other one meanwhile.
+/// Milliseconds since 1970 as the clock had it when this process first asked, and from then on by a clock
+/// that nobody sets: a window of ten minutes has ten minutes, whatever is done to the other one meanwhile.
 fn now_ms() -> u64 {
     static START: OnceLock<(u64, Instant)> = OnceLock::new();
     let (at_start, since) = START.get_or_init(|| {
@@ -420,7 +428,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Segments of a queue with keys stay so much longer than they are needed: a key is durable by itself long before.
+/// Segments of a queue with keys stay so much longer than they are needed: a key is durable by itself long
+/// before.
 pub(crate) const SEGMENTS_STAY: Duration = Duration::from_secs(10);
 /// So long a repeated request waits for the first one.
 const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! Where a queue's records are: on this machine's disk, or in a Kafka topic. What differs between the two ends here;
-//! whoever accepts and delivers sees lanes, marks and commits.
+//! Where a queue's records are: on this machine's disk, or in a Kafka topic. What differs between the two
+//! ends here; whoever accepts and delivers sees lanes, marks and commits.
 
 use std::fmt;
 use std::future::Future;
@@ -204,8 +204,8 @@ impl Journal {
         }
     }
 
-    /// As [`Journal::append`]; `then` is told as soon as the record is durable, even if whoever waits has gone. In Kafka
-    /// nobody is told: what needs it, `idempotency`, is for the disk.
+    /// As [`Journal::append`]; `then` is told as soon as the record is durable, even if whoever waits has
+    /// gone. In Kafka nobody is told: what needs it, `idempotency`, is for the disk.
     pub(crate) async fn append_and(
         &self,
         entry: Entry,
@@ -313,8 +313,9 @@ impl Journal {
         Ok(())
     }
 
-    /// The numbers of the journal and its groups. On disk they are of one instant; in Kafka what was accepted is this
-    /// gateway's, since it was started, and what became of documents is the group's, whoever delivered them.
+    /// The numbers of the journal and its groups. On disk they are of one instant; in Kafka what was accepted
+    /// is this gateway's, since it was started, and what became of documents is the group's, whoever
+    /// delivered them.
     pub(crate) fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
         match self {
             Journal::Disk(log) => log.accounts(),
@@ -365,7 +366,8 @@ impl Journal {
         }
     }
 
-    /// How often somebody has looked what other gateways have put there and delivered; none: there are no others.
+    /// How often somebody has looked what other gateways have put there and delivered; none: there are no
+    /// others.
     pub(crate) fn looks(&self) -> Option<u64> {
         match self {
             Journal::Disk(_) => None,
@@ -533,8 +535,8 @@ impl Consumer {
         }
     }
 
-    /// When the oldest document was accepted that is to be delivered, ms since 1970. In Kafka nobody looks while nothing
-    /// delivers.
+    /// When the oldest document was accepted that is to be delivered, ms since 1970. In Kafka nobody looks
+    /// while nothing delivers.
     pub(crate) fn oldest_pending_ms(&self) -> Result<Option<u64>, ReadError> {
         match self {
             Consumer::Disk(consumer) => consumer.oldest_pending_ms(),

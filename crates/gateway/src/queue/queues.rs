@@ -36,7 +36,8 @@ pub(crate) struct Queue {
     pub(crate) cluster: Arc<str>,
     pub(crate) log: Journal,
     pub(crate) dead_letters: DeadLetters,
-    /// What waits apart from its lane; none: the queue is in Kafka, where another gateway may have the lane next.
+    /// What waits apart from its lane; none: the queue is in Kafka, where another gateway may have the lane
+    /// next.
     pub(crate) parked: Option<ParkedOfQueue>,
     /// How long operations are parked before they are given up.
     parked_age_max: Mutex<Duration>,
@@ -61,11 +62,11 @@ pub(crate) struct Group {
     pub(crate) parked: Option<Arc<Parked>>,
     /// How far each lane may have sent; none: the queue is in Kafka.
     sent_marks: Option<SentMarks>,
-    /// By lane: what lies before this was there when delivery started, and an earlier one may have delivered it, and ended
-    /// before that was written down.
+    /// By lane: what lies before this was there when delivery started, and an earlier one may have delivered
+    /// it, and ended before that was written down.
     doubtful_before: Vec<AtomicU64>,
-    /// Something may have been sent that is not committed, or is to be sent again, and [`Group::doubtful_before`] does not say
-    /// so yet.
+    /// Something may have been sent that is not committed, or is to be sent again, and
+    /// [`Group::doubtful_before`] does not say so yet.
     unsettled: AtomicBool,
     lanes: Vec<Mutex<LaneState>>,
     phase: Mutex<Phase>,
@@ -75,7 +76,8 @@ pub(crate) struct Group {
     pub(crate) parts: Count,
     /// Documents sent again after a failure.
     pub(crate) retried: Count,
-    /// Operations in doubt that stayed in the index that had their documents, though their names had come to lead elsewhere.
+    /// Operations in doubt that stayed in the index that had their documents, though their names had come to
+    /// lead elsewhere.
     pub(crate) stayed: Count,
 }
 
@@ -237,8 +239,8 @@ impl Queue {
         }
     }
 
-    /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how much there
-    /// may be, and what waits for the queue.
+    /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how
+    /// much there may be, and what waits for the queue.
     pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
         *lock(&self.passing) = settings.passing;
         // What a topic is like is Kafka's matter.
@@ -373,7 +375,8 @@ fn letters_options(settings: &config::Queue) -> Options {
         lanes: 1,
         segment_bytes: (quota_bytes / 4).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
         quota_bytes,
-        // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold what fills it.
+        // A disk that the queue has filled has room for letters: lanes that had to wait for it would hold
+        // what fills it.
         free_bytes_min: settings.free_bytes_min / 2,
         on_event: teller(&settings.name, "dead letters"),
         ..Options::default()
@@ -516,15 +519,16 @@ impl Group {
         }
     }
 
-    /// Delivery is about to start. What an earlier run of this process delivered it has committed, unless somebody has said
-    /// otherwise since; an earlier process may have ended anywhere.
+    /// Delivery is about to start. What an earlier run of this process delivered it has committed, unless
+    /// somebody has said otherwise since; an earlier process may have ended anywhere.
     pub(crate) fn begins(&self) {
         if self.unsettled.swap(false, Ordering::Relaxed) {
             self.doubt_all();
         }
     }
 
-    /// A lane ends with a batch under way, or somebody moves the group: after the next start all may have been delivered.
+    /// A lane ends with a batch under way, or somebody moves the group: after the next start all may have
+    /// been delivered.
     pub(crate) fn leave_in_doubt(&self) {
         self.unsettled.store(true, Ordering::Relaxed);
     }

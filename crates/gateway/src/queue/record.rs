@@ -17,7 +17,8 @@ pub(crate) struct Params {
     pub(crate) target: String,
     /// [`DELIVERED_TYPE`], whatever its client called it: earlier versions want to read it.
     pub(crate) content_type: String,
-    /// The first and the last id that were minted for it: its documents with ids between are known to be nobody else's.
+    /// The first and the last id that were minted for it: its documents with ids between are known to be
+    /// nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) minted: Option<(String, String)>,
     /// If these are dead letters that were put back.
@@ -73,7 +74,8 @@ impl Recorded {
     }
 }
 
-/// What the head of a recorded request says, from its path and query; none: it is not one that can be delivered.
+/// What the head of a recorded request says, from its path and query; none: it is not one that can be
+/// delivered.
 pub(crate) fn head_of(target: &str) -> Option<BulkHead<'_>> {
     match bulk_request::classify(&Method::POST, target, &DELIVERED_HEADERS) {
         Kind::Bulk(head) => Some(head),
@@ -90,9 +92,9 @@ pub(crate) fn minted((first, last): &(String, String)) -> Option<Minted> {
     })
 }
 
-/// The headers of every bulk that is delivered, whatever its client called it: all servers take this type, and with it no
-/// `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are read that are not queued,
-/// and how answers look that nobody passes on.
+/// The headers of every bulk that is delivered, whatever its client called it: all servers take this type,
+/// and with it no `Accept` is needed. What clients say beside it (`compatible-with=8`) changes how lines are
+/// read that are not queued, and how answers look that nobody passes on.
 pub(crate) fn delivered_headers() -> HeaderMap {
     DELIVERED_HEADERS.clone()
 }
@@ -100,8 +102,8 @@ pub(crate) fn delivered_headers() -> HeaderMap {
 static DELIVERED_HEADERS: LazyLock<HeaderMap> =
     LazyLock::new(|| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(DELIVERED_TYPE))]));
 
-/// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier versions that read
-/// them.
+/// The content type of every bulk that is delivered. Records and dead letters say it too, for earlier
+/// versions that read them.
 pub(crate) const DELIVERED_TYPE: &str = "application/x-ndjson";
 
 #[cfg(test)]

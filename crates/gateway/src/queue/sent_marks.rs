@@ -1,10 +1,11 @@
-//! How far each lane of a consumer group may have sent. What is committed is made durable now and then, so after a kill an
-//! earlier run may have executed much that counts as pending; and where a name has come to lead elsewhere meanwhile, it has to
-//! be looked for before it is sent again. Each lane therefore says what it is about to send: eight bytes of a small file,
-//! written and not synced. A kill leaves what was written; after the machine itself went down (another boot) nobody knows.
+//! How far each lane of a consumer group may have sent. What is committed is made durable now and then, so
+//! after a kill an earlier run may have executed much that counts as pending; and where a name has come to
+//! lead elsewhere meanwhile, it has to be looked for before it is sent again. Each lane therefore says what
+//! it is about to send: eight bytes of a small file, written and not synced. A kill leaves what was written;
+//! after the machine itself went down (another boot) nobody knows.
 //!
-//! The file: [`MAGIC`], the boot as 16 bytes, the number of lanes as 8, then 8 bytes for each lane, all little-endian: the
-//! position before which it may have sent.
+//! The file: [`MAGIC`], the boot as 16 bytes, the number of lanes as 8, then 8 bytes for each lane, all
+//! little-endian: the position before which it may have sent.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,8 +26,8 @@ pub(crate) struct SentMarks {
 }
 
 impl SentMarks {
-    /// Those of a group, with what an earlier run has left in the file at `path`. All that is queued lies before `end`, 0 if
-    /// that is nothing.
+    /// Those of a group, with what an earlier run has left in the file at `path`. All that is queued lies
+    /// before `end`, 0 if that is nothing.
     pub(crate) fn open(path: &Path, lanes: u32, end: u64) -> Self {
         let boot = RealDisk::default().boot();
         let found = boot.and_then(|boot| found(&fs::read(path).ok()?, boot, lanes));

@@ -1,12 +1,13 @@
-//! Where the names lead that the documents of a queue have for their indices: as far as lanes follow from it. A name that
-//! comes to lead elsewhere (an alias that is swapped, a rollover, an index that is made again with other shards) gets a
-//! [`Fence`], so that what is accepted from then on does not overtake what is queued; and what it led to is remembered, so
-//! that a write whose answer was lost can be looked for where it went.
+//! Where the names lead that the documents of a queue have for their indices: as far as lanes follow from it.
+//! A name that comes to lead elsewhere (an alias that is swapped, a rollover, an index that is made again
+//! with other shards) gets a [`Fence`], so that what is accepted from then on does not overtake what is
+//! queued; and what it led to is remembered, so that a write whose answer was lost can be looked for where it
+//! went.
 //!
-//! Whoever accepts asks once a request, before it is put into the log: two atomic loads and a bit for each name of it while
-//! nothing changes. A topology that nobody has asked about yet is compared name by name, behind a lock. A request may be
-//! planned by an older topology and be put into the log later: so a fence stays open, and waits for everything before the
-//! group in hand, until no such request can be under way.
+//! Whoever accepts asks once a request, before it is put into the log: two atomic loads and a bit for each
+//! name of it while nothing changes. A topology that nobody has asked about yet is compared name by name,
+//! behind a lock. A request may be planned by an older topology and be put into the log later: so a fence
+//! stays open, and waits for everything before the group in hand, until no such request can be under way.
 
 mod kept;
 
@@ -36,7 +37,8 @@ pub(crate) struct Whereabouts {
     book: Mutex<NameTable>,
 }
 
-/// A time in which names lead where they do. Whoever holds it may put something into the log that was planned by it.
+/// A time in which names lead where they do. Whoever holds it may put something into the log that was planned
+/// by it.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     number: u64,
@@ -231,8 +233,9 @@ impl Whereabouts {
         book.unknown_before > 0 || book.gone.keys().any(|name| is_meant(name))
     }
 
-    /// Says that a request which was planned by `table`, with these names, is about to be put into the log; `newest` tells
-    /// what is known of the cluster when it is asked. There must be no waiting between this and the hand-over.
+    /// Says that a request which was planned by `table`, with these names, is about to be put into the log;
+    /// `newest` tells what is known of the cluster when it is asked. There must be no waiting between this
+    /// and the hand-over.
     pub(crate) fn note(
         &self,
         table: &Arc<RouteTable>,
@@ -301,7 +304,8 @@ impl Whereabouts {
             };
             match book.places.get(name) {
                 Some(there) if *there == place => {}
-                // It was planned before the name came to lead elsewhere, and comes behind others that were not.
+                // It was planned before the name came to lead elsewhere, and comes behind others that were
+                // not.
                 Some(there) => {
                     let lanes = (there.lanes(self.lanes), place.lanes(self.lanes));
                     let mut fence = book.fence(journal.status().end, lanes, None);
@@ -378,7 +382,8 @@ impl Whereabouts {
         self.begin(book, newest, fences, journal);
     }
 
-    /// A name that is used for the first time since a start that did not know all: documents that are queued may have it.
+    /// A name that is used for the first time since a start that did not know all: documents that are queued
+    /// may have it.
     fn unknown(&self, book: &mut NameTable, place: &NameTarget, journal: &Journal) -> Option<Fence> {
         let (status, groups) = journal.accounts();
         let lanes = groups.iter().flat_map(|group| group.lanes.iter().zip(0..));
@@ -520,7 +525,8 @@ impl NameTable {
         }
     }
 
-    /// Forgets names that the cluster has no more and that no document can have which the log, which begins at `start`, has.
+    /// Forgets names that the cluster has no more and that no document can have which the log, which begins
+    /// at `start`, has.
     fn forget(&mut self, newest: &RouteTable, start: u64) {
         let places = &mut self.places;
         self.gone.retain(|name, since| {

@@ -1,5 +1,5 @@
-//! Bulks at a router with rules for certain indices: the path has chosen a flow, and no line may be for an index that a
-//! rule sends to another one.
+//! Bulks at a router with rules for certain indices: the path has chosen a flow, and no line may be for an
+//! index that a rule sends to another one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ impl Belongs {
     }
 }
 
-/// What a bulk is answered that has a line for an index that belongs elsewhere, or an action that cannot be read.
+/// What a bulk is answered that has a line for an index that belongs elsewhere, or an action that cannot be
+/// read.
 pub(crate) fn elsewhere(head: &Parts, body: &[u8]) -> Option<Fault> {
     let belongs = head.extensions.get::<Belongs>()?;
     memmem::find(body, b"_index").or_else(|| memmem::find(body, b"\\u"))?;

@@ -258,8 +258,8 @@ impl Reshuffle {
         Ok(Decided::Next(head, Body::Held(body), passing))
     }
 
-    /// Has an index made that a bulk for a queue names, or waits for one that is being made; whether either was done, so that
-    /// the bulk may be planned again.
+    /// Has an index made that a bulk for a queue names, or waits for one that is being made; whether either
+    /// was done, so that the bulk may be planned again.
     async fn awaits_index(
         &self,
         head: &Parts,

@@ -1,8 +1,8 @@
 //! Documents with neither id nor routing, directed to the shard whose turn it is.
 //!
-//! [`bulk::plan`] asks for a shard, run by run; the answer comes from the [`RoundRobin`] of the index, which all cores share
-//! and which outlives reloads and changes of the topology. [`Assignments`] are what one request was given: they say what is on
-//! its way as long as it lives, and give back what a node refused.
+//! [`bulk::plan`] asks for a shard, run by run; the answer comes from the [`RoundRobin`] of the index, which
+//! all cores share and which outlives reloads and changes of the topology. [`Assignments`] are what one
+//! request was given: they say what is on its way as long as it lives, and give back what a node refused.
 
 mod round_robin;
 

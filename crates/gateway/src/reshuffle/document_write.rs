@@ -3,8 +3,8 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// Whether a request may write documents. When in doubt it may: it waits then, and nothing else happens to it. `types`: the
-/// server knows them.
+/// Whether a request may write documents. When in doubt it may: it waits then, and nothing else happens to
+/// it. `types`: the server knows them.
 ///
 /// Segments are decoded first, as servers do before they look for a handler (`PathTrie`).
 pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool {
@@ -18,8 +18,8 @@ pub(crate) fn writes_documents(method: &Method, path: &str, types: bool) -> bool
         .collect();
     let reads = |segment: &str| READS.contains(&segment);
     let is_read = match segments.as_slice() {
-        // The third is a document's id, whatever it looks like. Only where servers know types is `POST /{index}/_doc/_search` a
-        // search; others have `POST /{index}/_doc/{id}` for it, and write.
+        // The third is a document's id, whatever it looks like. Only where servers know types is `POST
+        // /{index}/_doc/_search` a search; others have `POST /{index}/_doc/{id}` for it, and write.
         [_, api, _] if matches!(&**api, "_create" | "_update") => false,
         [_, api, id] if &**api == "_doc" => types && *method == Method::POST && reads(id),
         segments => segments.iter().skip(1).any(|segment| reads(segment)),

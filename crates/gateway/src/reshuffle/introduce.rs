@@ -1,6 +1,7 @@
-//! Asynchronous mode and an index that is not there yet. A bulk that passed would make it, and its documents would be in this
-//! cluster only, before what is queued. So the cluster is given an occasion to make it first, by its own rules and with the
-//! client's rights: an update of a document that is nowhere, which makes the index and fails.
+//! Asynchronous mode and an index that is not there yet. A bulk that passed would make it, and its documents
+//! would be in this cluster only, before what is queued. So the cluster is given an occasion to make it
+//! first, by its own rules and with the client's rights: an update of a document that is nowhere, which makes
+//! the index and fails.
 
 use std::time::Duration;
 

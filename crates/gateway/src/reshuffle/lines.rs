@@ -1,6 +1,8 @@
-//! The action lines of a bulk, of which nothing matters but the index that each is for. For bulks that are not planned.
+//! The action lines of a bulk, of which nothing matters but the index that each is for. For bulks that are
+//! not planned.
 //!
-//! A line without a token is skipped where an action is due and is a source where a source is (`BulkRequestParser`).
+//! A line without a token is skipped where an action is due and is a source where a source is
+//! (`BulkRequestParser`).
 
 use std::borrow::Cow;
 
@@ -25,8 +27,8 @@ struct Meta<'a> {
     pipeline: Option<IgnoredAny>,
 }
 
-/// The actions of a bulk, one by one; `None` is one that cannot be read, and the last then: servers read more than is read here
-/// (a number as a name, the first of several operations).
+/// The actions of a bulk, one by one; `None` is one that cannot be read, and the last then: servers read more
+/// than is read here (a number as a name, the first of several operations).
 pub(crate) fn actions(body: &[u8]) -> impl Iterator<Item = Option<Action<'_>>> {
     let mut lines = body.split(|byte| *byte == b'\n');
     let mut is_over = false;

@@ -1,5 +1,6 @@
-//! Requests that name indices in their bodies, at a router with rules for certain indices: each name has to belong to the flows that
-//! the path has chosen. What cannot be read is refused, since servers read more than is read here.
+//! Requests that name indices in their bodies, at a router with rules for certain indices: each name has to
+//! belong to the flows that the path has chosen. What cannot be read is refused, since servers read more than
+//! is read here.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -34,7 +35,8 @@ enum Form {
     Aliases,
 }
 
-/// Reads the body of a request that names indices there; what is to be sent, or what the client is told instead.
+/// Reads the body of a request that names indices there; what is to be sent, or what the client is told
+/// instead.
 pub(crate) async fn admit(proxy: &Proxy, head: &Parts, body: Body) -> Result<Body, Fault> {
     let Some(belongs) = head.extensions.get::<Belongs>() else {
         return Ok(body);

@@ -1,5 +1,5 @@
-//! Answers packed for clients that accept it, as the servers pack theirs (Netty's `HttpContentCompressor`, level 3): nodes' own
-//! answers come here plain, since their items are read and merged.
+//! Answers packed for clients that accept it, as the servers pack theirs (Netty's `HttpContentCompressor`,
+//! level 3): nodes' own answers come here plain, since their items are read and merged.
 
 use std::io::{self, Write};
 
@@ -25,8 +25,9 @@ const RATIO_TYPICAL: usize = 8;
 // === impl Coding ===
 
 impl Coding {
-    /// The one that a server would choose, of those that all servers know (`HttpContentCompressor.determineEncoding`): names are
-    /// found within the words of the list, in lower case, and gzip comes first among equals.
+    /// The one that a server would choose, of those that all servers know
+    /// (`HttpContentCompressor.determineEncoding`): names are found within the words of the list, in lower
+    /// case, and gzip comes first among equals.
     pub(crate) fn accepted(headers: &HeaderMap) -> Option<Self> {
         let (mut gzip, mut deflate) = (0.0, 0.0);
         for value in headers.get_all(ACCEPT_ENCODING) {
@@ -56,7 +57,8 @@ impl Coding {
     }
 }
 
-/// Packs an answer that is all here, a chunk at a time: what is packed of it is let go, and others get their turn in between.
+/// Packs an answer that is all here, a chunk at a time: what is packed of it is let go, and others get their
+/// turn in between.
 pub(crate) async fn answer(answer: Response<Outgoing>, coding: Coding, pool: &Pool) -> Response<Outgoing> {
     let (mut head, body) = answer.into_parts();
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);

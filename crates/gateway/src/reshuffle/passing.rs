@@ -1,7 +1,7 @@
-//! Writes that asynchronous mode cannot queue (a malformed bulk, an update by query): they wait until what is queued
-//! before them is delivered to the cluster that their client sees, so that they overtake nothing, and then go there as
-//! they came. Where the queue has a second cluster, which would miss them, they are refused, unless `queue.passing_second_cluster`
-//! accepts that.
+//! Writes that asynchronous mode cannot queue (a malformed bulk, an update by query): they wait until what is
+//! queued before them is delivered to the cluster that their client sees, so that they overtake nothing, and
+//! then go there as they came. Where the queue has a second cluster, which would miss them, they are refused,
+//! unless `queue.passing_second_cluster` accepts that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl Awaited {
 }
 
 impl Reshuffle {
-    /// Lets a request go on, its body with it: at once if it is no write or nothing is queued here, else when it is its turn.
-    /// After an error nothing of it was executed.
+    /// Lets a request go on, its body with it: at once if it is no write or nothing is queued here, else when
+    /// it is its turn. After an error nothing of it was executed.
     pub(crate) async fn admit(
         &self,
         queues: &ArcSwap<Queues>,
@@ -122,15 +122,16 @@ fn second_clusters<'g>(queue: &Queue, groups: &'g [Arc<Group>]) -> Vec<&'g str> 
     others
 }
 
-/// Waits until what is in a queue now is delivered to the cluster that its clients see; whether it is by then.
+/// Waits until what is in a queue now is delivered to the cluster that its clients see; whether it is by
+/// then.
 async fn caught_up(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited, within: Duration) -> bool {
     let until = Instant::now() + within;
     let mut goals = None;
     let mut step = Duration::from_millis(1);
     let looks = queue.log.looks();
     loop {
-        // What other gateways have put into a topic shows when somebody has looked since: a look that had begun before
-        // may not have seen it.
+        // What other gateways have put into a topic shows when somebody has looked since: a look that had
+        // begun before may not have seen it.
         let is_known = queue
             .log
             .looks()
@@ -165,7 +166,8 @@ fn ours<'g>(queue: &'g Queue, groups: &'g [Arc<Group>]) -> impl Iterator<Item = 
     of_queue.filter(|group| group.settings.cluster == queue.cluster)
 }
 
-/// For each of our groups, lane by lane, what its place has to come to until all is delivered that is there now.
+/// For each of our groups, lane by lane, what its place has to come to until all is delivered that is there
+/// now.
 fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
     ours(queue, groups)
         .map(|group| {

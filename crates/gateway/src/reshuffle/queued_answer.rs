@@ -1,5 +1,6 @@
-//! Parameters that only shape an answer (`filter_path`, `pretty`, …): in asynchronous mode they are taken off a request before it
-//! is looked at, so that it is queued without them, and the answer that it gets from the queue is shaped here.
+//! Parameters that only shape an answer (`filter_path`, `pretty`, …): in asynchronous mode they are taken off
+//! a request before it is looked at, so that it is queued without them, and the answer that it gets from the
+//! queue is shaped here.
 
 use std::borrow::Cow;
 
@@ -19,8 +20,8 @@ pub(crate) struct AnswerShape {
 }
 
 impl AnswerShape {
-    /// Takes what shapes the answer off a target. A parameter that comes twice, or whose value is not plain, stays, as all
-    /// others do: what it means is not certain.
+    /// Takes what shapes the answer off a target. A parameter that comes twice, or whose value is not plain,
+    /// stays, as all others do: what it means is not certain.
     pub(crate) fn take_off(target: &str) -> (Self, Cow<'_, str>) {
         let mut shape = Self::default();
         let Some((path, query)) = target.split_once('?') else {

@@ -1,11 +1,11 @@
-//! Writes of single documents that join the bulks (`rewrite_to_bulk`): each becomes a bulk of one operation, goes the way
-//! of bulks, `combine` included, and its item becomes the single-document API's own answer.
+//! Writes of single documents that join the bulks (`rewrite_to_bulk`): each becomes a bulk of one operation,
+//! goes the way of bulks, `combine` included, and its item becomes the single-document API's own answer.
 //!
-//! What the head or the body shows to be unusual goes on as it came, as does what the plan of a bulk is not sure of. What
-//! the cluster refuses has not been executed, so its answer need not be made up here: the request goes on as it came after
-//! all, and gets the cluster's own. Only refusals that are certain to read the same (a version conflict, a missing document)
-//! are told from the item. Where it is not known whether the operation was executed the client is told just that, and
-//! nothing goes on.
+//! What the head or the body shows to be unusual goes on as it came, as does what the plan of a bulk is not
+//! sure of. What the cluster refuses has not been executed, so its answer need not be made up here: the
+//! request goes on as it came after all, and gets the cluster's own. Only refusals that are certain to read
+//! the same (a version conflict, a missing document) are told from the item. Where it is not known whether
+//! the operation was executed the client is told just that, and nothing goes on.
 
 mod answer;
 mod head;
@@ -178,7 +178,8 @@ impl Reshuffle {
         let turned = reply.map(|reply| bulk::single_answer(reply.item(0)));
         Ok(match (answer, turned) {
             (Answer::Items(items), Ok(Turned::Answer(turned))) => {
-                // A failed write may hint at a change of the topology, but not one that the document itself is to blame for.
+                // A failed write may hint at a change of the topology, but not one that the document itself
+                // is to blame for.
                 if turned.status >= 400 && !matches!(turned.status, 404 | 409) {
                     self.outbound.cluster().hint();
                 }
@@ -194,8 +195,8 @@ impl Reshuffle {
                 self.counters.replies_malformed.add(1);
                 return Err(Fault::unknown_fate("a node's item cannot be read"));
             }
-            // Its words fit one document too. Asking again would add to what is too much (429), and what is not well (5xx),
-            // or stands between here and the cluster, may have executed it.
+            // Its words fit one document too. Asking again would add to what is too much (429), and what is
+            // not well (5xx), or stands between here and the cluster, may have executed it.
             (Answer::Refused(head, body), _) if !is_refusal(head.status) => {
                 Sent::Answer(with_head(head, &[], Outgoing::from(body)))
             }
@@ -221,9 +222,10 @@ fn is_refusal(status: StatusCode) -> bool {
     status.is_client_error() && !later.contains(&status)
 }
 
-/// Whether a bulk may treat an update otherwise than the update API does. That keeps the routing of the request or of the
-/// alias with the document, where a bulk keeps the one that the document had (`RestUpdateAction`, `UpdateHelper.calculateRouting`),
-/// and sends what an update comes to as a write of its own, through the index's pipeline (`TransportUpdateAction.shardOperation`).
+/// Whether a bulk may treat an update otherwise than the update API does. That keeps the routing of the
+/// request or of the alias with the document, where a bulk keeps the one that the document had
+/// (`RestUpdateAction`, `UpdateHelper.calculateRouting`), and sends what an update comes to as a write of its
+/// own, through the index's pipeline (`TransportUpdateAction.shardOperation`).
 fn is_peculiar(update: &Single<'_>, plan: &Plan, table: &RouteTable) -> bool {
     plan.ingests() || answer::routing(update, table).is_some()
 }

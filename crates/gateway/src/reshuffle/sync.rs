@@ -75,8 +75,8 @@ pub(crate) struct Passing {
 pub(crate) struct Held {
     /// Decoded.
     pub(crate) body: Shared,
-    /// As it came, if that is something else: what passes is what came, since nodes differ in what they accept of packed
-    /// bodies.
+    /// As it came, if that is something else: what passes is what came, since nodes differ in what they
+    /// accept of packed bodies.
     pub(crate) original: Option<Shared>,
 }
 
@@ -295,8 +295,8 @@ impl Reshuffle {
         })
     }
 
-    /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster would refuse as a
-    /// whole makes no index.
+    /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster
+    /// would refuse as a whole makes no index.
     pub(super) fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
         let supposed = Ask {
             suppose_new: true,

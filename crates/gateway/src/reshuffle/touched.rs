@@ -1,5 +1,6 @@
-//! What a write by query may touch: the indices that its expression stands for by the known topology, with aliases, patterns and
-//! data streams. It waits for the lanes that have documents for them, and for nothing else.
+//! What a write by query may touch: the indices that its expression stands for by the known topology, with
+//! aliases, patterns and data streams. It waits for the lanes that have documents for them, and for nothing
+//! else.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -101,7 +102,8 @@ fn expression<'r>(path: &'r str, body: &[u8]) -> Option<Cow<'r, str>> {
         // Of servers that know types, also with one.
         [indices, "_update_by_query" | "_delete_by_query"]
         | [indices, _, "_update_by_query" | "_delete_by_query"] => decode(indices, false),
-        // One document's index is a name, which is looked up as it is: a pattern or a list is no index that is known.
+        // One document's index is a name, which is looked up as it is: a pattern or a list is no index that
+        // is known.
         [index, "_doc" | "_create" | "_update", _] | [index, "_doc"] => {
             let index = decode(index, false)?;
             (!index.contains([',', '*']) && index != "_all").then_some(index)

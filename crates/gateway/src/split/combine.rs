@@ -1,24 +1,26 @@
 //! Parts of different clients' bulks, sent to a node as one request.
 //!
-//! A node pays for each bulk request once for each shard that it touches, its sync to the disk included, however few
-//! documents come with it. So while a node is busy with a request, parts for it gather, and go together when the answer
-//! is there: the wait adapts by itself to how busy it is. A node with cores to spare is busy with several only, which is
-//! found by trying ([`crate::gather`]).
-//! A part that finds nobody under way leaves at once, as it came, unless the last request to that node had brought
-//! several: their clients are about to come back, so it waits for as many, for a fraction of what a request lasts.
+//! A node pays for each bulk request once for each shard that it touches, its sync to the disk included,
+//! however few documents come with it. So while a node is busy with a request, parts for it gather, and go
+//! together when the answer is there: the wait adapts by itself to how busy it is. A node with cores to spare
+//! is busy with several only, which is found by trying ([`crate::gather`]). A part that finds nobody under
+//! way leaves at once, as it came, unless the last request to that node had brought several: their clients
+//! are about to come back, so it waits for as many, for a fraction of what a request lasts.
 //!
-//! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items, and nobody what a node says
-//! of the whole, since another may be to blame for it: each part is sent again by itself, whatever the status. Where the whole
-//! may have been executed all the same (5xx, no answer, an answer that cannot be read) that is done by the rules for parts whose
-//! fate is unknown ([`crate::split::part`]), as if each had been lost alone.
+//! Only parts whose requests say the same ([`Family`]) travel together. Each gets its own items, and nobody
+//! what a node says of the whole, since another may be to blame for it: each part is sent again by itself,
+//! whatever the status. Where the whole may have been executed all the same (5xx, no answer, an answer that
+//! cannot be read) that is done by the rules for parts whose fate is unknown ([`crate::split::part`]), as if
+//! each had been lost alone.
 //!
-//! How many requests a node gets at once is found from its answers, by the same limiter as in delivery: while it has as many
-//! as it has shown to take, what waits goes on gathering, so requests grow as the node falls behind.
+//! How many requests a node gets at once is found from its answers, by the same limiter as in delivery: while
+//! it has as many as it has shown to take, what waits goes on gathering, so requests grow as the node falls
+//! behind.
 //!
-//! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each other on their
-//! own. The core that finds a request due sends it, from where each part was read, and each client's core reads its share of
-//! the answer where that was received. What is copied beyond what a part by itself needs is the answer to a client whose only
-//! part it was.
+//! What waits is shared by all cores, since clients are dealt to cores and would meet a fraction of each
+//! other on their own. The core that finds a request due sends it, from where each part was read, and each
+//! client's core reads its share of the answer where that was received. What is copied beyond what a part by
+//! itself needs is the answer to a client whose only part it was.
 
 mod batch;
 mod family;
@@ -138,7 +140,8 @@ impl Combiner {
         settings.is_some()
     }
 
-    /// Those whose parts may travel together with this request's. An ingest pipeline's time is told in the answer.
+    /// Those whose parts may travel together with this request's. An ingest pipeline's time is told in the
+    /// answer.
     pub(crate) fn family(&self, message: Message<'_>, plan: &Plan) -> Arc<Family> {
         // What has types is answered with a warning, which is for those who have them.
         let peculiar = [plan.ingests(), plan.typed()];
@@ -231,8 +234,8 @@ impl Combiner {
         }
     }
 
-    /// Sends what waits for a target, as soon as its node may be sent one more. If nothing of theirs is under way, small parts
-    /// need no leave: otherwise one huge bulk would hold up everybody.
+    /// Sends what waits for a target, as soon as its node may be sent one more. If nothing of theirs is under
+    /// way, small parts need no leave: otherwise one huge bulk would hold up everybody.
     fn flush(&self, family: &Arc<Family>, target: &Target) {
         if !self.0.settings.get().adaptive {
             return self.send(family, target, None);

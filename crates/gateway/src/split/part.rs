@@ -85,8 +85,8 @@ pub(crate) struct ItemError {
     pub(crate) refused: bool,
 }
 
-/// `UnavailableShardsException`, in which a coordinating node's tries end when a primary's node does not answer
-/// (`TransportReplicationAction`).
+/// `UnavailableShardsException`, in which a coordinating node's tries end when a primary's node does not
+/// answer (`TransportReplicationAction`).
 const UNAVAILABLE: &str = "unavailable_shards_exception";
 
 /// What stands around the items of an answer.
@@ -214,8 +214,8 @@ struct Doubt {
     together: bool,
 }
 
-/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part; but what leaves that
-/// open, as the answer to the try with others did, is as true of both.
+/// A node refused a part. If an earlier try may have been executed, that is no refusal of the part; but what
+/// leaves that open, as the answer to the try with others did, is as true of both.
 fn refused(head: response::Parts, body: Shared, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
     match doubt {
         Some(doubt) if !doubt.together || is_unexecuted(head.status, &body) => {

@@ -1,7 +1,8 @@
 //! Errors that quote other clients ([`quote`]), worded anew for each client.
 //!
-//! A client whose item quotes others gets the cluster's own words all the same: what could not be parsed has not been executed,
-//! so it is sent once more, with nothing beside it. Where that is not to be done, or brings nothing, the quote is cut out.
+//! A client whose item quotes others gets the cluster's own words all the same: what could not be parsed has
+//! not been executed, so it is sent once more, with nothing beside it. Where that is not to be done, or
+//! brings nothing, the quote is cut out.
 
 use std::collections::HashMap;
 
@@ -29,8 +30,9 @@ struct Quoting {
 const ERRORS_WITHIN: usize = 128;
 
 impl Sender<'_> {
-    /// The items of an answer that must not be passed on as they are, by their numbers, and what is said instead. Answers
-    /// without failed items are not read for it, and those to one client alone only if the account was the gateway's.
+    /// The items of an answer that must not be passed on as they are, by their numbers, and what is said
+    /// instead. Answers without failed items are not read for it, and those to one client alone only if the
+    /// account was the gateway's.
     pub(crate) async fn reword(
         &self,
         words: &Words,
@@ -60,8 +62,9 @@ impl Sender<'_> {
         reworded.collect()
     }
 
-    /// Sends the documents that were refused once more by themselves, for what the cluster says of them then. What a later
-    /// operation of the part writes is left alone: it must not come first should the document be taken after all.
+    /// Sends the documents that were refused once more by themselves, for what the cluster says of them then.
+    /// What a later operation of the part writes is left alone: it must not come first should the document be
+    /// taken after all.
     async fn ask_again(&self, quoting: &mut [Quoting], node: &Node, part: usize, split: Split<'_>) {
         let load = split.load;
         let ours = &load.plan.parts[part];

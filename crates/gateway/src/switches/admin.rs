@@ -34,8 +34,8 @@ pub(crate) fn list(config: &Config, switches: &Arc<Switches>) -> Value {
     json!({"kept_in": switches.file().display().to_string(), "clusters": clusters})
 }
 
-/// Switches what a body says, for all who write to a cluster. Waits for the disk. Returns what [`list`] says of the
-/// cluster then.
+/// Switches what a body says, for all who write to a cluster. Waits for the disk. Returns what [`list`] says
+/// of the cluster then.
 ///
 /// # Errors
 /// Nothing has changed then.
@@ -129,8 +129,8 @@ fn filters<'a>(config: &'a Config, cluster: &'a str) -> impl Iterator<Item = (&'
     })
 }
 
-/// What to change: names and values, null for the configuration's. What the operator says holds over both sections, so
-/// that what is transient does not hide it.
+/// What to change: names and values, null for the configuration's. What the operator says holds over both
+/// sections, so that what is transient does not hide it.
 fn read(body: &[u8]) -> Result<Change, BadSwitch> {
     let bad = |why: &str| BadSwitch(why.to_owned());
     let Some(Value::Object(wanted)) = strict::parse(body) else {

@@ -25,8 +25,8 @@ pub(super) enum Ours {
     Index(Option<bool>),
 }
 
-/// Parts the body of `PUT _cluster/settings`. `None`: none of it is ours, or it is nothing that the cluster would take
-/// whatever we do.
+/// Parts the body of `PUT _cluster/settings`. `None`: none of it is ours, or it is nothing that the cluster
+/// would take whatever we do.
 pub(super) fn of_cluster(body: &[u8]) -> Result<Option<Parted>, BadSwitch> {
     let Some(Value::Object(mut theirs)) = read(body) else {
         return Ok(None);
@@ -135,8 +135,8 @@ fn read(body: &[u8]) -> Option<Value> {
     may.then(|| strict::parse(body)).flatten()
 }
 
-/// Moves what is ours from an object to `found`, by its whole key. A pattern that is set to null resets all that fits
-/// it, ours too: it is found, and stays for the cluster.
+/// Moves what is ours from an object to `found`, by its whole key. A pattern that is set to null resets all
+/// that fits it, ours too: it is found, and stays for the cluster.
 fn take(object: &mut Map<String, Value>, prefix: &str, found: &mut Vec<(String, Value)>) {
     object.retain(|key, value| {
         let key = match prefix {
@@ -199,8 +199,8 @@ fn twice(key: &str) -> BadSwitch {
     BadSwitch(format!("[{key}] is there twice"))
 }
 
-/// Patterns that no setting of the cluster's fits: setting them to null changes nothing, and the cluster still asks
-/// whether the client may change settings.
+/// Patterns that no setting of the cluster's fits: setting them to null changes nothing, and the cluster
+/// still asks whether the client may change settings.
 const NOTHING_OF_CLUSTER: &str = "apack.fasterbulk.*";
 const NOTHING_OF_INDEX: &str = "index.direct_routing.*";
 

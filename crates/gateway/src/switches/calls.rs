@@ -1,5 +1,6 @@
-//! The plug-in's own calls, as they come through the gateway: `PUT _cluster/settings` and `PUT {index}/_settings` that
-//! have settings of ours, and the `GET`s that show them. All others, and whatever is unusual about these, pass untouched.
+//! The plug-in's own calls, as they come through the gateway: `PUT _cluster/settings` and `PUT
+//! {index}/_settings` that have settings of ours, and the `GET`s that show them. All others, and whatever is
+//! unusual about these, pass untouched.
 
 use std::sync::Arc;
 
@@ -190,8 +191,9 @@ async fn set(
     })
 }
 
-/// Whether a client has the right for all that its patterns cover, now and later. Elasticsearch narrows a pattern to what the
-/// client may see and says 200 to that; a switch for the pattern would be one for what others see, too.
+/// Whether a client has the right for all that its patterns cover, now and later. Elasticsearch narrows a
+/// pattern to what the client may see and says 200 to that; a switch for the pattern would be one for what
+/// others see, too.
 async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fault> {
     let names = change.indices.iter().map(|(name, _)| name);
     let patterns: Vec<Box<str>> = names.filter(|name| name.contains('*')).cloned().collect();
@@ -226,8 +228,9 @@ async fn show_cluster(
     }))
 }
 
-/// The cluster names the indices that have any of the settings that are asked for. So it is asked for one that all
-/// have, where it is asked for some by name, and its answer is filtered here, where a filter is asked for.
+/// The cluster names the indices that have any of the settings that are asked for. So it is asked for one
+/// that all have, where it is asked for some by name, and its answer is filtered here, where a filter is
+/// asked for.
 async fn show_indices(
     proxy: &Proxy,
     panel: &ClusterSwitches,
@@ -270,7 +273,8 @@ fn reworded(
     }
 }
 
-/// What switches the indices of an expression. An alias or a data stream stands for the index that it writes to.
+/// What switches the indices of an expression. An alias or a data stream stands for the index that it writes
+/// to.
 fn of_indices(
     expression: &str,
     on: Option<bool>,

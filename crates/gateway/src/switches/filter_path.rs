@@ -1,5 +1,5 @@
-//! `filter_path` as the servers have it (`FilterPath`): which parts of an answer a client wants. Levels are parted by
-//! dots, `*` is any text within a name, `**` any number of levels, a leading `-` leaves out.
+//! `filter_path` as the servers have it (`FilterPath`): which parts of an answer a client wants. Levels are
+//! parted by dots, `*` is any text within a name, `**` any number of levels, a leading `-` leaves out.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -35,8 +35,8 @@ impl FilterPath {
         (levels <= LEVELS_MAX).then_some(filter)
     }
 
-    /// What is left of an object that is there as text. It is opened piece by piece: as a value it would take many times
-    /// its length. `None` if nothing is.
+    /// What is left of an object that is there as text. It is opened piece by piece: as a value it would take
+    /// many times its length. `None` if nothing is.
     pub(crate) fn apply_text(&self, object: Box<RawValue>) -> Option<Box<RawValue>> {
         let mut object = object;
         for (paths, mode) in [(&self.with, Mode::Keep), (&self.without, Mode::LeaveOut)] {

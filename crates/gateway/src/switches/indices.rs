@@ -2,7 +2,8 @@
 
 use super::setting::BadSwitch;
 
-/// Patterns in the order in which they were given, each with its value; `None` undoes what an earlier pattern says.
+/// Patterns in the order in which they were given, each with its value; `None` undoes what an earlier pattern
+/// says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Indices(Vec<(Box<str>, Option<bool>)>);
 
@@ -45,7 +46,8 @@ impl Indices {
     }
 }
 
-/// The names and patterns of an index expression, as a path has it: names, patterns with `*`, lists of them, `_all`.
+/// The names and patterns of an index expression, as a path has it: names, patterns with `*`, lists of them,
+/// `_all`.
 pub(crate) fn patterns(expression: &str) -> Result<Vec<Box<str>>, BadSwitch> {
     let words = expression.split(',').map(|word| match word {
         "_all" | "" => Ok("*".into()),
@@ -59,8 +61,8 @@ pub(crate) fn patterns(expression: &str) -> Result<Vec<Box<str>>, BadSwitch> {
     words.collect()
 }
 
-/// Whether an index is meant by a pattern. As in the servers, names that begin with a dot are not meant by patterns
-/// that don't.
+/// Whether an index is meant by a pattern. As in the servers, names that begin with a dot are not meant by
+/// patterns that don't.
 fn fits(pattern: &str, index: &str) -> bool {
     matches(pattern, index) && (index.starts_with('.') <= pattern.starts_with('.'))
 }
@@ -86,7 +88,8 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 
 /// Whether whatever fits `before` fits `pattern` too; `false` where that is not easily told.
 fn covers(pattern: &str, before: &str) -> bool {
-    // A star stands for any text, so what a pattern fits with its stars in place, it fits with any text in theirs.
+    // A star stands for any text, so what a pattern fits with its stars in place, it fits with any text in
+    // theirs.
     fits(pattern, before)
 }
 

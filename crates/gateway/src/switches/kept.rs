@@ -41,8 +41,8 @@ struct KeptIndex {
     enabled: Option<bool>,
 }
 
-/// Its name where nobody gave the cluster one: gateways without a configuration file may be started in one folder before
-/// different clusters, by turns or at once.
+/// Its name where nobody gave the cluster one: gateways without a configuration file may be started in one
+/// folder before different clusters, by turns or at once.
 pub(super) fn file_without_names(config: &Config) -> String {
     let endpoints = config.clusters.values().flat_map(|cluster| &cluster.endpoints);
     let of = endpoints.map(|endpoint| {
@@ -73,8 +73,8 @@ pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, String> 
     clusters.collect()
 }
 
-/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the new one
-/// outlives a loss of power.
+/// Replaces a file so that, whatever happens, there is the old one or the new one, and when this returns the
+/// new one outlives a loss of power.
 pub(super) fn write<'a>(
     file: &Path,
     clusters: impl Iterator<Item = (&'a str, Arc<Switched>)>,

@@ -1,4 +1,5 @@
-//! What can be switched: our names, the names that users of the faster-bulk plug-in know, and what may be written.
+//! What can be switched: our names, the names that users of the faster-bulk plug-in know, and what may be
+//! written.
 
 use std::time::Duration;
 
@@ -94,7 +95,8 @@ impl Setting {
         }
     }
 
-    /// The text of a value as JSON has it, if that means something; `as_named` is the name that the writer used.
+    /// The text of a value as JSON has it, if that means something; `as_named` is the name that the writer
+    /// used.
     pub(crate) fn checked(self, value: &Value, as_named: &str) -> Result<Box<str>, BadSwitch> {
         let text = scalar(value, as_named)?;
         match self.read(&text) {

@@ -28,7 +28,8 @@ pub(super) fn add_all(answer: &mut Map<String, Value>, switched: &Switched, shap
     }
 }
 
-/// Adds what has just been set to the answer of `PUT _cluster/settings`; what has been reset is not shown there.
+/// Adds what has just been set to the answer of `PUT _cluster/settings`; what has been reset is not shown
+/// there.
 pub(super) fn add_set(
     answer: &mut Map<String, Value>,
     set: &[(Section, Setting, Option<Box<str>>)],
@@ -43,7 +44,8 @@ pub(super) fn add_set(
     }
 }
 
-/// The cluster has filtered its own settings; each path chooses by itself, so that ours can be filtered apart.
+/// The cluster has filtered its own settings; each path chooses by itself, so that ours can be filtered
+/// apart.
 fn add_section(answer: &mut Map<String, Value>, section: Section, given: &[(Setting, &str)], shape: &Shape) {
     if given.is_empty() {
         return;
@@ -70,8 +72,8 @@ pub(super) fn add_to_indices(answer: &mut Map<String, Value>, switched: &Switche
     }
 }
 
-/// Leaves a setting out of the answer of `GET {index}/_settings`, and the indices that have no other, as the cluster
-/// does.
+/// Leaves a setting out of the answer of `GET {index}/_settings`, and the indices that have no other, as the
+/// cluster does.
 pub(super) fn leave_out(answer: &mut Map<String, Value>, key: &str) {
     answer.retain(|_, entry| {
         let Some(settings) = entry.get_mut("settings").and_then(Value::as_object_mut) else {

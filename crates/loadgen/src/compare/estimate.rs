@@ -34,8 +34,8 @@ pub enum Verdict {
 impl Change {
     /// From the pairs (direct, gateway) of the rounds; none without a pair.
     ///
-    /// Paired, since what slows a round down meets both of its runs; of logarithms, since a ratio and its inverse must
-    /// weigh the same; with Student's t, since rounds are few.
+    /// Paired, since what slows a round down meets both of its runs; of logarithms, since a ratio and its
+    /// inverse must weigh the same; with Student's t, since rounds are few.
     pub(super) fn of(pairs: &[(f64, f64)]) -> Option<Change> {
         let usable = pairs
             .iter()

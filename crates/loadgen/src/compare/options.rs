@@ -75,7 +75,8 @@ pub enum Phase {
 // === impl CompareOptions ===
 
 impl Default for CompareOptions {
-    /// Four rounds of 300,000 documents with ids, in requests of 10,000 by two users, to three primaries without copies.
+    /// Four rounds of 300,000 documents with ids, in requests of 10,000 by two users, to three primaries
+    /// without copies.
     fn default() -> Self {
         CompareOptions {
             direct: Vec::new(),

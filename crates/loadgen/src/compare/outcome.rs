@@ -56,7 +56,8 @@ pub struct Run {
     pub statuses: BTreeMap<u16, u64>,
     /// From the first byte sent to the last answer read, seconds.
     pub acknowledged_s: f64,
-    /// From the first byte sent until the index counted all that was accepted, seconds; none: it did not in time.
+    /// From the first byte sent until the index counted all that was accepted, seconds; none: it did not in
+    /// time.
     pub counted_s: Option<f64>,
     /// What the index counted in the end.
     pub counted: u64,

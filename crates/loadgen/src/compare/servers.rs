@@ -168,8 +168,8 @@ impl Servers {
 
     /// CPU time of the nodes, from after this call; none where they don't tell.
     ///
-    /// A node looks at its process once a second at most and tells the same figures meanwhile: what it told first may be
-    /// from before, so another look is waited for.
+    /// A node looks at its process once a second at most and tells the same figures meanwhile: what it told
+    /// first may be from before, so another look is waited for.
     pub(super) fn cpu_times(&self) -> Option<CpuTimes> {
         let end = Instant::now() + LOOK_PATIENCE;
         let first = self.processes()?;
@@ -200,8 +200,8 @@ impl Servers {
         nodes.map(|(id, node)| Some((id, node.process?))).collect()
     }
 
-    /// Refreshes and counts until so many documents of the phase are there, or `patience` is over, or `stopped`. Gives
-    /// the last count and when it was known.
+    /// Refreshes and counts until so many documents of the phase are there, or `patience` is over, or
+    /// `stopped`. Gives the last count and when it was known.
     pub(super) fn wait_for(
         &self,
         index: &str,
@@ -269,6 +269,7 @@ pub(super) fn pass_of(phase: Phase) -> u8 {
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWERS_BYTES: usize = 1 << 30;
-/// Counting costs the cluster something: seldom enough not to be measured, often enough not to be the measure.
+/// Counting costs the cluster something: seldom enough not to be measured, often enough not to be the
+/// measure.
 const COUNT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const COUNT_PAUSE_MAX: Duration = Duration::from_millis(100);

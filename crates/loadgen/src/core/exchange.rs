@@ -316,8 +316,8 @@ impl Core {
         Ok((head, body.collect(ANSWER_BYTES_MAX).await?))
     }
 
-    /// Counts an answer and says what is wrong with it. `broken` is what its assertions found; without assertions an answer has to have a status below
-    /// 400, and no document that failed.
+    /// Counts an answer and says what is wrong with it. `broken` is what its assertions found; without
+    /// assertions an answer has to have a status below 400, and no document that failed.
     fn answered(
         &self,
         at: usize,
@@ -414,7 +414,8 @@ impl Core {
     }
 }
 
-/// The body of an answer that came packed because the file's headers asked for it; as it came if it can't be unpacked.
+/// The body of an answer that came packed because the file's headers asked for it; as it came if it can't be
+/// unpacked.
 fn unpacked<'b>(head: &Parts, body: &'b [u8]) -> Cow<'b, [u8]> {
     let packed = head
         .headers

@@ -6,7 +6,8 @@ use super::canonical::Digester;
 use super::ranges::{Differing, range_of};
 use super::side::Hit;
 
-/// Documents of some ranges that only one side has shown so far, or that both have shown with different contents.
+/// Documents of some ranges that only one side has shown so far, or that both have shown with different
+/// contents.
 pub(super) struct Candidates {
     bits: u32,
     /// The ranges that are read, each with what is known of it from the first pass.

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 
 use super::number;
 
-/// Makes digests of 128 bits. Keyed at random, so those of one comparison compare with one another only, and nobody can
-/// write documents whose digests are the same on purpose.
+/// Makes digests of 128 bits. Keyed at random, so those of one comparison compare with one another only, and
+/// nobody can write documents whose digests are the same on purpose.
 pub(super) struct Digester {
     keys: [RandomState; 2],
 }
@@ -39,7 +39,8 @@ impl Digester {
         self.bytes(ID, id.as_bytes())
     }
 
-    /// Of a document: of its id (by its digest), its routing, and the value of its source. None if the source is no JSON.
+    /// Of a document: of its id (by its digest), its routing, and the value of its source. None if the source
+    /// is no JSON.
     pub(super) fn document(&self, id: u128, routing: Option<&str>, source: Option<&str>) -> Option<u128> {
         let mut twin = self.twin(DOCUMENT);
         twin.add(id);
@@ -51,8 +52,8 @@ impl Digester {
         Some(twin.finish())
     }
 
-    /// Of a JSON text's value: the order of keys, white space, escapes and the spelling of numbers don't matter. None if
-    /// it is no JSON. Nesting costs memory, and no stack.
+    /// Of a JSON text's value: the order of keys, white space, escapes and the spelling of numbers don't
+    /// matter. None if it is no JSON. Nesting costs memory, and no stack.
     pub(super) fn value(&self, text: &str) -> Option<u128> {
         let mut cursor = Cursor {
             text: text.as_bytes(),
@@ -248,7 +249,8 @@ impl<'t> Cursor<'t> {
         Some(())
     }
 
-    /// After `\u`. Half of a pair that stands alone is written as if it were a character: servers keep such texts too.
+    /// After `\u`. Half of a pair that stands alone is written as if it were a character: servers keep such
+    /// texts too.
     fn escaped_char(&mut self, out: &mut Vec<u8>) -> Option<()> {
         let mut code = self.hex()?;
         if (0xd800..0xdc00).contains(&code) && self.text[self.at..].starts_with(b"\\u") {

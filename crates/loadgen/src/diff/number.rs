@@ -1,7 +1,7 @@
 //! Numbers as JSON writes them, by their value.
 
-/// Appends a number's value in one spelling: `1`, `1.0`, `10e-1` become the same text, and nothing that is not equal does.
-/// Exact, whatever the digits: no floating point is involved.
+/// Appends a number's value in one spelling: `1`, `1.0`, `10e-1` become the same text, and nothing that is
+/// not equal does. Exact, whatever the digits: no floating point is involved.
 ///
 /// `text` is a JSON number. One whose exponent is beyond 64 bits is left as it is written.
 pub(super) fn canonical(text: &[u8], out: &mut Vec<u8>) {

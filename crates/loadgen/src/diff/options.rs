@@ -22,10 +22,11 @@ pub struct DiffOptions {
     pub counts_only: bool,
     /// Documents of a page.
     pub page: u32,
-    /// Parts of a side that are read at the same time, each on a thread of its own; no more than it has shards.
+    /// Parts of a side that are read at the same time, each on a thread of its own; no more than it has
+    /// shards.
     pub slices: u32,
-    /// Bytes for digests and for what differs, whatever the size of the indices; two pages of each part that is read at the
-    /// same time come on top.
+    /// Bytes for digests and for what differs, whatever the size of the indices; two pages of each part that
+    /// is read at the same time come on top.
     pub memory_bytes: u64,
     /// Differences after which the rest is left unlooked at; none: all are found.
     pub limit: Option<usize>,

@@ -18,7 +18,8 @@ pub struct Difference {
     pub complete: bool,
     /// Differing documents found.
     pub found: Found,
-    /// Documents that differed when they were read and were alike when looked at again: somebody writes meanwhile.
+    /// Documents that differed when they were read and were alike when looked at again: somebody writes
+    /// meanwhile.
     pub settled: u64,
     /// Ranges of ids that were compared, and those of them that differed.
     pub ranges: u64,

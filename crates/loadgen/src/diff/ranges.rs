@@ -8,7 +8,8 @@ pub(super) const RANGE_BYTES: u64 = 24;
 pub(super) struct Ranges {
     bits: u32,
     counts: Vec<u64>,
-    /// A sum doesn't depend on the order that documents come in; and unlike exclusive or, two that are alike don't vanish.
+    /// A sum doesn't depend on the order that documents come in; and unlike exclusive or, two that are alike
+    /// don't vanish.
     sums: Vec<u128>,
 }
 
@@ -19,7 +20,8 @@ pub(super) struct Differing {
     pub(super) documents: u64,
 }
 
-/// How many bits of ids' digests make ranges of a few hundred documents, within a bound of memory for two sides.
+/// How many bits of ids' digests make ranges of a few hundred documents, within a bound of memory for two
+/// sides.
 pub(super) fn bits_for(documents: u64, bytes_max: u64) -> u32 {
     let wanted = (documents / RANGE_DOCUMENTS).max(1).ilog2();
     let most = (bytes_max / (2 * RANGE_BYTES)).max(1).ilog2();
@@ -69,7 +71,8 @@ impl Ranges {
     }
 }
 
-/// Documents that a range should have: enough that digests are few, few enough that a range is soon read again.
+/// Documents that a range should have: enough that digests are few, few enough that a range is soon read
+/// again.
 const RANGE_DOCUMENTS: u64 = 256;
 /// 16 million ranges.
 const BITS_MAX: u32 = 24;

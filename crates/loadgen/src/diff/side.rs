@@ -1,10 +1,11 @@
 //! One side: an index of a cluster, counted, read whole, and looked into by ids.
 //!
-//! It is read with scrolls, which every version of both servers has, and which show a shard as it was at one moment: one
-//! for each of some slices of the shards, since the server works on one page of a scroll at a time. Slices that are no
-//! more than the shards cost nothing: each shard is in one of them as a whole (`SliceBuilder` of both servers). They are
-//! read in the order in which the shards hold their documents, since any other would have to be sorted, and ids cannot be
-//! sorted by where `indices.id_field_data.enabled` is false.
+//! It is read with scrolls, which every version of both servers has, and which show a shard as it was at one
+//! moment: one for each of some slices of the shards, since the server works on one page of a scroll at a
+//! time. Slices that are no more than the shards cost nothing: each shard is in one of them as a whole
+//! (`SliceBuilder` of both servers). They are read in the order in which the shards hold their documents,
+//! since any other would have to be sorted, and ids cannot be sorted by where `indices.id_field_data.enabled`
+//! is false.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -268,7 +269,8 @@ const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b',')
     .remove(b'*');
 const SCROLL: &str = "/_search/scroll";
-/// A page must come within that time; longer, and what is left behind when a comparison is killed costs the cluster more.
+/// A page must come within that time; longer, and what is left behind when a comparison is killed costs the
+/// cluster more.
 const KEEP_ALIVE: &str = "5m";
 /// Copies of an id that are looked at: more shards than that hold the same id nowhere.
 const COPIES_MAX: usize = 8;

@@ -168,7 +168,8 @@ pub(crate) fn list_of<'n>(node: &'n Node, path: &str, problems: &mut Problems) -
     }
 }
 
-/// Where a file is that a load file names: a relative path is looked for in the working directory, then in `folder`.
+/// Where a file is that a load file names: a relative path is looked for in the working directory, then in
+/// `folder`.
 pub(crate) fn beside(path: &str, folder: &Path) -> PathBuf {
     let beside = folder.join(path);
     if Path::new(path).exists() || !beside.exists() {

@@ -1,6 +1,6 @@
-//! Ids of 20 characters that sort by the second they were made in: four bytes of time, three of this machine, two of
-//! this process, three that count; in base 32 with the digits `0` to `v`. (The layout is that of xid, which came from
-//! MongoDB's ObjectId.)
+//! Ids of 20 characters that sort by the second they were made in: four bytes of time, three of this machine,
+//! two of this process, three that count; in base 32 with the digits `0` to `v`. (The layout is that of xid,
+//! which came from MongoDB's ObjectId.)
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,8 @@ pub(super) fn reserve(count: u64) -> u64 {
 impl Xid {
     /// Ids of this process, at no time yet.
     pub(super) fn of_this_process() -> Xid {
-        // By chance, where xid hashes the host's name: two machines of one name are as usual as two of one number.
+        // By chance, where xid hashes the host's name: two machines of one name are as usual as two of one
+        // number.
         static MACHINE: LazyLock<[u8; 3]> = LazyLock::new(|| {
             let [one, two, three, _] = fastrand::u32(..).to_be_bytes();
             [one, two, three]
@@ -58,7 +59,8 @@ impl Xid {
     /// The id with this counter, of which the low 24 bits count.
     pub(super) fn text(&self, counter: u64) -> [u8; XID_BYTES] {
         let mut text = self.text;
-        // The counter begins at bit 72, in the middle of the fifteenth digit; four bits at the end are padding.
+        // The counter begins at bit 72, in the middle of the fifteenth digit; four bits at the end are
+        // padding.
         let bits = (counter & 0xff_ffff) << 4;
         let first = usize::from(self.stem[8] & 3) << 3 | (bits >> 25) as usize;
         text[14] = DIGITS[first];

@@ -60,11 +60,13 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another has it.
     fn lock(&self, path: &Path) -> io::Result<Lock>;
-    /// Milliseconds since 1970: a simulated disk comes with its own time. Somebody may set this clock forward or back.
+    /// Milliseconds since 1970: a simulated disk comes with its own time. Somebody may set this clock forward
+    /// or back.
     fn now_ms(&self) -> u64;
     /// Milliseconds of a clock that nobody sets, counted from any moment: for how long something lasts.
     fn elapsed_ms(&self) -> u64;
-    /// Which run of the system this is: as long as it lasts, what was written is there, synced or not. None: nobody knows.
+    /// Which run of the system this is: as long as it lasts, what was written is there, synced or not. None:
+    /// nobody knows.
     fn boot(&self) -> Option<u128> {
         None
     }
@@ -97,7 +99,8 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the operating system says. Nobody knows then what is on disk, and a second call proves nothing.
     fn sync(&self) -> io::Result<()>;
-    /// Forgets what the page cache holds of a stretch of the file, as far as it is synced: later reads come from the disk.
+    /// Forgets what the page cache holds of a stretch of the file, as far as it is synced: later reads come
+    /// from the disk.
     fn drop_cached(&self, range: Range<u64>);
 }
 

@@ -117,8 +117,9 @@ impl Disk for RealDisk {
     }
 }
 
-/// Makes a folder and those above it that are not there. Each must outlast a power cut, so `sync` is called for the folder
-/// that each one is made in, from the top down, and for the one that the last is in, whoever made that.
+/// Makes a folder and those above it that are not there. Each must outlast a power cut, so `sync` is called
+/// for the folder that each one is made in, from the top down, and for the one that the last is in, whoever
+/// made that.
 fn create_levels(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let missing = |level: &&Path| !level.as_os_str().is_empty() && !level.exists();
     let made = path.ancestors().take_while(missing).count();
@@ -188,7 +189,8 @@ impl File for RealFile {
     }
 }
 
-/// What the clock that nobody sets begins with: moments before the start of the process can be told by it too.
+/// What the clock that nobody sets begins with: moments before the start of the process can be told by it
+/// too.
 const FIRST_MS: u64 = 1 << 40;
 /// More slices in one call are refused by Linux.
 const SLICES_MAX: usize = 1024;

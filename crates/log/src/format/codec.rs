@@ -50,7 +50,8 @@ impl Codec {
         }
     }
 
-    /// Appends what `stored` unpacks to, exactly `raw_bytes` long, to `out`; which is as it was after an error.
+    /// Appends what `stored` unpacks to, exactly `raw_bytes` long, to `out`; which is as it was after an
+    /// error.
     pub(crate) fn unpack(self, stored: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let start = out.len();
         let unpacked = match self {

@@ -105,7 +105,8 @@ impl Head {
         (take.u16()? == 0 && bounded).then_some(head)
     }
 
-    /// Reads a whole head that should be at `position`; none if anything about it is wrong. `bytes` may go on beyond it.
+    /// Reads a whole head that should be at `position`; none if anything about it is wrong. `bytes` may go on
+    /// beyond it.
     pub(crate) fn parse(bytes: &[u8], position: u64, lanes: u32, key: Key) -> Option<Parsed<'_>> {
         let head = Self::read(bytes)?;
         let whole = bytes.get(..head.bytes())?;

@@ -23,8 +23,8 @@ struct Kept {
 // === impl Pool ===
 
 impl Pool {
-    /// Of those that have room for so many bytes the smallest, of several the one that was given last, since it is likely
-    /// still in a cache; or else a new one.
+    /// Of those that have room for so many bytes the smallest, of several the one that was given last, since
+    /// it is likely still in a cache; or else a new one.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
         let mut kept = lock(&self.kept);
         let fitting = kept.buffers.iter().enumerate().rev();

@@ -18,8 +18,8 @@ pub(crate) struct Quarantine {
 // === impl Quarantine ===
 
 impl Quarantine {
-    /// Copies a range of a segment that starts at `first`; the copy's name, or none if it could not be made or would be
-    /// too much. The loss is reported either way.
+    /// Copies a range of a segment that starts at `first`; the copy's name, or none if it could not be made
+    /// or would be too much. The loss is reported either way.
     pub(crate) fn keep(
         &self,
         folder: &Folder,

@@ -13,7 +13,8 @@ pub const GROUPS_MAX: usize = 4096;
 /// The most bytes of payload, as stored.
 pub const PAYLOAD_MAX: usize = 1 << 30;
 
-/// One client request on its way into the log, from [`crate::Log::record`]. The memory for its groups is pooled.
+/// One client request on its way into the log, from [`crate::Log::record`]. The memory for its groups is
+/// pooled.
 pub struct Record {
     /// Room for the fixed part, then the parameters.
     pub(crate) head: Vec<u8>,
@@ -83,8 +84,8 @@ impl Record {
 
     /// Adds a group: `fill` appends its bytes, the action and source lines of `documents` operations.
     ///
-    /// A lane may have several groups in a record; they are read in the order they were added. Its checksum (and
-    /// compression) is made here, on the caller's core, while the bytes are in its cache.
+    /// A lane may have several groups in a record; they are read in the order they were added. Its checksum
+    /// (and compression) is made here, on the caller's core, while the bytes are in its cache.
     ///
     /// # Panics
     /// If there is no such lane, if there are no documents, or if `fill` appends nothing.
@@ -99,8 +100,9 @@ impl Record {
         });
     }
 
-    /// As [`Record::group`]; `more` appends some more of the group's bytes, at most as many as it is told if it can, and
-    /// returns how many; 0 at the end. Their checksum is made while they are in the core's own cache.
+    /// As [`Record::group`]; `more` appends some more of the group's bytes, at most as many as it is told if
+    /// it can, and returns how many; 0 at the end. Their checksum is made while they are in the core's own
+    /// cache.
     ///
     /// # Panics
     /// As [`Record::group`].
@@ -141,7 +143,8 @@ impl Record {
         self.directory.push(Entry {
             lane,
             documents,
-            // What is too long for u32 is over PAYLOAD_MAX, and refused as such before these numbers are used.
+            // What is too long for u32 is over PAYLOAD_MAX, and refused as such before these numbers are
+            // used.
             stored: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             raw: u32::try_from(raw).unwrap_or(u32::MAX),
             crc: sum.finish(),
@@ -149,8 +152,8 @@ impl Record {
         self.documents += u64::from(documents);
     }
 
-    /// It is taken even where it is more than [`crate::Options::quota_bytes`] allows: for what is larger than the whole
-    /// quota, and would wait for room for ever. Whoever calls it sees to a bound.
+    /// It is taken even where it is more than [`crate::Options::quota_bytes`] allows: for what is larger than
+    /// the whole quota, and would wait for room for ever. Whoever calls it sees to a bound.
     pub fn beyond_quota(&mut self) {
         self.beyond_quota = true;
     }

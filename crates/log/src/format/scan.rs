@@ -73,8 +73,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// What of a record there is at a place where none is whole, in a file that is being written again: where its first bytes
-    /// are missing too, nothing can be told from what the file held before.
+    /// What of a record there is at a place where none is whole, in a file that is being written again: where
+    /// its first bytes are missing too, nothing can be told from what the file held before.
     pub(crate) fn begun_at(&self, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
         let mut bytes = [0; HEAD_BYTES];
         let read = self.file.read_at(&mut bytes, at)?;

@@ -13,8 +13,8 @@ pub(crate) struct Header {
     pub(crate) first: u64,
     pub(crate) time_ms: u64,
     pub(crate) totals: Totals,
-    /// Bytes that the file had from a segment before, which was used up; 0 if it was made for this one. They may lie behind
-    /// the last record as long as there is no footer.
+    /// Bytes that the file had from a segment before, which was used up; 0 if it was made for this one. They
+    /// may lie behind the last record as long as there is no footer.
     pub(crate) stale: u64,
 }
 

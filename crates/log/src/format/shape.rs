@@ -14,13 +14,14 @@ pub struct Shape {
     pub documents: u32,
     /// Its parameters.
     pub params: Range<usize>,
-    /// Lane, documents and place of each group. The payload may be shorter than they say: only its head was looked at.
+    /// Lane, documents and place of each group. The payload may be shorter than they say: only its head was
+    /// looked at.
     pub groups: Vec<(u32, u32, Range<usize>)>,
 }
 
 impl Shape {
-    /// The shape of the record that these bytes begin with, if they are a record of the log with this id, at this
-    /// position. The payload's checksums are not looked at.
+    /// The shape of the record that these bytes begin with, if they are a record of the log with this id, at
+    /// this position. The payload's checksums are not looked at.
     #[must_use]
     pub fn of(bytes: &[u8], log: u64, position: u64, lanes: u32) -> Option<Self> {
         let parsed = Head::parse(bytes, position, lanes, Key::new(log))?;

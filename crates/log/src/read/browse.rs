@@ -49,7 +49,8 @@ pub struct BrowsedGroup {
 }
 
 impl Browse {
-    /// The next record; none at the end. What cannot be read is left out here; [`crate::Event::Lost`] tells of it.
+    /// The next record; none at the end. What cannot be read is left out here; [`crate::Event::Lost`] tells
+    /// of it.
     ///
     /// # Errors
     /// If the disk cannot be read.
@@ -62,8 +63,8 @@ impl Browse {
         Ok(record)
     }
 
-    /// Tells `each` the records up to the end, until it breaks off; goes on after the last one told. Reads ahead, so it
-    /// is what many records want.
+    /// Tells `each` the records up to the end, until it breaks off; goes on after the last one told. Reads
+    /// ahead, so it is what many records want.
     ///
     /// # Errors
     /// If the disk cannot be read.

@@ -52,13 +52,13 @@ impl Consumer {
         Ok(LaneReader::new(Arc::clone(&self.shared), mark))
     }
 
-    /// Says that everything before these marks is done, all at once or none of it: after a crash either all or none are
-    /// committed. Durable within [`crate::Options::cursor_interval`], earlier with [`Consumer::flush`]; never waits
-    /// for the disk. A mark equal to what is committed is no error.
+    /// Says that everything before these marks is done, all at once or none of it: after a crash either all
+    /// or none are committed. Durable within [`crate::Options::cursor_interval`], earlier with
+    /// [`Consumer::flush`]; never waits for the disk. A mark equal to what is committed is no error.
     ///
     /// # Errors
-    /// [`ReadError::Mark`] if one goes back or beyond the end, or has more dead and lost documents than there are; then
-    /// none is taken.
+    /// [`ReadError::Mark`] if one goes back or beyond the end, or has more dead and lost documents than there
+    /// are; then none is taken.
     pub fn commit(&self, commits: &[Commit]) -> Result<(), ReadError> {
         let state = lock(&self.shared.state);
         self.cursors.commit(commits, state.end, &state.totals.lanes)
@@ -86,9 +86,9 @@ impl Consumer {
         Ok(cursor.mark(lane))
     }
 
-    /// Sets all lanes to a place, forward or back, for an operator who knows why; durable when it returns. What is
-    /// passed over counts as skipped, what is gone back over as rewound and pending again; what was dead or lost stays so.
-    /// Readers that exist keep their place: stop them before.
+    /// Sets all lanes to a place, forward or back, for an operator who knows why; durable when it returns.
+    /// What is passed over counts as skipped, what is gone back over as rewound and pending again; what was
+    /// dead or lost stays so. Readers that exist keep their place: stop them before.
     ///
     /// # Errors
     /// What the disk says.
@@ -97,9 +97,9 @@ impl Consumer {
         self.flush().map(|()| moved)
     }
 
-    /// When the oldest record was written that still has something to be done, ms since 1970; none if all is done. How
-    /// far this is behind now is the lag in seconds. Reads a little of the disk for each lane that is not at its end, so
-    /// it is for now and then.
+    /// When the oldest record was written that still has something to be done, ms since 1970; none if all is
+    /// done. How far this is behind now is the lag in seconds. Reads a little of the disk for each lane that
+    /// is not at its end, so it is for now and then.
     ///
     /// # Errors
     /// What the disk says.

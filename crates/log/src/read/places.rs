@@ -1,4 +1,5 @@
-//! Where a lane's groups are: in memory for the active segment, in the footer for others, rebuilt where that is damaged.
+//! Where a lane's groups are: in memory for the active segment, in the footer for others, rebuilt where that
+//! is damaged.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -51,8 +52,8 @@ pub(crate) fn more(shared: &Shared, first: u64, lane: u32, known: usize) -> Opti
     })
 }
 
-/// What a lane should have had by now, for a reader that has come to the end of the log: of this segment, of which it
-/// knows so many places; none if there is more to read, or was never any segment.
+/// What a lane should have had by now, for a reader that has come to the end of the log: of this segment, of
+/// which it knows so many places; none if there is more to read, or was never any segment.
 pub(crate) fn total_at_end(
     shared: &Shared,
     view: Option<(u64, usize)>,
@@ -130,7 +131,8 @@ fn rebuilt(
     Ok(index)
 }
 
-/// Whether these are all the records that a segment had, going by the running totals: then only its index is damaged.
+/// Whether these are all the records that a segment had, going by the running totals: then only its index is
+/// damaged.
 fn is_complete(
     shared: &Shared,
     file: &Arc<dyn File>,

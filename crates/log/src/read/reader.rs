@@ -46,7 +46,8 @@ struct View {
 pub enum Next {
     /// Documents: their bytes were appended to the buffer.
     Group(Group),
-    /// Documents that cannot be read any more. Reported, and counted in the mark; committing it goes past them.
+    /// Documents that cannot be read any more. Reported, and counted in the mark; committing it goes past
+    /// them.
     Lost {
         /// What and why.
         lost: Lost,
@@ -110,8 +111,8 @@ impl LaneReader {
         self.view = None;
     }
 
-    /// Lets go of the segment that it is in, which is looked up again when there is more to read: a file that somebody has
-    /// open takes room on the disk though it was deleted long ago.
+    /// Lets go of the segment that it is in, which is looked up again when there is more to read: a file that
+    /// somebody has open takes room on the disk though it was deleted long ago.
     pub fn rest(&mut self) {
         self.view = None;
     }
@@ -205,7 +206,8 @@ impl LaneReader {
         end.saturating_sub(self.mark.bytes)
     }
 
-    /// When the record of the next group was written, ms since 1970; none at the end, or if its head is damaged.
+    /// When the record of the next group was written, ms since 1970; none at the end, or if its head is
+    /// damaged.
     pub(crate) fn peek_time(&mut self) -> Result<Option<u64>, ReadError> {
         if self.peek()?.is_none() {
             return Ok(None);
@@ -231,7 +233,8 @@ impl LaneReader {
         }
     }
 
-    /// Comes to the next place, through as many segments as it takes; tells of documents that are missing on the way.
+    /// Comes to the next place, through as many segments as it takes; tells of documents that are missing on
+    /// the way.
     fn arrive(&mut self) -> Result<Option<Next>, ReadError> {
         for _ in 0..TRIES_MAX {
             let first = match &mut self.view {
@@ -490,8 +493,8 @@ impl Future for Ready {
 const LARGE: u32 = 256 << 10;
 /// What is kept of the memory that records were read into.
 const BUFFER_KEPT: usize = 256 << 10;
-/// Groups that end so near to their record's start are read together with its head. Copying what lies between costs
-/// more than a second read beyond that: each lane's reader would copy half the record.
+/// Groups that end so near to their record's start are read together with its head. Copying what lies between
+/// costs more than a second read beyond that: each lane's reader would copy half the record.
 const SPAN_MAX: usize = 8 << 10;
 /// Bytes in which most heads fit.
 const HEAD_GUESS: usize = 1024;

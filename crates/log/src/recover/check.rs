@@ -28,8 +28,8 @@ pub struct Report {
     pub segments: Vec<SegmentReport>,
     /// Positions that no file holds any more.
     pub gaps: Vec<Range<u64>>,
-    /// The end of the log, if it is a write that was interrupted (or is going on, if a gateway is running): nothing
-    /// acknowledged, and cut off when the log is opened.
+    /// The end of the log, if it is a write that was interrupted (or is going on, if a gateway is running):
+    /// nothing acknowledged, and cut off when the log is opened.
     pub torn: Option<Range<u64>>,
     /// Consumer groups.
     pub cursors: Vec<CursorReport>,
@@ -308,7 +308,8 @@ impl Look {
         Ok(report)
     }
 
-    /// Whether a segment with this header and so many records has all that were written before the `next` one.
+    /// Whether a segment with this header and so many records has all that were written before the `next`
+    /// one.
     fn is_complete(&self, header: Option<&Header>, records: u64, next: u64) -> Result<bool, OpenError> {
         let after = self
             .folder
@@ -320,8 +321,8 @@ impl Look {
             .is_some_and(|(header, after)| header.totals.records + records == after.totals.records))
     }
 
-    /// Positions of what is torn at the end of the last segment, from `start` within the file on. What a `stale` file holds
-    /// of its former use is not torn, and no part of the log.
+    /// Positions of what is torn at the end of the last segment, from `start` within the file on. What a
+    /// `stale` file holds of its former use is not torn, and no part of the log.
     fn tail(
         &self,
         file: &dyn File,

@@ -1,4 +1,5 @@
-//! What opening a log finds after whatever ended the last process. The rules are in this folder's documentation.
+//! What opening a log finds after whatever ended the last process. The rules are in this folder's
+//! documentation.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -143,7 +144,8 @@ impl Recovery<'_> {
         })
     }
 
-    /// Cuts off what a crash left half written, and what a `stale` file holds of its former use; where the file ends then.
+    /// Cuts off what a crash left half written, and what a `stale` file holds of its former use; where the
+    /// file ends then.
     fn cut(
         &self,
         first: u64,
@@ -215,8 +217,8 @@ impl Recovery<'_> {
         Ok((index, totals))
     }
 
-    /// Totals for a segment whose header is damaged: those at the end of the one before it, by its index or else by its records;
-    /// none if nothing is left that tells them.
+    /// Totals for a segment whose header is damaged: those at the end of the one before it, by its index or
+    /// else by its records; none if nothing is left that tells them.
     fn totals_before(&self, segments: &BTreeMap<u64, u64>, first: u64) -> Result<Option<Totals>, OpenError> {
         if first == 0 {
             return Ok(Some(Totals::new(self.folder.lanes)));
@@ -246,8 +248,8 @@ impl Recovery<'_> {
         Ok(Some(totals))
     }
 
-    /// Counts lost documents to the lanes that are known to have had them: what a consumer has counted, and what comes after
-    /// that in the last segment, may be more documents of a lane than are there now.
+    /// Counts lost documents to the lanes that are known to have had them: what a consumer has counted, and
+    /// what comes after that in the last segment, may be more documents of a lane than are there now.
     fn attribute(&self, recovered: &mut Recovered) {
         let mut lost = recovered.totals.lost();
         for cursors in &self.consumers {

@@ -3,8 +3,8 @@
 use crate::options::{Fsync, Retention};
 use crate::{Codec, Options};
 
-/// What of [`Options`] may be changed while a log is open: the rest of it says how the log lies on the disk, or who does
-/// the work.
+/// What of [`Options`] may be changed while a log is open: the rest of it says how the log lies on the disk,
+/// or who does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Adjustable {
     pub(crate) fsync: Fsync,

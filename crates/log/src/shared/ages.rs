@@ -1,6 +1,6 @@
-//! How old segments are. What they say themselves is what the clock said that people and daemons set, which is all that there
-//! is to go by after a restart. While a log is open its segments age by a clock that nobody sets: one that is set forward by
-//! an hour must not make everything an hour older.
+//! How old segments are. What they say themselves is what the clock said that people and daemons set, which
+//! is all that there is to go by after a restart. While a log is open its segments age by a clock that nobody
+//! sets: one that is set forward by an hour must not make everything an hour older.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -34,7 +34,8 @@ impl Ages {
         lock(&self.begun).insert(first, elapsed_ms);
     }
 
-    /// How long ago a segment was begun, whose header says this time. Those before it are not asked about any more.
+    /// How long ago a segment was begun, whose header says this time. Those before it are not asked about any
+    /// more.
     pub(crate) fn of(&self, first: u64, header_ms: u64, elapsed_ms: u64) -> u64 {
         let mut begun = lock(&self.begun);
         while begun.first_key_value().is_some_and(|(known, _)| *known < first) {

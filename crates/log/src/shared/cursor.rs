@@ -44,8 +44,8 @@ pub(crate) struct Cursor {
     pub(crate) lost: u64,
     /// Of those documents, the ones that were passed over because somebody said so.
     pub(crate) skipped: u64,
-    /// Documents that were behind once and that the cursor was set back over: they are counted anew, so that all other
-    /// numbers may stay.
+    /// Documents that were behind once and that the cursor was set back over: they are counted anew, so that
+    /// all other numbers may stay.
     pub(crate) rewound: u64,
 }
 
@@ -88,7 +88,8 @@ impl Mark {
         self.done_with(0)
     }
 
-    /// Everything before is done, `dead` documents since the lane's last commit by being put among the dead letters.
+    /// Everything before is done, `dead` documents since the lane's last commit by being put among the dead
+    /// letters.
     #[must_use]
     pub fn done_with(self, dead: u64) -> Commit {
         Commit {
@@ -98,7 +99,8 @@ impl Mark {
         }
     }
 
-    /// Everything before is done, `skipped` documents since the lane's last commit by being passed over on purpose.
+    /// Everything before is done, `skipped` documents since the lane's last commit by being passed over on
+    /// purpose.
     #[must_use]
     pub fn skipping(self, skipped: u64) -> Commit {
         Commit {

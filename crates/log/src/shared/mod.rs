@@ -1,5 +1,6 @@
-//! What the threads of an open log share: what waits to be written, up to where readers may see, each consumer's cursor, and
-//! the files that will be written again. Nothing here writes records, reads them or deletes segments.
+//! What the threads of an open log share: what waits to be written, up to where readers may see, each
+//! consumer's cursor, and the files that will be written again. Nothing here writes records, reads them or
+//! deletes segments.
 //!
 //! Locks are taken in this order: writer, state, consumers, cursors.
 

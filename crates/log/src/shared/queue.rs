@@ -104,7 +104,8 @@ impl Queue {
         lock(&self.waiting).bytes -= bytes;
     }
 
-    /// Refuses everything from now on; the first reason stays, but a poisoned log is told rather than a closed one.
+    /// Refuses everything from now on; the first reason stays, but a poisoned log is told rather than a
+    /// closed one.
     pub(crate) fn refuse(&self, error: AppendError) {
         let mut waiting = lock(&self.waiting);
         if !matches!(waiting.refusal, Some(AppendError::Poisoned(_))) {

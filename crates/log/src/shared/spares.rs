@@ -1,5 +1,5 @@
-//! Files of used-up segments, kept to be written again: a file that has its blocks, and its pages in the page cache, costs a
-//! third of a new one to write, and its syncs no journal.
+//! Files of used-up segments, kept to be written again: a file that has its blocks, and its pages in the page
+//! cache, costs a third of a new one to write, and its syncs no journal.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ use crate::lock::lock;
 /// The spare files of a log.
 #[derive(Default)]
 pub(crate) struct Spares {
-    /// The one that was set aside last is the last, and is used first: of its pages most are still in the page cache.
+    /// The one that was set aside last is the last, and is used first: of its pages most are still in the
+    /// page cache.
     kept: Mutex<Vec<Spare>>,
 }
 
@@ -42,14 +43,14 @@ impl Spares {
         lock(&self.kept).iter().map(|spare| spare.bytes).sum()
     }
 
-    /// Gives a segment's file a spare one's name, unless that would be more than `most` bytes of them, or somebody still
-    /// has it open. Whether it did; [`Spares::add`] it once the name is durable.
+    /// Gives a segment's file a spare one's name, unless that would be more than `most` bytes of them, or
+    /// somebody still has it open. Whether it did; [`Spares::add`] it once the name is durable.
     pub(crate) fn set_aside(&self, folder: &Folder, first: u64, bytes: u64, most: u64) -> io::Result<bool> {
         Ok(self.bytes() + bytes <= most && folder.set_aside(first, &path(folder, first))?)
     }
 
-    /// Makes a segment of a spare file, its header synced, which is told how long the file is; none if there is none, or
-    /// none that works. Its name is not yet durable.
+    /// Makes a segment of a spare file, its header synced, which is told how long the file is; none if there
+    /// is none, or none that works. Its name is not yet durable.
     pub(crate) fn begin(&self, folder: &Folder, header: &mut Header) -> Option<Arc<dyn File>> {
         let spare = lock(&self.kept).pop()?;
         let path = path(folder, spare.first);

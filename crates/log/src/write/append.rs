@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use crate::lock::lock;
 use crate::{AppendError, Receipt};
 
-/// The outcome of an append, to be awaited on any runtime: the writer's thread wakes the task. Dropping it doesn't undo
-/// the append.
+/// The outcome of an append, to be awaited on any runtime: the writer's thread wakes the task. Dropping it
+/// doesn't undo the append.
 #[must_use = "an append is acknowledged when this says so"]
 pub struct Append(Arc<Mutex<Outcome>>);
 

@@ -81,7 +81,8 @@ impl WatermarkFile {
         })
     }
 
-    /// Moves the mark. That it may be lost is no harm: the one before was true too, so nothing depends on success.
+    /// Moves the mark. That it may be lost is no harm: the one before was true too, so nothing depends on
+    /// success.
     pub(crate) fn write(&mut self, mark: &Watermark) {
         self.sequence += 1;
         let _ = self.slots.write(&*self.file, self.sequence, &mark.encode());

@@ -144,7 +144,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a stretch, syncs it as the log is to be synced (`now` in any case), shows it to readers and acknowledges it.
+    /// Writes a stretch, syncs it as the log is to be synced (`now` in any case), shows it to readers and
+    /// acknowledges it.
     fn finish(&mut self, stretch: &mut Stretch, now: bool, shared: &Shared) {
         let stretch = std::mem::take(stretch);
         let outcome = self.write(&stretch, shared).and_then(|stretch_end| {
@@ -511,8 +512,9 @@ fn refusal(error: &io::Error) -> AppendError {
 
 /// Groups of one segment: its index is in memory while it is written, 16 bytes each.
 const PLACES_MAX: usize = 1 << 18;
-/// Bytes of a segment's end that stay in the page cache for readers that keep up. The memory of what is before is then
-/// used again for what comes next, while it is still warm: taking new memory for each page costs several times the copy.
+/// Bytes of a segment's end that stay in the page cache for readers that keep up. The memory of what is
+/// before is then used again for what comes next, while it is still warm: taking new memory for each page
+/// costs several times the copy.
 const CACHED_BYTES: u64 = 16 << 20;
 /// What records are padded with.
 const ZEROS: [u8; 8] = [0; 8];

@@ -1,8 +1,9 @@
 //! `WRITTEN`: how far a log that is not synced at once was written, and in which run of the system.
 //!
-//! What a process has written outlives it in the page cache, as long as the system runs. So what does not check before this
-//! place, in the same run, is damage, and not the end of a write that a crash cut short. It is written where no sync comes
-//! before the acknowledgement, once for all records that are acknowledged together, before they are.
+//! What a process has written outlives it in the page cache, as long as the system runs. So what does not
+//! check before this place, in the same run, is damage, and not the end of a write that a crash cut short. It
+//! is written where no sync comes before the acknowledgement, once for all records that are acknowledged
+//! together, before they are.
 
 use std::io;
 use std::sync::Arc;

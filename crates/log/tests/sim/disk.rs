@@ -1,5 +1,5 @@
-//! A disk in memory that does what disks do to people: tears, loses and reorders what was not synced, fills up, fails
-//! to sync and forgets what it could not write, flips bits.
+//! A disk in memory that does what disks do to people: tears, loses and reorders what was not synced, fills
+//! up, fails to sync and forgets what it could not write, flips bits.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -119,7 +119,8 @@ impl SimDisk {
         world.names = world.durable_names.clone();
     }
 
-    /// Flips a bit of one of the files whose names end like this, on disk and in the page cache; whether there was any.
+    /// Flips a bit of one of the files whose names end like this, on disk and in the page cache; whether
+    /// there was any.
     pub(crate) fn flip(&self, ending: &str) -> bool {
         let mut world = self.world();
         let world = &mut *world;

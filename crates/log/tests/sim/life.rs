@@ -296,7 +296,8 @@ impl Life {
         self.calm();
         if self.harm == Harm::Damage {
             self.disk.kill();
-            // Not both: if the last record is damaged and so is what says that it was durable, it is taken for torn.
+            // Not both: if the last record is damaged and so is what says that it was durable, it is taken
+            // for torn.
             let flipped = if self.rng.u8(0..6) == 0 {
                 "MARK"
             } else {

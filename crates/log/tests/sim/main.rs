@@ -1,4 +1,5 @@
-//! The log on a disk that misbehaves, against a list in memory. `SEED=n` replays one seed, `SEEDS=n` runs the first n.
+//! The log on a disk that misbehaves, against a list in memory. `SEED=n` replays one seed, `SEEDS=n` runs the
+//! first n.
 
 #![allow(
     clippy::disallowed_methods,

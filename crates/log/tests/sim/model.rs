@@ -46,7 +46,8 @@ pub(crate) type Answers = Arc<Mutex<Vec<(usize, Result<Receipt, AppendError>)>>>
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) submitted: Vec<Submitted>,
-    /// Numbers of those that are in the log, in order, with their positions; those that were deleted since included.
+    /// Numbers of those that are in the log, in order, with their positions; those that were deleted since
+    /// included.
     pub(crate) held: Vec<(usize, u64)>,
     pub(crate) answers: Answers,
     /// The groups of those in the log, by lane.
@@ -99,8 +100,8 @@ impl Model {
         }
     }
 
-    /// Holds the model against what is in the log after a restart, and takes over what was not certain. `lossy`: clients
-    /// were told before it was synced, and the power was cut.
+    /// Holds the model against what is in the log after a restart, and takes over what was not certain.
+    /// `lossy`: clients were told before it was synced, and the power was cut.
     pub(crate) fn restarted(&mut self, log: &Log, lossy: bool) {
         let start = log.status().start;
         let found = browse(log, start);

@@ -19,8 +19,8 @@ type Committed = (u64, u64, u64);
 
 #[derive(Default)]
 struct Lane {
-    /// Groups behind, at each mark's position, and documents told lost so far but for those that were missing: where an
-    /// index had to be rebuilt, they are told later, at the next running total.
+    /// Groups behind, at each mark's position, and documents told lost so far but for those that were
+    /// missing: where an index had to be rebuilt, they are told later, at the next running total.
     marks: BTreeMap<u64, (usize, i64)>,
     dead: u64,
 }
@@ -161,7 +161,8 @@ impl Tracked {
 // === impl Lane ===
 
 impl Lane {
-    /// Groups behind a position, and documents told lost since; readers move on silently where there is nothing.
+    /// Groups behind a position, and documents told lost since; readers move on silently where there is
+    /// nothing.
     fn at(&self, position: u64) -> (usize, i64) {
         *self
             .marks

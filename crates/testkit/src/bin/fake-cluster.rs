@@ -1,5 +1,6 @@
-//! A fake cluster as a process of its own, for figures: prints its nodes' addresses, one a line, and serves until its
-//! standard input ends. `GET /_fake/counts` says what it was sent, `POST /_fake/counts/reset` starts the count again.
+//! A fake cluster as a process of its own, for figures: prints its nodes' addresses, one a line, and serves
+//! until its standard input ends. `GET /_fake/counts` says what it was sent, `POST /_fake/counts/reset`
+//! starts the count again.
 #![allow(clippy::print_stdout, reason = "the addresses are what the caller reads")]
 
 use std::io::Read as _;

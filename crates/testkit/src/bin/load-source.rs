@@ -1,5 +1,5 @@
-//! The load source as a process of its own, for figures: says `ready` when its requests are built and its connections
-//! stand, waits for a line on its standard input, sends, and prints its report as JSON.
+//! The load source as a process of its own, for figures: says `ready` when its requests are built and its
+//! connections stand, waits for a line on its standard input, sends, and prints its report as JSON.
 #![allow(clippy::print_stdout, reason = "the report is what the caller reads")]
 
 use std::net::SocketAddr;

@@ -124,7 +124,8 @@ pub(super) fn check_ids(body: &[u8], request: &[u8], places: &[usize]) -> Result
     Ok(())
 }
 
-/// Where the values of `"_id": "…"` begin, however the colon is spaced. None of the generated sources have such a key.
+/// Where the values of `"_id": "…"` begin, however the colon is spaced. None of the generated sources have
+/// such a key.
 pub(super) fn id_places(text: &[u8]) -> impl Iterator<Item = usize> {
     const KEY: &[u8] = b"\"_id\"";
     memmem::find_iter(text, KEY).filter_map(|at| {

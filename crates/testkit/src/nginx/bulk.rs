@@ -23,7 +23,8 @@ pub struct Bulk {
     pub documents: Documents,
     /// How actions and sources are written.
     pub style: Style,
-    /// Over how many indices the operations are spread: with more than one, `index` is followed by `-0`, `-1`, …
+    /// Over how many indices the operations are spread: with more than one, `index` is followed by `-0`,
+    /// `-1`, …
     pub indices: usize,
 }
 
@@ -65,7 +66,8 @@ pub enum Documents {
 pub enum Style {
     /// No spaces, `_index` before `_id`: the clients of Go, Rust and JavaScript.
     Compact,
-    /// Spaces round every colon and inside braces of the action, as people write it by hand and as load files have it.
+    /// Spaces round every colon and inside braces of the action, as people write it by hand and as load files
+    /// have it.
     Spaced,
     /// As [`Style::Spaced`], with `"_type":"_doc"` after the index: load files for servers before version 8.
     Typed,

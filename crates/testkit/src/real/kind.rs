@@ -7,13 +7,15 @@ pub enum Kind {
     OpenSearch,
     /// OpenSearch 2.19.4 with TLS and basic authentication; the newest with its security plugin in Maven.
     OpenSearchSecure,
-    /// Elasticsearch 9.5.3, plain HTTP (without a JDK 21: 8.19.21). Routes by modulo. No painless, ingest, reindex.
+    /// Elasticsearch 9.5.3, plain HTTP (without a JDK 21: 8.19.21). Routes by modulo. No painless, ingest,
+    /// reindex.
     Elasticsearch,
     /// The same with TLS and basic authentication.
     ElasticsearchSecure,
     /// Elasticsearch 8.19.21, plain HTTP. No painless, ingest, reindex.
     Elasticsearch8,
-    /// Elasticsearch 7.10.2, plain HTTP: the lightest, with painless, ingest and reindex, without data streams.
+    /// Elasticsearch 7.10.2, plain HTTP: the lightest, with painless, ingest and reindex, without data
+    /// streams.
     Elasticsearch7,
     /// OpenSearch 1.3.20, plain HTTP.
     OpenSearch1,

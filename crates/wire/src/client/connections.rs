@@ -203,8 +203,8 @@ impl Connection {
 // === impl Wire ===
 
 impl Wire {
-    /// Whether nothing has come since the last reply: neither the end of the stream nor bytes nobody asked for.
-    /// Costs no system call unless the reactor has seen something.
+    /// Whether nothing has come since the last reply: neither the end of the stream nor bytes nobody asked
+    /// for. Costs no system call unless the reactor has seen something.
     fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.receiver.pending().is_empty()

@@ -61,7 +61,8 @@ pub(super) async fn run(
         Fate::Unknown
     };
     let head = answer.map_err(|kind| (kind, fate))?;
-    // A reply that came before the request was complete ends the use of the connection: the rest will not be sent.
+    // A reply that came before the request was complete ends the use of the connection: the rest will not be
+    // sent.
     let keep = head.keep_alive && exchange.sent;
     let mut reply = http::Response::new(ReplyBody::new(
         connection,

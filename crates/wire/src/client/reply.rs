@@ -72,8 +72,8 @@ impl ReplyBody {
         Ok(poll_fn(|cx| self.poll_piece(cx)).await?.map(Chunk::Buffer))
     }
 
-    /// How the body begins: its first bytes as they come (at most 256 KiB), which stay to be read. Empty when there is no
-    /// body, or when all of it has been read.
+    /// How the body begins: its first bytes as they come (at most 256 KiB), which stay to be read. Empty when
+    /// there is no body, or when all of it has been read.
     ///
     /// # Errors
     /// See [`SendErrorKind`]; the fate is always unknown.
@@ -104,7 +104,8 @@ impl ReplyBody {
             Some(length) => length as usize,
             None => READ_BYTES,
         };
-        // Never refused: what it answers may have been done, so the memory for it counts as that of admitted work.
+        // Never refused: what it answers may have been done, so the memory for it counts as that of admitted
+        // work.
         let mut into = receiver.pool.take(size);
         poll_fn(|cx| {
             self.poll_wire(cx, |connection, cx| {

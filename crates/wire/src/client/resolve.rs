@@ -1,5 +1,6 @@
-//! A node's addresses. Names are looked up on a thread of their own, since the system's resolver blocks; where there can be
-//! none (a bound on the number of threads), that is an error of this connection. The runtime's own way would panic.
+//! A node's addresses. Names are looked up on a thread of their own, since the system's resolver blocks;
+//! where there can be none (a bound on the number of threads), that is an error of this connection. The
+//! runtime's own way would panic.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};

@@ -61,8 +61,8 @@ enum State {
 // === impl ChunkDecoder ===
 
 impl ChunkDecoder {
-    /// Looks at the next bytes of the connection. The caller takes `data` bytes after `skip`, and calls again with what follows.
-    /// When neither data nor the end was found, all of `input` has been used up.
+    /// Looks at the next bytes of the connection. The caller takes `data` bytes after `skip`, and calls again
+    /// with what follows. When neither data nor the end was found, all of `input` has been used up.
     pub fn step(&mut self, input: &[u8]) -> Result<ChunkStep, ChunkFault> {
         let mut at = 0;
         while at < input.len() {

@@ -32,7 +32,8 @@ pub(super) enum FramingFault {
     UnsupportedCoding,
 }
 
-/// Reads the framing headers. One `Content-Length` of digits only, or one `Transfer-Encoding: chunked`, or neither.
+/// Reads the framing headers. One `Content-Length` of digits only, or one `Transfer-Encoding: chunked`, or
+/// neither.
 pub(super) fn declared(headers: &HeaderMap) -> Result<Declared, FramingFault> {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let length = lengths.next();
@@ -110,7 +111,8 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap, and: &[HeaderName]) {
     if headers.keys().all(stays) {
         return;
     }
-    // Copied, not removed: removing moves the last header to the freed place, and some servers' words follow the order.
+    // Copied, not removed: removing moves the last header to the freed place, and some servers' words follow
+    // the order.
     let mut kept = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
         kept.append(name, value.clone());

@@ -1,4 +1,5 @@
-//! A reply's head, as strictly as a request's: a node (or what sits before it) must not be able to split replies.
+//! A reply's head, as strictly as a request's: a node (or what sits before it) must not be able to split
+//! replies.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};

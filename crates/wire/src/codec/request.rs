@@ -115,7 +115,8 @@ fn parse_target(method: &Method, target: &str, shared: &Bytes, head: &[u8]) -> R
         Some(b'*') => bytes.len() == 1 && *method == Method::OPTIONS,
         _ => absolute(),
     };
-    // A fragment is never sent; `http::Uri` would drop it in silence and two servers would disagree about the path.
+    // A fragment is never sent; `http::Uri` would drop it in silence and two servers would disagree about the
+    // path.
     if !form_fits || memchr::memchr(b'#', bytes).is_some() {
         return Err(Refusal::BadTarget);
     }

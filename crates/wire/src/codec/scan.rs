@@ -1,6 +1,7 @@
 //! Finds the end of a head, and refuses line breaks that peers could read differently.
 
-/// Looks for the empty line that ends a head; remembers how far it got, so that slow heads cost no more than fast ones.
+/// Looks for the empty line that ends a head; remembers how far it got, so that slow heads cost no more than
+/// fast ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadScan {
     checked: usize,
@@ -19,8 +20,8 @@ pub enum HeadFault {
 // === impl HeadScan ===
 
 impl HeadScan {
-    /// Length of the head that `bytes` begin with, its final empty line included; `None` when more bytes are needed.
-    /// `bytes` must begin with what earlier calls saw.
+    /// Length of the head that `bytes` begin with, its final empty line included; `None` when more bytes are
+    /// needed. `bytes` must begin with what earlier calls saw.
     ///
     /// # Errors
     /// As soon as the bytes cannot become an acceptable head.

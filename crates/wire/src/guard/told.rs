@@ -35,12 +35,13 @@ works! {
     Request "request",
     /// A connection between requests: it is closed.
     Connection "connection",
-    /// What drives all work of a core, or takes connections for them: the gateway stops accepting and ends, with status 4.
+    /// What drives all work of a core, or takes connections for them: the gateway stops accepting and ends,
+    /// with status 4.
     Core "core",
     /// The request that carries several clients' parts: each is sent apart, as after an answer that got lost.
     Combined "combined",
-    /// A batch of a lane: it is read again one record at a time, one that does it again is halved, and an operation that does it
-    /// alone becomes a dead letter.
+    /// A batch of a lane: it is read again one record at a time, one that does it again is halved, and an
+    /// operation that does it alone becomes a dead letter.
     Lane "lane",
     /// The request that carries several lanes' parcels: each is sent apart.
     Parcels "parcels",
@@ -92,8 +93,8 @@ pub fn panics() -> impl Iterator<Item = (Work, u64)> {
     counts.map(|(work, count)| (*work, count.load(Relaxed)))
 }
 
-/// Has panics counted, and told by the log and not by text on the standard error, from now on. Called once, by the
-/// program that runs a gateway.
+/// Has panics counted, and told by the log and not by text on the standard error, from now on. Called once,
+/// by the program that runs a gateway.
 pub fn tell_of_panics() {
     std::panic::set_hook(Box::new(hook));
 }
@@ -115,8 +116,8 @@ fn hook(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// What a panic says. Messages of indexing quote the text that they are about, which may be a document's: that is left
-/// out.
+/// What a panic says. Messages of indexing quote the text that they are about, which may be a document's:
+/// that is left out.
 fn told(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&'static str>()

@@ -237,8 +237,8 @@ async fn handshake<S>(shared: &Shared<S>, socket: TcpStream, guest: &Guest) -> S
     }
 }
 
-/// Waits for a request head. No memory is held until its first byte has come; from then on the limits of that moment hold.
-/// `hears_until`: how long a connection is heard although it is time to end.
+/// Waits for a request head. No memory is held until its first byte has come; from then on the limits of that
+/// moment hold. `hears_until`: how long a connection is heard although it is time to end.
 async fn next_head<S>(
     shared: &Shared<S>,
     connection: &Connection,
@@ -292,7 +292,8 @@ async fn next_head<S>(
                     };
                     return Poll::Ready(Next::Refused(refusal));
                 }
-                // Small heads are always waited for; large ones, ten thousand times, would be more than all bodies may take.
+                // Small heads are always waited for; large ones, ten thousand times, would be more than all
+                // bodies may take.
                 Ok(None) if bytes.len() > HEAD_BYTES_FREE && io.receiver.pool.budget().is_used_up() => {
                     return Poll::Ready(Next::Refused(Refusal::OutOfMemory));
                 }
@@ -302,7 +303,8 @@ async fn next_head<S>(
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
-                    // What has arrived by now is answered still, and who has just come may speak: they could not know.
+                    // What has arrived by now is answered still, and who has just come may speak: they could
+                    // not know.
                     if !began && place.phase(cx) != Phase::Serving {
                         match hears_until {
                             Some(until) => io.alarm.set(until),
@@ -408,7 +410,8 @@ async fn exchange<S: Service>(
     let keep = || {
         keep_alive && {
             let io = connection.io.borrow();
-            // A client that still waits for `100 Continue` may or may not send its body: nobody can know what comes next.
+            // A client that still waits for `100 Continue` may or may not send its body: nobody can know what
+            // comes next.
             let skippable = io.receiver.is_done()
                 || (io.interim.is_empty()
                     && io
@@ -451,7 +454,8 @@ impl Sent {
     }
 }
 
-/// While the service works and the body is read, notices a client that leaves (and takes in what it pipelines meanwhile).
+/// While the service works and the body is read, notices a client that leaves (and takes in what it pipelines
+/// meanwhile).
 fn watch(connection: &Connection, cx: &mut Context<'_>) {
     let io = &mut *connection.io.borrow_mut();
     if !io.receiver.is_done() || connection.gone.is_set() || !io.receiver.pending().is_empty() {
@@ -493,7 +497,8 @@ async fn answer_with(
         (false, _) => None,
     };
     let mut head = Vec::with_capacity(HEAD_BYTES_TYPICAL);
-    // A 204 has no length, not even a declared one (RFC 9110, section 8.6): some clients would wait for that many bytes.
+    // A 204 has no length, not even a declared one (RFC 9110, section 8.6): some clients would wait for that
+    // many bytes.
     let declares_only = bodyless && parts.status != StatusCode::NO_CONTENT;
     encode_reply_head(
         &mut head,
@@ -591,8 +596,8 @@ async fn skip_rest(connection: &Connection) -> bool {
     .await
 }
 
-/// Closes for writing, then takes in what the client still sends for a moment: closing with unread bytes would make the
-/// kernel send a reset, which may reach the client before it has read our answer.
+/// Closes for writing, then takes in what the client still sends for a moment: closing with unread bytes
+/// would make the kernel send a reset, which may reach the client before it has read our answer.
 async fn linger(connection: &Connection) {
     let end = Instant::now() + LINGER_TIME;
     let mut shutting = true;

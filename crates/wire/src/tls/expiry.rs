@@ -18,7 +18,8 @@ pub fn earliest_expiry(pem: &[u8]) -> Option<i64> {
         .min()
 }
 
-/// As [`earliest_expiry`] of a file's text. The file is read once, and again when its length or its time of change differs.
+/// As [`earliest_expiry`] of a file's text. The file is read once, and again when its length or its time of
+/// change differs.
 pub fn earliest_expiry_of_file(file: &Path) -> Option<i64> {
     static KNOWN: Mutex<Option<HashMap<PathBuf, Known>>> = Mutex::new(None);
     let metadata = std::fs::metadata(file).ok()?;
@@ -44,8 +45,8 @@ struct Known {
     ends: Option<i64>,
 }
 
-/// `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version, serial number,
-/// signature and issuer.
+/// `notAfter` of a certificate (RFC 5280, 4.1): the second time in `validity`, which follows version, serial
+/// number, signature and issuer.
 fn not_after(der: &[u8]) -> Option<i64> {
     let (certificate, _) = value(der, SEQUENCE)?;
     let (mut rest, _) = value(certificate, SEQUENCE)?;

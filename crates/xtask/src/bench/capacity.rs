@@ -1,9 +1,12 @@
-//! `./dev bench --capacity`: whether delivery finds what a node takes at once, and follows it when that changes.
+//! `./dev bench --capacity`: whether delivery finds what a node takes at once, and follows it when that
+//! changes.
 //!
-//! A fake node works on so many bulks at once, each for the same time, lets twice as many wait and refuses the rest with
-//! 429. A queue before it has more lanes than it ever takes and a backlog. What it takes changes again and again, up
-//! and down; after each change the gateway has some seconds, and then is measured: how much of the node's capacity is
-//! used, how many requests are there on average, and how many were refused since the change.
+//! A fake node works on so many bulks at once, each for the same time, lets twice as many wait and refuses
+//! the rest with
+//! 429. A queue before it has more lanes than it ever takes and a backlog. What it takes changes again and
+//!      again, up and down; after each change the gateway has some seconds, and then is measured: how much of
+//!      the node's capacity is used, how many requests are there on average, and how many were refused since
+//!      the change.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -21,7 +21,8 @@ pub(super) struct Case {
     pub(super) combine: bool,
     /// The most that a million documents may cost, in CPU seconds; `None` where nothing is promised.
     pub(super) target: Option<f64>,
-    /// The most that it may cost in the same run, as a part of what HAProxy costs; `None` where nothing is promised.
+    /// The most that it may cost in the same run, as a part of what HAProxy costs; `None` where nothing is
+    /// promised.
     pub(super) of_haproxy: Option<f64>,
     /// The most that it may cost as a part of what another case of the run costs, by its name.
     pub(super) of_case: Option<(&'static str, f64)>,

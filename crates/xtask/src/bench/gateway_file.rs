@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::path::Path;
 
-/// Bulks go to these filters, each a line of YAML below `filter`, and everything else to the cluster `fake`, which the
-/// caller's own part describes. `tls` is the entry's, from its line break on.
+/// Bulks go to these filters, each a line of YAML below `filter`, and everything else to the cluster `fake`,
+/// which the caller's own part describes. `tls` is the entry's, from its line break on.
 pub(super) fn gateway_file(
     folder: &Path,
     address: impl Display,

@@ -1,8 +1,8 @@
 //! `./dev bench --loadgen`: what load costs to make, with other load generators beside it in the same run.
 //!
-//! A generator runs on the first core, `tidegate sink` on the second. The generators take turns; figures are medians over
-//! the rounds with their extremes. CPU time is the generator's own, user and system, in hundredths of a second as the
-//! kernel accounts for children; so rounds of some seconds are wanted.
+//! A generator runs on the first core, `tidegate sink` on the second. The generators take turns; figures are
+//! medians over the rounds with their extremes. CPU time is the generator's own, user and system, in
+//! hundredths of a second as the kernel accounts for children; so rounds of some seconds are wanted.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -255,7 +255,8 @@ impl Generator {
     }
 }
 
-/// What is sent to the sink at `url`; gives the file with the body of a bulk, for those that send one body only.
+/// What is sent to the sink at `url`; gives the file with the body of a bulk, for those that send one body
+/// only.
 fn write_files(folder: &Path, url: &str) -> Result<PathBuf> {
     std::fs::write(
         folder.join("gets.yml"),

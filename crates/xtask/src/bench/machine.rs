@@ -44,8 +44,8 @@ pub(super) fn load_average() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// CPU seconds that the threads of a process have had so far. The scheduler counts them in nanoseconds; threads that
-/// have ended are not among them, and no proxy here ends threads under load.
+/// CPU seconds that the threads of a process have had so far. The scheduler counts them in nanoseconds;
+/// threads that have ended are not among them, and no proxy here ends threads under load.
 pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     let mut total_ns = 0_u64;
     for task in fs::read_dir(format!("/proc/{pid}/task")).context("the proxy has ended")? {

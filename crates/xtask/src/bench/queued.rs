@@ -1,8 +1,9 @@
-//! `./dev bench --async`: what a document costs by way of the durable queue, every request synced before it is answered.
+//! `./dev bench --async`: what a document costs by way of the durable queue, every request synced before it
+//! is answered.
 //!
-//! Accepting and delivering are measured apart, the one with the pipeline stopped, the other with nobody sending, and then
-//! both together. A backlog is drained after the gateway was killed and started again, and its first and last tenth
-//! compared with a short queue.
+//! Accepting and delivering are measured apart, the one with the pipeline stopped, the other with nobody
+//! sending, and then both together. A backlog is drained after the gateway was killed and started again, and
+//! its first and last tenth compared with a short queue.
 
 mod backlog;
 mod gateway;
@@ -27,7 +28,8 @@ pub(super) struct QueuedCase {
     wire_gzip: bool,
     /// The most that accepting and delivering a million documents may cost together, in CPU seconds.
     target: Option<f64>,
-    /// The most that both may cost, as a part of what HAProxy costs that passes the same load in the same run.
+    /// The most that both may cost, as a part of what HAProxy costs that passes the same load in the same
+    /// run.
     of_haproxy: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! `./dev demo --console`: load through the demo's gateway, and the console with all of it registered, until it is told to stop.
+//! `./dev demo --console`: load through the demo's gateway, and the console with all of it registered, until
+//! it is told to stop.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -20,7 +21,8 @@ struct Running {
 
 /// Shows it until Ctrl-C, which ends this process and all that it has started.
 pub(super) fn run(target: &Target, gateway: &Gateway) -> Result<()> {
-    // Whole documents are kept: an index that grows for ever would fill the disk, so it starts small and the load is mild.
+    // Whole documents are kept: an index that grows for ever would fill the disk, so it starts small and the
+    // load is mild.
     target.create(INDEX, DOCS_EXPECTED)?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("registry.yml");

@@ -82,7 +82,8 @@ fn kilobytes(folder: &Path) -> Result<u64> {
     Ok(number.parse()?)
 }
 
-/// The service is neither enabled nor started: the configuration is nobody's yet. One that runs gets the new program.
+/// The service is neither enabled nor started: the configuration is nobody's yet. One that runs gets the new
+/// program.
 const POSTINST: &str = r#"#!/bin/sh
 set -e
 [ "$1" = configure ] || exit 0

@@ -1,6 +1,6 @@
-//! The container image, as an archive of the OCI image layout that needs neither a daemon nor a base image to be made: the
-//! program, the libraries that it is linked with, a configuration, and a user who is not root. `docker load`, `podman load` and
-//! `skopeo` take it.
+//! The container image, as an archive of the OCI image layout that needs neither a daemon nor a base image to
+//! be made: the program, the libraries that it is linked with, a configuration, and a user who is not root.
+//! `docker load`, `podman load` and `skopeo` take it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The bill of materials: which crates, in which versions, are in the program, as SPDX 2.3 in JSON. Cargo's own resolution says
-//! it, for the system that the program runs on, without what only tests and builds use.
+//! The bill of materials: which crates, in which versions, are in the program, as SPDX 2.3 in JSON. Cargo's
+//! own resolution says it, for the system that the program runs on, without what only tests and builds use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

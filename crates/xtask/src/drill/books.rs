@@ -1,5 +1,5 @@
-//! The accounts while everything happens:
-//! accepted + rewound = indexed + dead + parked + replayed + purged + skipped + lost + pending, for each consumer group, whenever anybody asks.
+//! The accounts while everything happens: accepted + rewound = indexed + dead + parked + replayed + purged +
+//! skipped + lost + pending, for each consumer group, whenever anybody asks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! The checker: from what clients were told and what is in a cluster and among its dead letters, everything that is not as
-//! it was promised. Pure, so that tests can plant what it has to find.
+//! The checker: from what clients were told and what is in a cluster and among its dead letters, everything
+//! that is not as it was promised. Pure, so that tests can plant what it has to find.
 //!
-//! The order of writes to one document is that of their positions in the queue, which clients are told. Where a client
-//! got no answer nobody knows the position; then what is known is that a write that was answered before another was
-//! sent comes before it, and that a dead gateway accepts nothing.
+//! The order of writes to one document is that of their positions in the queue, which clients are told. Where
+//! a client got no answer nobody knows the position; then what is known is that a write that was answered
+//! before another was sent comes before it, and that a dead gateway accepts nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -188,7 +188,8 @@ type Name = (usize, usize);
 struct Known {
     by_token: HashMap<u64, Name>,
     by_position: HashMap<u64, usize>,
-    /// Requests that are in the queue: those whose clients were told so, and those of which anything is anywhere.
+    /// Requests that are in the queue: those whose clients were told so, and those of which anything is
+    /// anywhere.
     accepted: HashSet<usize>,
 }
 
@@ -340,8 +341,8 @@ impl<'a> OfCluster<'a> {
         places
     }
 
-    /// Of each accepted request every operation is there whose effect lasts; of the others none is (`places` has seen to
-    /// that).
+    /// Of each accepted request every operation is there whose effect lasts; of the others none is (`places`
+    /// has seen to that).
     fn requests_are_whole(&mut self, places: &Places) {
         for number in 0..self.requests.len() {
             if !self.known.accepted.contains(&number) || self.is_damaged(number) {
@@ -401,7 +402,8 @@ impl<'a> OfCluster<'a> {
             }
             let tokens = places.now.get(id).map_or(&[][..], Vec::as_slice);
             let is_there = tokens.iter().any(|token| allowed.contains(&Some(*token)));
-            // Where its name led before it may be in the versions of then, whatever it is where the name leads now.
+            // Where its name led before it may be in the versions of then, whatever it is where the name
+            // leads now.
             let deleted = allowed.contains(&None) && (tokens.is_empty() || id.starts_with(IN_MANY));
             if is_there || deleted {
                 continue;

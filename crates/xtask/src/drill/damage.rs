@@ -10,8 +10,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 
-/// Flips a bit in so many records of a log that nobody has open; those whose clients were told their positions. Returns
-/// the positions of the damaged ones. Those that are damaged `already` are left alone: nobody can say where their bits are.
+/// Flips a bit in so many records of a log that nobody has open; those whose clients were told their
+/// positions. Returns the positions of the damaged ones. Those that are damaged `already` are left alone:
+/// nobody can say where their bits are.
 pub(crate) fn flip_bits(
     folder: &Path,
     told: &[(u64, usize)],
@@ -118,7 +119,8 @@ impl SmallDisk {
         })
     }
 
-    /// Lets go of it: whoever still has a file open there keeps it until then. Nothing happens if it is no disk.
+    /// Lets go of it: whoever still has a file open there keeps it until then. Nothing happens if it is no
+    /// disk.
     pub(crate) fn unmount(folder: &Path) {
         if rustix::process::geteuid().is_root() {
             let _ = Command::new("umount").arg("-l").arg(folder).output();

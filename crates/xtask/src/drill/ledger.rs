@@ -41,8 +41,8 @@ pub(crate) struct Request {
     pub(crate) processes: (u32, u32),
     pub(crate) told: Told,
     pub(crate) writes: Vec<Write>,
-    /// Of a request with an `Idempotency-Key`, which may have been sent many times: every answer from the queue, in the
-    /// order in which they came.
+    /// Of a request with an `Idempotency-Key`, which may have been sent many times: every answer from the
+    /// queue, in the order in which they came.
     pub(crate) said: Vec<Said>,
 }
 

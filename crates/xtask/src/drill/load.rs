@@ -46,7 +46,8 @@ impl<'l> Load<'l> {
         }
     }
 
-    /// The same, but for names that come to lead elsewhere: answers that are given once more would tell of that.
+    /// The same, but for names that come to lead elsewhere: answers that are given once more would tell of
+    /// that.
     pub(super) fn without_moving(mut self) -> Self {
         self.moving = false;
         self
@@ -60,7 +61,8 @@ impl<'l> Load<'l> {
         while !self.is_over() {
             let way = Way::any(&mut self.rng);
             let (mut writes, body) = self.request_by(way)?;
-            // A client for each request: a connection that broke while it was idle would make another kind of failure.
+            // A client for each request: a connection that broke while it was idle would make another kind of
+            // failure.
             let client = Client::build(self.url, None, ANSWER_MAX)?;
             let (first, sent) = (self.ledger.process(), self.ledger.now());
             let answer = way.send(&client, self.index, &writes, &body);
@@ -155,8 +157,8 @@ pub(super) fn position(answer: &Answer) -> Result<u64> {
     position.with_context(|| format!("no position in {ack:?}"))
 }
 
-/// The operations of a request: documents of its own, with and without ids, and documents that everybody writes to. One
-/// of its own is always there and will be taken, so that what became of a request shows.
+/// The operations of a request: documents of its own, with and without ids, and documents that everybody
+/// writes to. One of its own is always there and will be taken, so that what became of a request shows.
 fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Write> {
     let count = rng.usize(1..=setup.docs_max);
     let mut deleted = Vec::new();
@@ -199,7 +201,8 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
     writes
 }
 
-/// Lets some operations go through names that come to lead elsewhere. Their documents are told by their ids from others.
+/// Lets some operations go through names that come to lead elsewhere. Their documents are told by their ids
+/// from others.
 fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
     for write in writes.iter_mut().filter(|write| write.index.is_none()) {
         match (write.only, rng.u32(..3)) {

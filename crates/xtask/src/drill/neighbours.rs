@@ -1,9 +1,9 @@
 //! `./dev drill --neighbours`: good clients beside hostile ones.
 //!
-//! Good clients write small bulks to a gateway, through a queue and straight to the cluster, by turns alone and beside
-//! hostile clients that do what follows from the seed ([`hostile::TABLE`]). All that the good ones were told is written
-//! must be in the cluster, none of them is refused, the queue stays close behind, the gateway stays small, and what a good
-//! client waits at most doubles.
+//! Good clients write small bulks to a gateway, through a queue and straight to the cluster, by turns alone
+//! and beside hostile clients that do what follows from the seed ([`hostile::TABLE`]). All that the good ones
+//! were told is written must be in the cluster, none of them is refused, the queue stays close behind, the
+//! gateway stays small, and what a good client waits at most doubles.
 
 mod control;
 mod good;
@@ -292,8 +292,8 @@ const FAKE_HOSTILE_LONG: Duration = Duration::from_millis(2_000);
 const LONG_ONE_IN: u64 = 20;
 const REAL_QUIET: Duration = Duration::from_secs(5);
 const REAL_HOSTILE: Duration = Duration::from_secs(7);
-/// Waits below these, without the machine's own stalls, are no flaw: what the scheduler makes of several processes on few
-/// cores, several runs at the same time.
+/// Waits below these, without the machine's own stalls, are no flaw: what the scheduler makes of several
+/// processes on few cores, several runs at the same time.
 const FAKE_WAIT_FREE: Duration = Duration::from_millis(100);
 const REAL_WAIT_FREE: Duration = Duration::from_millis(100);
 const FLAWS_SHOWN: usize = 8;

@@ -1,4 +1,5 @@
-//! Where a gateway of a run lives: a folder that outlives each of its processes, its configuration, and the process.
+//! Where a gateway of a run lives: a folder that outlives each of its processes, its configuration, and the
+//! process.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::TcpListener;
@@ -270,8 +271,8 @@ impl Drop for Place {
     }
 }
 
-/// An address that stays free while the gateway is down: below the range that connections get their ports from, and not
-/// given away by us before.
+/// An address that stays free while the gateway is down: below the range that connections get their ports
+/// from, and not given away by us before.
 pub(crate) fn free_address() -> Result<String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     (0..PORTS)

@@ -1,5 +1,5 @@
-//! Clients that name their requests with an `Idempotency-Key`, and send them again until they are answered; and after that
-//! too, at once or much later, to see that they get the same answer.
+//! Clients that name their requests with an `Idempotency-Key`, and send them again until they are answered;
+//! and after that too, at once or much later, to see that they get the same answer.
 
 use std::time::{Duration, Instant};
 

@@ -168,7 +168,8 @@ impl<'a> Run<'a> {
         let mut broken = BTreeSet::new();
         for (number, (at, act)) in self.schedule.acts.iter().enumerate() {
             sleep_until(*at);
-            // Real nodes take their time: when that is over, what is broken is mended, and nothing new begins.
+            // Real nodes take their time: when that is over, what is broken is mended, and nothing new
+            // begins.
             let is_over = begun.elapsed().as_millis() > u128::from(self.schedule.load_ms) + OVERTIME_MS;
             let is_due = match act.role() {
                 Role::Breaks(part) => !is_over && broken.insert(part),

@@ -188,8 +188,8 @@ enum Part {
 }
 
 impl Schedule {
-    /// A short run on fake clusters: the gateway is killed once at least, three to seven troubles more overlap with that
-    /// and with one another. `disk`: whether there can be a small one.
+    /// A short run on fake clusters: the gateway is killed once at least, three to seven troubles more
+    /// overlap with that and with one another. `disk`: whether there can be a small one.
     pub(crate) fn fake(seed: u64, disk: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let load_ms = rng.u64(450..=800);
@@ -197,7 +197,8 @@ impl Schedule {
             Trouble::KillGateway,
             Trouble::SwapAlias(0),
             Trouble::RollOver(0),
-            // Where its alias led, and does no more, is not known of the second cluster after a restart (docs/async.md).
+            // Where its alias led, and does no more, is not known of the second cluster after a restart
+            // (docs/async.md).
             Trouble::RollOver(1),
             Trouble::MakeAgain(rng.usize(..2)),
         ];
@@ -219,8 +220,8 @@ impl Schedule {
                 true => "always",
                 false => ["always", "always", "interval", "os"][rng.usize(..4)],
             },
-            // A queue with a quota has small segments: they are used up, and their files written again, unless answers have
-            // to be remembered.
+            // A queue with a quota has small segments: they are used up, and their files written again,
+            // unless answers have to be remembered.
             quota_kb: (!disk && (keyed == 0 || rng.u32(..4) == 0)).then(|| rng.u32(256..=1_024)),
             batch_docs: [10_000, 200, 20][rng.usize(..3)],
             disk_mb: disk.then(|| rng.u32(3..=6)),
@@ -259,8 +260,8 @@ impl Schedule {
         Self { setup, acts, load_ms }
     }
 
-    /// A long run on real clusters: every kind of trouble, one after the other, in an order that differs with each round;
-    /// the gateway is killed in the middle of some of them too.
+    /// A long run on real clusters: every kind of trouble, one after the other, in an order that differs with
+    /// each round; the gateway is killed in the middle of some of them too.
     pub(crate) fn real(seed: u64, minutes: f64, nodes: [usize; 2], disk: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let load_ms = (minutes * 60_000.0) as u64;
@@ -343,8 +344,9 @@ fn any_trouble(rng: &mut Rng) -> Trouble {
     }
 }
 
-/// What an alias led to between two looks of the gateway, and does no more, nobody knows (docs/async.md): so it is swapped
-/// away only from where it leads at the start, and the indices that come after stay behind it, or become others.
+/// What an alias led to between two looks of the gateway, and does no more, nobody knows (docs/async.md): so
+/// it is swapped away only from where it leads at the start, and the indices that come after stay behind it,
+/// or become others.
 fn swaps_come_first(acts: &mut [(u64, Act)]) {
     let rank = |act: &Act| match act {
         Act::SwapAlias(0, _) => Some(0),
@@ -365,8 +367,8 @@ fn swaps_come_first(acts: &mut [(u64, Act)]) {
 // === impl Setup ===
 
 impl Setup {
-    /// Whether clients send what the clusters will not take. Replicas of an OpenSearch miss documents that were acknowledged
-    /// beside broken ones (docs/correctness.md), which shows when one becomes the primary.
+    /// Whether clients send what the clusters will not take. Replicas of an OpenSearch miss documents that
+    /// were acknowledged beside broken ones (docs/correctness.md), which shows when one becomes the primary.
     pub(crate) fn with_unfit(&self) -> bool {
         self.replicas == 0
     }
@@ -393,8 +395,8 @@ impl Trouble {
     fn parts(self) -> Vec<Part> {
         match self {
             Trouble::KillGateway | Trouble::StopGateway | Trouble::FlipBits => vec![Part::Gateway],
-            // What a paused node was sent by a gateway that has died since, it executes when it is resumed, perhaps after
-            // what was sent later: no client of these servers can prevent that (docs/drill.md).
+            // What a paused node was sent by a gateway that has died since, it executes when it is resumed,
+            // perhaps after what was sent later: no client of these servers can prevent that (docs/drill.md).
             Trouble::PauseNode(cluster) => vec![Part::Gateway, Part::Cluster(cluster)],
             Trouble::KillNode(cluster)
             | Trouble::LoseNode(cluster)

@@ -1,5 +1,5 @@
-//! The ways in which a client sends what it writes: as a bulk, as a write of one document, or in a form that cannot be
-//! queued.
+//! The ways in which a client sends what it writes: as a bulk, as a write of one document, or in a form that
+//! cannot be queued.
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
@@ -14,8 +14,8 @@ pub(super) enum Way {
     Bulk,
     /// One operation, by the API for single documents.
     Single,
-    /// A bulk that asks for an answer which only the cluster can give: it must be refused, since the second cluster would
-    /// miss it.
+    /// A bulk that asks for an answer which only the cluster can give: it must be refused, since the second
+    /// cluster would miss it.
     Unqueued,
 }
 
@@ -28,8 +28,8 @@ impl Way {
         }
     }
 
-    /// Leaves of a request what goes this way. A single write is of a document of its own, so that it shows whether it was
-    /// accepted.
+    /// Leaves of a request what goes this way. A single write is of a document of its own, so that it shows
+    /// whether it was accepted.
     pub(super) fn choose(self, writes: &mut Vec<Write>) {
         if self == Way::Single {
             writes.retain(|write| write.only && !write.unfit);

@@ -68,7 +68,8 @@ impl Measured {
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Takes the rows that were not measured now from `before`, in the order of `trials`; rows of another server go.
+    /// Takes the rows that were not measured now from `before`, in the order of `trials`; rows of another
+    /// server go.
     pub(super) fn fill_from(&mut self, before: Self, trials: &[Trial]) {
         let same_server = before.server == self.server;
         let mut rows: Vec<Row> = self.rows.drain(..).collect();

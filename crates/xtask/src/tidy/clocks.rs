@@ -1,5 +1,5 @@
-//! Modules that decide by time and have no clock: the moment is an argument, so that tests can set it. Crates that have none at
-//! all say so in their `clippy.toml`; clippy knows no folders, so these are here.
+//! Modules that decide by time and have no clock: the moment is an argument, so that tests can set it. Crates
+//! that have none at all say so in their `clippy.toml`; clippy knows no folders, so these are here.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! Knots of files: within a wing of the gateway, files that know one another in a circle. A file and the folder of its own
-//! modules count as one.
+//! Knots of files: within a wing of the gateway, files that know one another in a circle. A file and the
+//! folder of its own modules count as one.
 //!
-//! `tidy/file_knots.txt` lists the knots that are larger than they should be. It may only shrink: a knot that it does not have as
-//! it is, larger or smaller, is a fault.
+//! `tidy/file_knots.txt` lists the knots that are larger than they should be. It may only shrink: a knot that
+//! it does not have as it is, larger or smaller, is a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What fits a screen: functions in length.
 //!
-//! `tidy/long_functions.txt` lists the functions that are longer still. It may only shrink: an entry that nothing needs any more
-//! is a fault too.
+//! `tidy/long_functions.txt` lists the functions that are longer still. It may only shrink: an entry that
+//! nothing needs any more is a fault too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,7 +71,8 @@ fn compare(list: &str, text: &str, found: &BTreeMap<String, Vec<String>>, wrong:
     }
 }
 
-/// Functions that are too long, outside tests: the line that each begins on, its name, and how many lines it has.
+/// Functions that are too long, outside tests: the line that each begins on, its name, and how many lines it
+/// has.
 fn long_functions<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str, usize)> {
     if path.contains("/tests/") || path.contains("/benches/") || path.ends_with("tests.rs") {
         return Vec::new();

@@ -1,10 +1,12 @@
-//! The rooms of a crate: the folders of its `src`, and the files beside them. ARCHITECTURE.md lists the rooms of the large
-//! crates from the top to the ground, and imports lead down that list, as they do between crates.
+//! The rooms of a crate: the folders of its `src`, and the files beside them. ARCHITECTURE.md lists the rooms
+//! of the large crates from the top to the ground, and imports lead down that list, as they do between
+//! crates.
 //!
 //! A name that the crate's door (`lib.rs`) shows at its root counts as the room that it comes from.
 //!
-//! The list is numbered, below a heading `### Rooms of ` with the folder in backticks. Rooms in one item are on one floor, and
-//! may know one another. An arrow that leads up is an exception, which the list names with its reason.
+//! The list is numbered, below a heading `### Rooms of ` with the folder in backticks. Rooms in one item are
+//! on one floor, and may know one another. An arrow that leads up is an exception, which the list names with
+//! its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -57,7 +59,8 @@ impl Plan {
     }
 }
 
-/// Compares each crate that has a list in ARCHITECTURE.md with its sources; returns a line of figures for each.
+/// Compares each crate that has a list in ARCHITECTURE.md with its sources; returns a line of figures for
+/// each.
 pub(super) fn check(
     root: &Path,
     files: &[PathBuf],
@@ -275,7 +278,8 @@ fn depth(file: &Path) -> usize {
     }
 }
 
-/// What code names of the crate's root, as `crate::name`, in a group `crate::{name, …}`, or by as many `super::` as lead there.
+/// What code names of the crate's root, as `crate::name`, in a group `crate::{name, …}`, or by as many
+/// `super::` as lead there.
 fn named(code: &str, depth: usize) -> BTreeSet<String> {
     named_below(code, &["crate::", &"super::".repeat(depth)])
 }

@@ -1,5 +1,5 @@
-//! The question: a bulk of the same form that changes nothing, a delete in an index that is not there. No server makes an
-//! index for it, and all look at the head first.
+//! The question: a bulk of the same form that changes nothing, a delete in an index that is not there. No
+//! server makes an index for it, and all look at the head first.
 
 use std::sync::Arc;
 use std::time::Duration;

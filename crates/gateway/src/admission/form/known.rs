@@ -188,7 +188,8 @@ const TAKEN_MAX: usize = 1_000;
 const REFUSED_MAX: usize = 200;
 /// Longer ones are asked about each time.
 const KEY_BYTES_MAX: usize = 1_000;
-/// Half of what servers take by default (`http.max_initial_line_length`, `http.max_header_size`): no question is needed.
+/// Half of what servers take by default (`http.max_initial_line_length`, `http.max_header_size`): no question
+/// is needed.
 const TARGET_BYTES_USUAL: usize = 2_048;
 const HEADER_BYTES_USUAL: usize = 4_096;
 

@@ -1,5 +1,5 @@
-//! What the gateway's own account may do, for `tidegate check --online`: the watch's questions, and writes that change nothing
-//! ([`super::probe`]), asked with that account before a gateway runs with it.
+//! What the gateway's own account may do, for `tidegate check --online`: the watch's questions, and writes
+//! that change nothing ([`super::probe`]), asked with that account before a gateway runs with it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -145,7 +145,8 @@ async fn reading(caller: Caller<'_>) -> Vec<AccountRight> {
     rights
 }
 
-/// What a GET is answered with, as an answer to whether it is allowed; `None` if there is nothing of the kind.
+/// What a GET is answered with, as an answer to whether it is allowed; `None` if there is nothing of the
+/// kind.
 async fn get(caller: Caller<'_>, target: &str) -> Option<Verdict> {
     let question = Question {
         method: &Method::GET,

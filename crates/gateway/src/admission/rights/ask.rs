@@ -62,8 +62,8 @@ enum Tried<T> {
     Unreachable(String),
 }
 
-/// Where a cluster says who somebody is; `None` if it does not ask anybody. It is asked as a stranger, so that no client's
-/// headers make the answer.
+/// Where a cluster says who somebody is; `None` if it does not ask anybody. It is asked as a stranger, so
+/// that no client's headers make the answer.
 pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, Failure> {
     let paths: &[&'static str] = match caller.snapshot.table.dialect().flavour {
         Flavour::Elasticsearch => &["/_security/_authenticate", "/_opendistro/_security/authinfo"],
@@ -92,14 +92,15 @@ pub(super) async fn secured(caller: Caller<'_>) -> Result<Option<&'static str>, 
     Ok(None)
 }
 
-/// Whether Elasticsearch says that its security is there and not switched on, or beyond its licence (`SecurityBaseRestHandler`).
+/// Whether Elasticsearch says that its security is there and not switched on, or beyond its licence
+/// (`SecurityBaseRestHandler`).
 fn security_is_off(body: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
     says("Security must be explicitly enabled") || says("current license is non-compliant for [security]")
 }
 
-/// Whether OpenSearch says that its security is there, and has not read who may do what (`BackendRegistry`). The question was a
-/// stranger's, so no client has put these words there.
+/// Whether OpenSearch says that its security is there, and has not read who may do what (`BackendRegistry`).
+/// The question was a stranger's, so no client has put these words there.
 fn security_is_waking(body: &[u8]) -> bool {
     memchr::memmem::find(body, b"Security not initialized").is_some()
 }
@@ -127,8 +128,8 @@ fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
     Failure::TurnedAway(Box::new((head.clone(), body.clone())))
 }
 
-/// One user is one client, whatever it shows: passwords change, and tokens are renewed. Several keys of one user are
-/// several clients.
+/// One user is one client, whatever it shows: passwords change, and tokens are renewed. Several keys of one
+/// user are several clients.
 fn named(body: &[u8]) -> Option<Print> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -178,8 +179,8 @@ const PRIVILEGES: [(Op, &str); 3] = [
     (Op::Delete, "indices:data/write/delete"),
 ];
 
-/// What Elasticsearch says of the names as they are written; `None` where it has no such API. Updates are not asked about
-/// in this way: that fields are kept from a user forbids them, and is no privilege.
+/// What Elasticsearch says of the names as they are written; `None` where it has no such API. Updates are not
+/// asked about in this way: that fields are kept from a user forbids them, and is no privilege.
 async fn privileges(
     caller: Caller<'_>,
     asked: [(Op, &Vec<Box<str>>); 3],
@@ -228,8 +229,9 @@ async fn has_privileges(caller: Caller<'_>, groups: Vec<Value>) -> Result<Option
     told.await?
 }
 
-/// Whether a client has an Elasticsearch privilege for all indices that a pattern covers, those to come included; `None` where
-/// nobody narrows patterns to what a client may see, so that an answer of 200 was for the whole of it.
+/// Whether a client has an Elasticsearch privilege for all indices that a pattern covers, those to come
+/// included; `None` where nobody narrows patterns to what a client may see, so that an answer of 200 was for
+/// the whole of it.
 pub(crate) async fn covers(
     caller: Caller<'_>,
     patterns: &[Box<str>],
@@ -275,7 +277,8 @@ async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Fo
     Ok(found)
 }
 
-/// Asks a node, and others while none says anything: a cluster is away only if none of its nodes can be reached.
+/// Asks a node, and others while none says anything: a cluster is away only if none of its nodes can be
+/// reached.
 pub(super) async fn ask<T>(
     caller: Caller<'_>,
     question: Question<'_>,

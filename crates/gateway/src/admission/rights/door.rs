@@ -218,8 +218,8 @@ impl Door {
                 Err(with_head(head.clone(), &[], Outgoing::from(body.to_vec())).into())
             }
             Failure::Away(_) if memory.open(uuid, now, WHILE_AWAY).is_some() => Ok(Guest::Anybody),
-            // A cluster does not begin to ask while it has no time to answer, but may when it was started anew: what was
-            // said before an earlier process or a time in which it was away does not count.
+            // A cluster does not begin to ask while it has no time to answer, but may when it was started
+            // anew: what was said before an earlier process or a time in which it was away does not count.
             Failure::Unanswered(_)
                 if memory
                     .open(uuid, now, WHILE_AWAY)

@@ -1,5 +1,5 @@
-//! What a client is known by here: a keyed hash of what it shows to the cluster. The key lies on the disk, readable by the
-//! gateway's user only; without it nobody can try passwords against a hash.
+//! What a client is known by here: a keyed hash of what it shows to the cluster. The key lies on the disk,
+//! readable by the gateway's user only; without it nobody can try passwords against a hash.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use aws_lc_rs::{hmac, rand};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
-/// What clusters know a client by. Who shows himself by anything else is asked about without it, and is nobody then.
+/// What clusters know a client by. Who shows himself by anything else is asked about without it, and is
+/// nobody then.
 pub(crate) static IDENTITY: [HeaderName; 5] = [
     AUTHORIZATION,
     HeaderName::from_static("es-security-runas-user"),

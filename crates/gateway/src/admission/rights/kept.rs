@@ -1,5 +1,6 @@
-//! What of it outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom, and the key that
-//! identities are hashed with, in a file of its own. Neither tells a secret, nor can be used to try one without the other.
+//! What of it outlives the process: `path.data/rights/known.json`, replaced as a whole and seldom, and the
+//! key that identities are hashed with, in a file of its own. Neither tells a secret, nor can be used to try
+//! one without the other.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -144,8 +145,8 @@ impl OfCluster {
         }
     }
 
-    /// With times as they are at the beginning of a process, which begins at `since`. What is not older than that, by a clock
-    /// that was set back, says nothing.
+    /// With times as they are at the beginning of a process, which begins at `since`. What is not older than
+    /// that, by a clock that was set back, says nothing.
     fn memory(self, since: i64) -> Memory {
         let mut memory = Memory::default();
         let before = |at: i64| Some(at - since).filter(|at| *at <= 0);

@@ -1,6 +1,6 @@
-//! Operations that change nothing, whatever comes of them, and tell by how they fail whether they were allowed: `index` and
-//! `delete` of a document in a state that no document can have, and `update` of a document that is nowhere. Rights are
-//! looked at first by all servers.
+//! Operations that change nothing, whatever comes of them, and tell by how they fail whether they were
+//! allowed: `index` and `delete` of a document in a state that no document can have, and `update` of a
+//! document that is nowhere. Rights are looked at first by all servers.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use bulk::{Op, RouteTable, Target};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-/// One bulk of such operations, all of one kind: OpenSearch and Elasticsearch refuse all that travels to a shard together
-/// for what one of it is refused.
+/// One bulk of such operations, all of one kind: OpenSearch and Elasticsearch refuse all that travels to a
+/// shard together for what one of it is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     /// Path and parameters.
@@ -19,7 +19,8 @@ pub(super) struct Probe {
     pub(super) names: Vec<Box<str>>,
 }
 
-/// The bulks that ask about these names. Several names for one index do not travel together, for the same reason.
+/// The bulks that ask about these names. Several names for one index do not travel together, for the same
+/// reason.
 pub(super) fn probes(op: Op, names: &[Box<str>], table: &RouteTable) -> Vec<Probe> {
     let explicit = table.dialect().allow_explicit_index;
     let mut left: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -52,7 +53,8 @@ fn probe(op: Op, names: &[&str], table: &RouteTable, explicit: bool) -> Probe {
     let mut body = String::new();
     for name in names {
         let target = table.target(name);
-        // A stream takes nothing but `create`, which has no such condition. Rights for a stream are rights for what it is made of.
+        // A stream takes nothing but `create`, which has no such condition. Rights for a stream are rights
+        // for what it is made of.
         let stream = matches!(target, Some(Target::DataStream { .. }));
         let written = if stream { concrete(name, table) } else { name };
         let mut action = json!({"_id": format!("tidegate-{:016x}", fastrand::u64(..))});
@@ -85,7 +87,8 @@ fn probe(op: Op, names: &[&str], table: &RouteTable, explicit: bool) -> Probe {
         _ => "/_bulk".to_owned(),
     };
     Probe {
-        // An index's own pipeline would have a say before its rights do; a shard without a primary is not waited for.
+        // An index's own pipeline would have a say before its rights do; a shard without a primary is not
+        // waited for.
         target: format!("{path}?pipeline=_none&timeout=1s"),
         body,
         names: names.iter().map(|name| Box::from(*name)).collect(),
@@ -114,8 +117,8 @@ impl Probe {
     }
 }
 
-/// Whether an operation came past the question for rights, by the error that it ended with. What is not known to come
-/// later may have come before.
+/// Whether an operation came past the question for rights, by the error that it ended with. What is not known
+/// to come later may have come before.
 fn was_allowed(error: &Value) -> bool {
     matches!(
         error.as_str(),

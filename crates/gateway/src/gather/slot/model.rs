@@ -1,4 +1,5 @@
-//! A slot under random schedules, in a world with a clock of its own: arrivals, answers, timers and leave in any order.
+//! A slot under random schedules, in a world with a clock of its own: arrivals, answers, timers and leave in
+//! any order.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -243,7 +244,8 @@ proptest! {
         prop_assert_eq!(world.sent, (0..world.came).collect::<Vec<_>>());
     }
 
-    /// One request at a time: whatever went before, after a pause nobody makes a client wait that has no company.
+    /// One request at a time: whatever went before, after a pause nobody makes a client wait that has no
+    /// company.
     #[test]
     fn a_client_on_its_own_never_waits(
         before in prop::collection::vec(event(), 0..60),

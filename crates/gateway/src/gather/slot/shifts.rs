@@ -1,10 +1,11 @@
 //! How many requests for each target are under way before parts gather.
 //!
-//! One at a time carries the most, and costs a node the least. But a node works on a shard's part of a request with one
-//! thread: nodes with cores to spare get more done with several, and those without do not. Which it is only shows when it is
-//! tried. So now and then all targets of a kind go in turns, some answers with as many requests as usual and some with twice or
-//! half as many, and what is got through in all decides: by itself a node would also gain what it takes from others on the
-//! same machine. More have to gain a good deal, since they cost the nodes more.
+//! One at a time carries the most, and costs a node the least. But a node works on a shard's part of a
+//! request with one thread: nodes with cores to spare get more done with several, and those without do not.
+//! Which it is only shows when it is tried. So now and then all targets of a kind go in turns, some answers
+//! with as many requests as usual and some with twice or half as many, and what is got through in all
+//! decides: by itself a node would also gain what it takes from others on the same machine. More have to gain
+//! a good deal, since they cost the nodes more.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ pub(crate) struct Shifts {
     tally: Tally,
     /// Up to when the tally's time goes; none before the first request.
     until: Option<Instant>,
-    /// The longest that counts of a time with nothing under way: what the last answer took. Clients that take a while to come
-    /// back are part of what is compared, a load that pauses is not.
+    /// The longest that counts of a time with nothing under way: what the last answer took. Clients that take
+    /// a while to come back are part of what is compared, a load that pauses is not.
     gap_most: Duration,
     /// Requests under way, and the most at once since the last change.
     under_way: u32,
@@ -54,10 +55,12 @@ struct Tally {
 /// The most requests for a target at once. A node's limiter may allow fewer.
 const MOST: u32 = 16;
 
-/// Turns of a trial with each number. The median counts: a node pauses and is busy with other things now and then.
+/// Turns of a trial with each number. The median counts: a node pauses and is busy with other things now and
+/// then.
 const PAIRS: usize = 5;
 
-/// Answers of a turn, for each request under way, and how long it lasts at least and at most, unless answers take longer.
+/// Answers of a turn, for each request under way, and how long it lasts at least and at most, unless answers
+/// take longer.
 const TURN_ANSWERS: u32 = 4;
 const TURN_LEAST: Duration = Duration::from_millis(30);
 const TURN_MOST: Duration = Duration::from_millis(800);
@@ -66,7 +69,8 @@ const TURN_MOST: Duration = Duration::from_millis(800);
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MOST: Duration = Duration::from_mins(1);
 
-/// Between trials that change nothing is at least so many times what they take: half of it was with the wrong number.
+/// Between trials that change nothing is at least so many times what they take: half of it was with the wrong
+/// number.
 const TRIAL_SHARE: u32 = 10;
 
 /// Twice as many requests have to get through so much more. With cores to spare it is nearly twice as much.

@@ -1,4 +1,5 @@
-//! A slot, its clients and a node with so many cores, in simulated time: what trying how much a node takes comes to.
+//! A slot, its clients and a node with so many cores, in simulated time: what trying how much a node takes
+//! comes to.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! What became of letters that are no longer among the dead: one small file, replaced as a whole, so that a letter and the
-//! number that counts it change together or not at all.
+//! What became of letters that are no longer among the dead: one small file, replaced as a whole, so that a
+//! letter and the number that counts it change together or not at all.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
-//! A letter as a record of the store. A record's parameters are bounded, what clients and nodes say is not: so what only
-//! tells people why is cut to bounds that count what JSON makes of it, and a cause that is still too long (its request's
-//! path and content type may fill a record's parameters by themselves) lies in a group of its own. No cause and no
-//! operation makes a record that the store would refuse for what it holds.
+//! A letter as a record of the store. A record's parameters are bounded, what clients and nodes say is not:
+//! so what only tells people why is cut to bounds that count what JSON makes of it, and a cause that is still
+//! too long (its request's path and content type may fill a record's parameters by themselves) lies in a
+//! group of its own. No cause and no operation makes a record that the store would refuse for what it holds.
 
 use log::{Browsed, Log, PARAMS_MAX, PAYLOAD_MAX, Record};
 

@@ -33,10 +33,12 @@ pub(crate) struct Cause {
     pub(crate) place: u32,
     /// Path and query that it was sent to.
     pub(crate) target: String,
-    /// Content type that it was sent with; earlier versions wrote that of its client, which is not used again.
+    /// Content type that it was sent with; earlier versions wrote that of its client, which is not used
+    /// again.
     #[serde(default = "ndjson")]
     pub(crate) content_type: String,
-    /// If it was parked: its record there, and its number in it. Until it is gone from there it does not count as dead.
+    /// If it was parked: its record there, and its number in it. Until it is gone from there it does not
+    /// count as dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parked: Option<(u64, u32)>,
     /// If this record takes the place of the one that the letter was first put in.

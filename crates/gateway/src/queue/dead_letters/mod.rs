@@ -1,10 +1,10 @@
-//! Operations that a cluster would not take: each with the reason, in a log of their own, until somebody has them
-//! replayed or purged.
+//! Operations that a cluster would not take: each with the reason, in a log of their own, until somebody has
+//! them replayed or purged.
 //!
-//! The log holds the letters, the catalog beside it ([`catalog`]) what became of them. A letter is put there before its batch
-//! is committed, and counts from the commit on: one whose batch was cut off is delivered again, and dropped here when its
-//! delivery starts ([`DeadLetters::drop_unsettled`]). Letters that are replayed or purged are gone by the catalog; their
-//! bytes go with their segment ([`tidy`]).
+//! The log holds the letters, the catalog beside it ([`catalog`]) what became of them. A letter is put there
+//! before its batch is committed, and counts from the commit on: one whose batch was cut off is delivered
+//! again, and dropped here when its delivery starts ([`DeadLetters::drop_unsettled`]). Letters that are
+//! replayed or purged are gone by the catalog; their bytes go with their segment ([`tidy`]).
 
 mod catalog;
 mod edit;
@@ -111,9 +111,9 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Puts an operation (its lines) there, which names `index`; durable when it returns. It counts once its batch is
-    /// committed ([`DeadLetters::committed`]). It may fail for want of room, and for what is wrong with the disk; never for
-    /// what the operation or its cause holds.
+    /// Puts an operation (its lines) there, which names `index`; durable when it returns. It counts once its
+    /// batch is committed ([`DeadLetters::committed`]). It may fail for want of room, and for what is wrong
+    /// with the disk; never for what the operation or its cause holds.
     pub(crate) async fn put(&self, mut cause: Cause, index: &str, operation: &[u8]) -> Result<(), NotPut> {
         cause.cut();
         let mut record = encoding::record(&self.log, letter::FIRST, &cause, operation, None);
@@ -137,8 +137,8 @@ impl DeadLetters {
         self.room.has_some(index, self.log.status().bytes)
     }
 
-    /// So many letters of a group count now, durably. Notes now and then up to where all do, so that the next start has
-    /// little to look through.
+    /// So many letters of a group count now, durably. Notes now and then up to where all do, so that the next
+    /// start has little to look through.
     pub(crate) fn committed(&self, group: &str, letters: u64) {
         let end = self.log.status().end;
         if self.leave(group, letters) > 0 {
@@ -164,8 +164,8 @@ impl DeadLetters {
         *left
     }
 
-    /// Drops a group's letters whose batch was not committed: it is delivered again, and who dies then is put here anew.
-    /// Only while nothing of the group is under way.
+    /// Drops a group's letters whose batch was not committed: it is delivered again, and who dies then is put
+    /// here anew. Only while nothing of the group is under way.
     pub(crate) fn drop_unsettled(&self, group: &str, committed: &Committed) -> Result<(), LettersError> {
         let _work = lock(&self.work);
         lock(&self.under_way).remove(group);
@@ -226,8 +226,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Drops a group's letters whose operations are parked still: a crash came between. Only while nothing of the group is
-    /// under way.
+    /// Drops a group's letters whose operations are parked still: a crash came between. Only while nothing of
+    /// the group is under way.
     pub(crate) fn drop_parked(
         &self,
         group: &str,
@@ -252,8 +252,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Says that all of a group's letters count, wherever its cursors are set from now on. Only while nothing of the group
-    /// is under way, and after [`DeadLetters::drop_unsettled`].
+    /// Says that all of a group's letters count, wherever its cursors are set from now on. Only while nothing
+    /// of the group is under way, and after [`DeadLetters::drop_unsettled`].
     pub(crate) fn settle(&self, group: &str) -> Result<(), LettersError> {
         let _work = lock(&self.work);
         let end = self.log.status().end;
@@ -289,7 +289,8 @@ impl DeadLetters {
         self.log.close();
     }
 
-    /// At most `limit` letters from a place on, and the place to go on from, if there are more. Reads the disk.
+    /// At most `limit` letters from a place on, and the place to go on from, if there are more. Reads the
+    /// disk.
     pub(crate) fn list(
         &self,
         wanted: &Wanted,
@@ -329,8 +330,8 @@ impl DeadLetters {
         Ok(letter.filter(|letter| letter.id == id && catalog.holds(id, at) && settled(letter)))
     }
 
-    /// Throws letters away; returns how many they were. `flush` makes durable what the groups have committed, since a
-    /// letter whose document came to be delivered again would be counted twice.
+    /// Throws letters away; returns how many they were. `flush` makes durable what the groups have committed,
+    /// since a letter whose document came to be delivered again would be counted twice.
     pub(crate) fn purge(
         &self,
         wanted: &Wanted,

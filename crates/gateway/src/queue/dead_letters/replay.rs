@@ -1,9 +1,10 @@
-//! Dead letters go back into the queue: through the same plan and the same record as a client's request, for the group
-//! that had given them up alone.
+//! Dead letters go back into the queue: through the same plan and the same record as a client's request, for
+//! the group that had given them up alone.
 //!
-//! What makes it safe against a crash is a consumer of the queue's log, [`REPLAYING`], that is made at the log's end before
-//! the first letter is put back, and removed when the catalog knows of all of them. If it is there when the queue is opened,
-//! the records after its place tell which letters are back in the queue, whatever the catalog says ([`recount`]).
+//! What makes it safe against a crash is a consumer of the queue's log, [`REPLAYING`], that is made at the
+//! log's end before the first letter is put back, and removed when the catalog knows of all of them. If it is
+//! there when the queue is opened, the records after its place tell which letters are back in the queue,
+//! whatever the catalog says ([`recount`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -58,7 +59,8 @@ struct Run<'a> {
 }
 
 impl DeadLetters {
-    /// Puts letters back into the queue. Those of one group go in the order in which their documents were accepted.
+    /// Puts letters back into the queue. Those of one group go in the order in which their documents were
+    /// accepted.
     pub(crate) fn replay(
         &self,
         wanted: &Wanted,
@@ -136,8 +138,9 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// As [`DeadLetters::put_back_run`], in as many records as it takes: a long path and many ids may be more than one has
-    /// room for. A letter that is too much by itself is refused, and stands in the way of no other.
+    /// As [`DeadLetters::put_back_run`], in as many records as it takes: a long path and many ids may be more
+    /// than one has room for. A letter that is too much by itself is refused, and stands in the way of no
+    /// other.
     fn put_back_fitting(
         &self,
         letters: &[Letter],
@@ -280,7 +283,8 @@ impl DeadLetters {
     }
 }
 
-/// After a replay that a crash cut off: the letters that are in the queue's log are not among the dead any more.
+/// After a replay that a crash cut off: the letters that are in the queue's log are not among the dead any
+/// more.
 pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersError> {
     if !log.consumers().iter().any(|name| name == REPLAYING) {
         return Ok(());

@@ -1,5 +1,6 @@
-//! How much room there is for letters, and how much of it one index may have: no more than is left for all others. So
-//! the letters of one index alone fill half of the store, and nobody's letters take the last of it.
+//! How much room there is for letters, and how much of it one index may have: no more than is left for all
+//! others. So the letters of one index alone fill half of the store, and nobody's letters take the last of
+//! it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +26,9 @@ pub(super) struct Room {
     reserve: AtomicU64,
     /// Bytes of letters that are on their way to the disk.
     claimed: AtomicU64,
-    /// Bytes that the letters of indices have taken since the last start, or since letters were last taken out. Names are
-    /// what clients make up, so there are so many counters and no more; indices that share one have one share.
+    /// Bytes that the letters of indices have taken since the last start, or since letters were last taken
+    /// out. Names are what clients make up, so there are so many counters and no more; indices that share one
+    /// have one share.
     taken: Box<[AtomicU64]>,
     hash: RandomState,
 }
@@ -76,7 +78,8 @@ impl Room {
         let slot = self.slot(index);
         let taken = self.taken[slot].load(Ordering::Relaxed);
         let used = used + self.claimed.load(Ordering::Relaxed);
-        // One that would not fit into the empty store would wait for ever: it is taken as long as there is room for any.
+        // One that would not fit into the empty store would wait for ever: it is taken as long as there is
+        // room for any.
         let is_oversized = 2 * bytes + RECORD_BYTES > most - most.min(reserve);
         let fits = match is_oversized {
             true => used < most,

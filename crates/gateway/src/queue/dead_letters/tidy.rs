@@ -1,5 +1,5 @@
-//! The store gives back the disk that it no longer needs. Segments go from the oldest on, as far as no letter is in them;
-//! where much of the store is gone but some letters hold it, these are written again at its end.
+//! The store gives back the disk that it no longer needs. Segments go from the oldest on, as far as no letter
+//! is in them; where much of the store is gone but some letters hold it, these are written again at its end.
 
 use std::ops::ControlFlow;
 use std::sync::{MutexGuard, mpsc};
@@ -11,7 +11,8 @@ use super::letter::{Letter, REWRITTEN, Rewritten};
 use super::{DeadLetters, LettersError, encoding};
 
 impl DeadLetters {
-    /// Lets go of what holds no letter. What fails is tried again after the next change: nothing but space depends on it.
+    /// Lets go of what holds no letter. What fails is tried again after the next change: nothing but space
+    /// depends on it.
     pub(super) fn tidy(&self, work: &MutexGuard<'_, ()>) {
         if let Err(error) = self.release().and_then(|()| self.gather(work)) {
             tracing::warn!(%error, "dead letters keep more of the disk than they need");
@@ -36,7 +37,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of one that is full.
+    /// Writes letters again that hold segments, if more than half of the store is gone, or a quarter of one
+    /// that is full.
     fn gather(&self, _work: &MutexGuard<'_, ()>) -> Result<(), LettersError> {
         let (bytes, gone) = (self.log.status().bytes, self.catalog().gone.bytes());
         let is_tight = bytes > self.room.bytes_max() / 4 * 3;

@@ -71,9 +71,9 @@ impl Wanted {
 // === impl Committed ===
 
 impl Committed {
-    /// Whether a letter counts as dead in its group's cursors. If not, its batch is under way still, or was cut off, and
-    /// will be delivered once more. `settled_before` is the position of the store before which all count that were put
-    /// there.
+    /// Whether a letter counts as dead in its group's cursors. If not, its batch is under way still, or was
+    /// cut off, and will be delivered once more. `settled_before` is the position of the store before which
+    /// all count that were put there.
     pub(super) fn has(&self, letter: &Letter, settled_before: u64) -> bool {
         let cause = &letter.cause;
         let Some(lanes) = self.0.get(&cause.group) else {

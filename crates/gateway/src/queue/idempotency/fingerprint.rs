@@ -22,8 +22,8 @@ pub(crate) struct Named {
     pub(crate) client: Print,
 }
 
-/// The key that a request has, if it has one. `user` is who its client is, where the cluster says so: the same whatever
-/// it shows, since passwords change and tokens are renewed.
+/// The key that a request has, if it has one. `user` is who its client is, where the cluster says so: the
+/// same whatever it shows, since passwords change and tokens are renewed.
 ///
 /// # Errors
 /// If there is more than one, or it is empty or too long.
@@ -51,8 +51,8 @@ pub(crate) fn digest_of(target: &str, body: &[u8]) -> Print {
     print_of(&[target.as_bytes(), body])
 }
 
-/// Who sends a request, in what is no secret: a password, or what could be tried against it, must not come into a print
-/// that lies on the disk. What is in a token cannot be guessed.
+/// Who sends a request, in what is no secret: a password, or what could be tried against it, must not come
+/// into a print that lies on the disk. What is in a token cannot be guessed.
 fn who(headers: &HeaderMap) -> Vec<u8> {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Vec::new();

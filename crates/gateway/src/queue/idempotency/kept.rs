@@ -47,7 +47,8 @@ impl Kept {
         let on_event = Arc::clone(&options.on_event);
         let options = Options {
             lanes: 1,
-            // A key that a power cut takes from here is still in the queue's log, whose segments stay for longer.
+            // A key that a power cut takes from here is still in the queue's log, whose segments stay for
+            // longer.
             fsync: Fsync::Interval(Duration::from_secs(1)),
             segment_bytes: SEGMENT_BYTES,
             quota_bytes: 0,

@@ -1,5 +1,5 @@
-//! Entries that hold a segment of which most is gone are written again at the store's end, so that what waits for a day does
-//! not keep the room of all that came and went meanwhile.
+//! Entries that hold a segment of which most is gone are written again at the store's end, so that what waits
+//! for a day does not keep the room of all that came and went meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use super::state::{ParkedState, Standing};
 use super::store::{Bound, Entry};
 
 impl Parked {
-    /// Writes the oldest entries again, if the store is half full and most of it is gone. Only while no key is tried.
+    /// Writes the oldest entries again, if the store is half full and most of it is gone. Only while no key
+    /// is tried.
     pub(crate) async fn gather(&self) -> Result<(), String> {
         let Some(store) = self.opened() else {
             return Ok(());

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum Key {
-    /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to it.
+    /// Everything for an index: it is blocked, closed or missing, or the gateway's account may not write to
+    /// it.
     Index { index: String },
     /// What one lane has for an index: some of its shards take nothing.
     Shards { index: String, lane: u32 },
@@ -37,16 +38,16 @@ pub(crate) struct Named {
     pub(crate) written: String,
     /// The index that this stands for now, if that is known.
     pub(crate) concrete: Option<String>,
-    /// The document, by the one name and by the other. The same number for both if there is one name, and for operations
-    /// without id, which concern no document that is there.
+    /// The document, by the one name and by the other. The same number for both if there is one name, and for
+    /// operations without id, which concern no document that is there.
     pub(crate) document: [u64; 2],
 }
 
 // === impl Key ===
 
 impl Key {
-    /// An operation that several keys hold waits for the one of the lowest rank first. What leaves that line is asked about
-    /// the ranks behind it, so no operation passes an earlier one on the same document.
+    /// An operation that several keys hold waits for the one of the lowest rank first. What leaves that line
+    /// is asked about the ranks behind it, so no operation passes an earlier one on the same document.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Key::Index { .. } => 0,
@@ -127,8 +128,8 @@ impl Named {
 /// Several indices.
 pub(crate) const SEVERAL: &str = "*";
 
-/// The number of a document: FNV-1a, since it stands in files that later versions read. Two documents that share one by
-/// chance wait for each other, and nothing else comes of it.
+/// The number of a document: FNV-1a, since it stands in files that later versions read. Two documents that
+/// share one by chance wait for each other, and nothing else comes of it.
 fn document(index: &str, id: &str) -> u64 {
     let bytes = index.bytes().chain(std::iter::once(0)).chain(id.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

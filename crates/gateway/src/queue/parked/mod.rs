@@ -1,10 +1,11 @@
-//! Operations that wait for something that concerns their index, their request or themselves alone, so that their lane
-//! goes on with all else: on disk with the reason, tried again, until they are indexed or dead letters.
+//! Operations that wait for something that concerns their index, their request or themselves alone, so that
+//! their lane goes on with all else: on disk with the reason, tried again, until they are indexed or dead
+//! letters.
 //!
-//! An entry is put on disk before its batch is committed, and counts from the commit on, as a dead letter does. What
-//! comes later for the same index, request or document goes behind it without being sent, so writes to one document keep
-//! their order. A task of the delivery's thread ([`crate::delivery`]) tries the first of each key again; its operations leave the
-//! state below once what became of them is on disk.
+//! An entry is put on disk before its batch is committed, and counts from the commit on, as a dead letter
+//! does. What comes later for the same index, request or document goes behind it without being sent, so
+//! writes to one document keep their order. A task of the delivery's thread ([`crate::delivery`]) tries the
+//! first of each key again; its operations leave the state below once what became of them is on disk.
 
 mod gather;
 mod key;
@@ -102,7 +103,8 @@ impl ParkedOfQueue {
         Arc::clone(parked)
     }
 
-    /// The name, of those of a request, whose refused operations find no more room anywhere, and how many bytes they have.
+    /// The name, of those of a request, whose refused operations find no more room anywhere, and how many
+    /// bytes they have.
     pub(crate) fn overfull<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
@@ -174,7 +176,8 @@ impl Parked {
         }
     }
 
-    /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before delivery starts.
+    /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before
+    /// delivery starts.
     fn load(&self, committed: &[u64]) -> Result<(), String> {
         let store = self.open_store()?;
         let (mut entries, mut dead) = (BTreeMap::new(), 0);
@@ -306,7 +309,8 @@ impl Parked {
         Ok(())
     }
 
-    /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing is under way.
+    /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing
+    /// is under way.
     pub(crate) fn drop_unsettled(&self) -> Result<(), AppendError> {
         self.drop_some(None, 0)?;
         self.state().doubt_all();
@@ -340,21 +344,23 @@ impl Parked {
         Ok(())
     }
 
-    /// Says that all that is parked counts, wherever the group's cursors are set. Only while nothing is under way, and after
-    /// [`Parked::drop_unsettled`].
+    /// Says that all that is parked counts, wherever the group's cursors are set. Only while nothing is under
+    /// way, and after [`Parked::drop_unsettled`].
     pub(crate) fn settle(&self) -> Result<(), AppendError> {
         let store = lock(&self.store).clone();
         store.map_or(Ok(()), |store| store.settle())
     }
 
-    /// Lets the first operations of these keys (all, if none is named) be tried at once; how many keys that are.
+    /// Lets the first operations of these keys (all, if none is named) be tried at once; how many keys that
+    /// are.
     pub(crate) fn release(&self, key: Option<&str>) -> usize {
         let released = self.state().release(key);
         self.changed.notify_one();
         released
     }
 
-    /// Has what these keys hold become dead letters instead of being tried again; how many documents that are.
+    /// Has what these keys hold become dead letters instead of being tried again; how many documents that
+    /// are.
     pub(crate) fn give_up(&self, key: Option<&str>) -> u64 {
         let documents = self.state().give_up(key);
         self.changed.notify_one();

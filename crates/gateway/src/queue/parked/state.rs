@@ -400,8 +400,8 @@ impl ParkedState {
         }
     }
 
-    /// The first pieces of a key that may go together: with one wording, so many documents and bytes at most, but one at
-    /// least.
+    /// The first pieces of a key that may go together: with one wording, so many documents and bytes at most,
+    /// but one at least.
     pub(crate) fn pick(
         &self,
         key: &Key,

@@ -1,8 +1,9 @@
 //! The parked operations on disk: a log of what was put there and of what became of it.
 //!
-//! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. One of kind
-//! [`RESOLVED`] says which of them are gone, and how many of all became dead letters so far: so the accounts follow from
-//! the last one. One of kind [`SETTLED`] says that all before it counts, wherever the group's cursors are.
+//! A record of kind [`PUT`] has a line of JSON, the [`Entry`], and then the lines of its operations. One of
+//! kind [`RESOLVED`] says which of them are gone, and how many of all became dead letters so far: so the
+//! accounts follow from the last one. One of kind [`SETTLED`] says that all before it counts, wherever the
+//! group's cursors are.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! What is known of names, in a file: a restart must not forget where the documents lead that are queued. One line of JSON
-//! for each thing that became known, the later one of two on the same thing counting; written anew at each start.
+//! What is known of names, in a file: a restart must not forget where the documents lead that are queued. One
+//! line of JSON for each thing that became known, the later one of two on the same thing counting; written
+//! anew at each start.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -125,7 +126,8 @@ impl Kept {
         self.write(&Line::Name(name.to_owned(), place.clone()), false);
     }
 
-    /// A fence that was made or closed. Synced, since without it documents would lose their order; these are rare.
+    /// A fence that was made or closed. Synced, since without it documents would lose their order; these are
+    /// rare.
     pub(super) fn fence(&mut self, fence: &Fence) {
         self.write(&Line::Fence(Wall::of(fence)), fence.end().is_none());
     }

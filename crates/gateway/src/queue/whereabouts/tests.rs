@@ -224,7 +224,8 @@ fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
     let led = only_of(lanes("i1", 2), lanes("i2", 5));
     let leads = only_of(lanes("i2", 5), lanes("i1", 2));
     let before = queue.write(&first, "a", led);
-    // Planned by the first, and put into the log behind what is planned by the second: once noted in time, once later.
+    // Planned by the first, and put into the log behind what is planned by the second: once noted in time,
+    // once later.
     let late = queue.note(&first, &first, "a");
     let by_second = queue.write(&second, "a", leads);
     let behind = queue.append(led);

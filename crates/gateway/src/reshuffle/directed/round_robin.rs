@@ -1,13 +1,14 @@
 //! Whose turn it is among the shards of one index.
 //!
-//! The node first, then its shard: a node's small bulks go to one of its shards until that has had a run, so that bulks
-//! which travel together touch few shards, while all nodes work at the same time. Nodes and shards are chosen by what they
-//! were given so far, so that shards fill evenly; among nodes that are nearly even, one with much less to do than the one
-//! whose turn it is goes first.
+//! The node first, then its shard: a node's small bulks go to one of its shards until that has had a run, so
+//! that bulks which travel together touch few shards, while all nodes work at the same time. Nodes and shards
+//! are chosen by what they were given so far, so that shards fill evenly; among nodes that are nearly even,
+//! one with much less to do than the one whose turn it is goes first.
 //!
-//! What was given is counted twice. `given` is the truth. The `clock` of a shard runs with it, and decides; but the clock
-//! of a shard whose node is down runs on with the others', so that its return is no flood: it takes its turns, and while
-//! it has less than the others its clock runs at half speed, so that it gets twice its share until it has caught up.
+//! What was given is counted twice. `given` is the truth. The `clock` of a shard runs with it, and decides;
+//! but the clock of a shard whose node is down runs on with the others', so that its return is no flood: it
+//! takes its turns, and while it has less than the others its clock runs at half speed, so that it gets twice
+//! its share until it has caught up.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -50,8 +51,8 @@ struct Home {
 }
 
 impl RoundRobin {
-    /// The next run. `busy` tells what a node has to do, in any unit, as a logarithm; `None`: it is down. `None` when
-    /// every node is.
+    /// The next run. `busy` tells what a node has to do, in any unit, as a logarithm; `None`: it is down.
+    /// `None` when every node is.
     pub(super) fn next(
         &self,
         primaries: &[Option<NodeIx>],
@@ -119,8 +120,8 @@ impl RoundRobin {
 // === impl Progress ===
 
 impl Progress {
-    /// Sorts the shards by their nodes, if these aren't known yet or are others now. Another number of shards is another
-    /// index with the same name.
+    /// Sorts the shards by their nodes, if these aren't known yet or are others now. Another number of shards
+    /// is another index with the same name.
     fn settle(&mut self, primaries: &[Option<NodeIx>]) {
         if *self.primaries == *primaries {
             return;
@@ -228,11 +229,12 @@ fn share(of: u64, parts: u64) -> u64 {
     of * parts / 1_000
 }
 
-/// Shards are to be within 2 % of each other once an index has had so many documents; before, and with more than about
-/// a hundred shards, a few runs apart.
+/// Shards are to be within 2 % of each other once an index has had so many documents; before, and with more
+/// than about a hundred shards, a few runs apart.
 const EVEN_AT_DOCS: u64 = 1_000_000;
 
-/// A run, in thousandths of what a shard has (or will have, at [`EVEN_AT_DOCS`]). Two shards can be two runs apart.
+/// A run, in thousandths of what a shard has (or will have, at [`EVEN_AT_DOCS`]). Two shards can be two runs
+/// apart.
 const RUN: u64 = 6;
 
 /// A node so near to the one whose turn it is goes before it if it has less than half as much to do.

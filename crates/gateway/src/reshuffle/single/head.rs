@@ -31,7 +31,8 @@ pub(super) struct SingleHead<'a> {
 /// Looks at a request's head. `target` is the path and query as sent.
 ///
 /// Paths and methods are those that `RestIndexAction.routes()`, `RestUpdateAction.routes()` and
-/// `RestDeleteAction.routes()` register for indices without types; empty path segments count for nothing (`PathTrie`).
+/// `RestDeleteAction.routes()` register for indices without types; empty path segments count for nothing
+/// (`PathTrie`).
 pub(super) fn classify<'a>(method: &Method, target: &'a str, headers: &HeaderMap) -> Kind<'a> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
@@ -92,8 +93,8 @@ fn read<'a>(
     })
 }
 
-/// Puts each parameter where a bulk has it: what speaks of the operation into the action line, what speaks of the request
-/// into the bulk's URL. Each at most once, and only those whose meaning is certain.
+/// Puts each parameter where a bulk has it: what speaks of the operation into the action line, what speaks of
+/// the request into the bulk's URL. Each at most once, and only those whose meaning is certain.
 fn read_parameters<'a>(query: &'a str, api: &str, single: &mut Single<'a>) -> Result<String, SingleWhy> {
     let why = SingleWhy::Parameter;
     // Some servers divide parameters at semicolons too (`RestUtils.decodeQueryString`).
@@ -160,8 +161,8 @@ fn word(value: &str) -> Result<SingleValue<'_>, SingleWhy> {
     }
 }
 
-/// What a bulk is to say of its body, so that its answer has the content type that the request's would have; the same as
-/// clients give with their own bulks, so that they travel together. A delete has none of its own.
+/// What a bulk is to say of its body, so that its answer has the content type that the request's would have;
+/// the same as clients give with their own bulks, so that they travel together. A delete has none of its own.
 fn content_type(op: Op, headers: &HeaderMap) -> Result<HeaderValue, SingleWhy> {
     let why = SingleWhy::ContentType;
     let mut types = headers.get_all(CONTENT_TYPE).iter();
@@ -192,7 +193,8 @@ fn content_type(op: Op, headers: &HeaderMap) -> Result<HeaderValue, SingleWhy> {
     }
 }
 
-/// The headers of the bulk: those of the request, its content type first, in whatever place it stood, or in none.
+/// The headers of the bulk: those of the request, its content type first, in whatever place it stood, or in
+/// none.
 pub(super) fn bulk_headers(headers: &HeaderMap, content_type: HeaderValue) -> HeaderMap {
     let mut of_bulk = HeaderMap::with_capacity(headers.len() + 1);
     of_bulk.insert(CONTENT_TYPE, content_type);
@@ -204,8 +206,8 @@ pub(super) fn bulk_headers(headers: &HeaderMap, content_type: HeaderValue) -> He
     of_bulk
 }
 
-/// Parameters of a request that mean the same for a bulk (`RestBulkAction.prepareRequest`), in the order in which they are
-/// given there.
+/// Parameters of a request that mean the same for a bulk (`RestBulkAction.prepareRequest`), in the order in
+/// which they are given there.
 const OF_REQUEST: [&str; 6] = [
     "refresh",
     "timeout",

@@ -1,5 +1,5 @@
-//! Writes of single documents in asynchronous mode: each becomes a bulk of one operation, is queued as that, in the lane of its
-//! document, and is answered in the single-document API's own form.
+//! Writes of single documents in asynchronous mode: each becomes a bulk of one operation, is queued as that,
+//! in the lane of its document, and is answered in the single-document API's own form.
 
 use std::time::Instant;
 
@@ -58,7 +58,8 @@ impl Reshuffle {
             Err(Unread::Refused(fault)) => return Err(fault.into()),
         };
         let came = original.unwrap_or_else(|| body.clone());
-        // Before anything of it is looked at: the cluster judges its parameters and media types, as those of a bulk.
+        // Before anything of it is looked at: the cluster judges its parameters and media types, as those of
+        // a bulk.
         let mut as_bulk = parts_of_bulk(&head, &write);
         if let Some(accept) = &self.accept {
             self.admit_form(accept, &mut as_bulk, &write.target, &snapshot)
@@ -76,7 +77,8 @@ impl Reshuffle {
             .await
     }
 
-    /// Queues the bulk that a write has become; `came` is its body as it came, the heads are the write's and the bulk's.
+    /// Queues the bulk that a write has become; `came` is its body as it came, the heads are the write's and
+    /// the bulk's.
     async fn queue_lines(
         &self,
         (head, mut as_bulk): (Parts, Parts),
@@ -153,8 +155,8 @@ fn is_peculiar(update: &Single<'_>, snapshot: &Snapshot) -> bool {
     target.is_some_and(|index| index.ingests) || answer::routing(update, table).is_some()
 }
 
-/// The answer to a bulk of one operation that was queued, in the form that the single-document API has. Others stay as they
-/// are: they speak of the whole request.
+/// The answer to a bulk of one operation that was queued, in the form that the single-document API has.
+/// Others stay as they are: they speak of the whole request.
 fn of_one(answer: Response<Outgoing>, routing: Option<&str>) -> Response<Outgoing> {
     if answer.status() != StatusCode::OK {
         return answer;

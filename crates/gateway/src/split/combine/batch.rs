@@ -56,8 +56,8 @@ impl Weight for Member {
     }
 }
 
-/// The members of a request that is under way. Whoever is not told otherwise when it ends, as by a panic, is told that nobody
-/// knows what was executed: each is sent apart then.
+/// The members of a request that is under way. Whoever is not told otherwise when it ends, as by a panic, is
+/// told that nobody knows what was executed: each is sent apart then.
 struct Members(VecDeque<Member>);
 
 /// Sends parts together and gives each client its share.

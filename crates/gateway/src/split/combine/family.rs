@@ -43,8 +43,9 @@ struct Known {
     sweep_at: usize,
 }
 
-/// Headers in which requests of one family may differ: they tell who asks and from where in what program, which changes
-/// nothing about what is executed. A request that carries several clients' parts carries none of them.
+/// Headers in which requests of one family may differ: they tell who asks and from where in what program,
+/// which changes nothing about what is executed. A request that carries several clients' parts carries none
+/// of them.
 static APART: [HeaderName; 7] = [
     CONTENT_LENGTH,
     USER_AGENT,

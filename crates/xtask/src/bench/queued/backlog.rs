@@ -1,5 +1,5 @@
-//! A backlog: what a document costs at the beginning and at the end of it, and what it takes of memory and time to
-//! start with it.
+//! A backlog: what a document costs at the beginning and at the end of it, and what it takes of memory and
+//! time to start with it.
 
 use anyhow::{Context, Result};
 

@@ -120,8 +120,8 @@ impl Gateway {
         })
     }
 
-    /// Waits until the nodes have been sent so many documents, and the queue says that it is empty; `watch` is told of the
-    /// progress on the way.
+    /// Waits until the nodes have been sent so many documents, and the queue says that it is empty; `watch`
+    /// is told of the progress on the way.
     pub(super) fn drained(&self, docs: u64, mut watch: impl FnMut(Progress)) -> Result<Progress> {
         let (mut last, mut moved) = (0, Instant::now());
         loop {

@@ -6,8 +6,8 @@ use super::backlog::Drained;
 use super::latency::Latency;
 use super::phases::Measured;
 
-/// By how much the last tenth of a backlog may seem to cost more than a short queue: what a measurement of a shared
-/// machine swings.
+/// By how much the last tenth of a backlog may seem to cost more than a short queue: what a measurement of a
+/// shared machine swings.
 const ROOM: f64 = 1.15;
 
 pub(super) fn print(

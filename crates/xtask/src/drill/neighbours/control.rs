@@ -1,7 +1,8 @@
-//! What the machine is to blame for: a client that talks to the cluster directly while the good ones talk to the gateway.
+//! What the machine is to blame for: a client that talks to the cluster directly while the good ones talk to
+//! the gateway.
 //!
-//! Whatever holds it up (other processes on few cores, the load generator's own threads, a cluster that is slow) holds up
-//! the good clients as well, and is nothing that the gateway could have prevented.
+//! Whatever holds it up (other processes on few cores, the load generator's own threads, a cluster that is
+//! slow) holds up the good clients as well, and is nothing that the gateway could have prevented.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

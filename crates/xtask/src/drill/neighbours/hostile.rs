@@ -93,7 +93,8 @@ pub(super) fn wanted(only: Option<&str>) -> Result<Vec<&'static Behaviour>> {
 }
 
 impl Scene<'_> {
-    /// Does one thing after another, and returns what it was told of others. What else becomes of it is of no interest.
+    /// Does one thing after another, and returns what it was told of others. What else becomes of it is of no
+    /// interest.
     pub(super) fn play(mut self, behaviours: &[&'static Behaviour], acts: &AtomicU64) -> Vec<String> {
         while Instant::now() < self.until {
             if let Some(behaviour) = self.rng.choice(behaviours) {

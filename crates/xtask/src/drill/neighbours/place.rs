@@ -205,8 +205,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Waits until the cluster has all documents of which good clients were told that they are written; those that it has
-    /// not, after a while.
+    /// Waits until the cluster has all documents of which good clients were told that they are written; those
+    /// that it has not, after a while.
     pub(super) fn wait_for(&self, fabric: &Fabric, told: &[Told]) -> Result<Vec<String>> {
         let until = Instant::now() + DELIVERED_WITHIN;
         loop {

@@ -1,8 +1,8 @@
 //! What must hold for good clients. Pure, so that tests can plant what has to be found.
 //!
-//! Runs last a moment, on machines with few cores and other work. So what somebody waited is compared with what a client
-//! waited that talked to the cluster directly at the same moment ([`Control`]): what held up that one too was not the
-//! gateway. What is left has to stay within the bounds, over all seeds together.
+//! Runs last a moment, on machines with few cores and other work. So what somebody waited is compared with
+//! what a client waited that talked to the cluster directly at the same moment ([`Control`]): what held up
+//! that one too was not the gateway. What is left has to stay within the bounds, over all seeds together.
 
 use std::time::{Duration, Instant};
 
@@ -152,8 +152,8 @@ fn percentile_99(waits: &[Duration]) -> Option<Duration> {
 const LOOK_MAX: Duration = Duration::from_secs(2);
 const LAG_MAX: Duration = Duration::from_secs(5);
 const RESIDENT_BYTES_MAX: u64 = 256 << 20;
-/// Between a client and the cluster a request is handed from thread to thread so many times more often through the gateway
-/// than directly; each time it waits for a core.
+/// Between a client and the cluster a request is handed from thread to thread so many times more often
+/// through the gateway than directly; each time it waits for a core.
 const HOPS: u32 = 3;
 
 #[cfg(test)]
@@ -219,7 +219,8 @@ mod tests {
         assert_eq!(super::flaws(&told(), &seen(), &blind).len(), 1, "no control");
     }
 
-    /// A hundred waits alone and as many beside; `slow` of each hundred take so many ms, and begin so many ms after a second.
+    /// A hundred waits alone and as many beside; `slow` of each hundred take so many ms, and begin so many ms
+    /// after a second.
     fn waits(zero: Instant, (alone_ms, beside_ms): (u64, u64), slow: u64, after_ms: u64) -> Vec<Wait> {
         let of = |number: u64, slow_ms: u64, beside: bool| Wait {
             beside,

@@ -1,4 +1,5 @@
-//! Operations that are refused for good and wait for room among the dead letters: by index, and nothing waits behind them.
+//! Operations that are refused for good and wait for room among the dead letters: by index, and nothing waits
+//! behind them.
 
 use super::super::PIECES_MAX;
 use super::super::key::{Key, SEVERAL};
@@ -21,8 +22,8 @@ impl ParkedState {
         }
     }
 
-    /// The index of these names whose refused operations take more room than they may, if there is one: `most` bytes may be
-    /// parked in all, and `used` are.
+    /// The index of these names whose refused operations take more room than they may, if there is one:
+    /// `most` bytes may be parked in all, and `used` are.
     pub(crate) fn overfull<'n>(
         &self,
         mut names: impl Iterator<Item = &'n str>,
