@@ -91,9 +91,10 @@ fn begin(path: &Path, boot: u128, before: &[u64]) -> io::Result<File> {
     let marks = before.iter().flat_map(|mark| mark.to_le_bytes());
     let head = [MAGIC, &boot.to_le_bytes(), &(before.len() as u64).to_le_bytes()].concat();
     let bytes: Vec<u8> = head.into_iter().chain(marks).collect();
-    let beside = path.with_extension("new");
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new~");
     fs::write(&beside, bytes)?;
-    fs::rename(&beside, path)?;
+    fs::rename(beside, path)?;
     File::options().write(true).open(path)
 }
 

@@ -94,7 +94,7 @@ impl AnswerShape {
             Some(filter) => filter.apply_text(told).unwrap_or_else(nothing),
             None => told,
         };
-        let text = match self.pretty {
+        let text = match self.pretty && told.get().len() <= PRETTY_BYTES_MAX {
             true => crate::pretty::pretty_text(&told),
             false => Box::<str>::from(told).into_string(),
         };
@@ -102,6 +102,9 @@ impl AnswerShape {
         Response::from_parts(head, Outgoing::from(text))
     }
 }
+
+/// Nobody reads longer answers. Laying one out takes the core's time, and memory of twice its length.
+const PRETTY_BYTES_MAX: usize = 4 << 20;
 
 /// What an answer is of which nothing is left.
 fn nothing() -> Box<RawValue> {
@@ -170,6 +173,13 @@ mod tests {
             r#"{"errors":false,"items":[{"index":{"_id":"1"}}]}"#
         );
         assert!(shaped("pretty", 200).starts_with("{\n"));
+        let long = format!(
+            r#"{{"errors":false,"items":["{}"]}}"#,
+            "x".repeat(PRETTY_BYTES_MAX)
+        );
+        let (shape, _) = AnswerShape::take_off("/_bulk?pretty");
+        let told = shape.apply(Response::new(Outgoing::from(long.clone())));
+        assert_eq!(whole(told.into_body()), long.into_bytes(), "as it is");
         assert!(shaped("filter_path=errors", 429).contains("took"));
     }
 }
