@@ -109,8 +109,9 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
 fn alerts() -> Result<()> {
     let folder = crate::root().join("ops/prometheus");
     for (what, file) in [("check", "tidegate.rules.yml"), ("test", "tidegate.test.yml")] {
-        let mut promtool = Command::new("promtool");
-        run(promtool.args([what, "rules", file]).current_dir(&folder))?;
+        run(Command::new("promtool")
+            .args([what, "rules"])
+            .arg(folder.join(file)))?;
     }
     Ok(())
 }

@@ -216,9 +216,11 @@ test("Ctrl K: a few letters lead anywhere, from a field and from the editor too"
   await go("import", "Import");
   // Arrows choose, Escape leaves all as it was, and what nothing has is said.
   await p.keyboard.press("Control+k");
-  await p.keyboard.press("ArrowDown");
+  await box.waitFor();
   const options = p.locator(".palette [role=option]");
-  assert.equal(await options.nth(1).getAttribute("aria-selected"), "true");
+  await options.nth(1).waitFor();
+  await p.keyboard.press("ArrowDown");
+  await options.nth(1).and(p.locator("[aria-selected=true]")).waitFor();
   await p.keyboard.type("zzzz");
   await p.getByText("Nothing has these letters.").waitFor();
   await p.keyboard.press("Enter");

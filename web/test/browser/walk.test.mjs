@@ -58,6 +58,8 @@ test("first start: the one-time link makes the account, a wrong one is refused i
     const answered = p.waitForResponse((response) => response.url().endsWith("/api/login"));
     await p.getByRole("button", { name: "Log in" }).click();
     await answered;
+    // The form is emptied when the answer is there, and nothing typed before that stays.
+    await p.waitForFunction(() => document.querySelector("input[name=password]")?.value === "");
     await p.getByRole("alert").filter({ hasText: i < 5 ? "is wrong" : "Try again in 30 seconds" }).waitFor();
   }
   mock.wrong = 0;
