@@ -376,10 +376,11 @@ impl Whereabouts {
             fence.moved = moved.names;
             fences.push(fence);
         }
+        self.begin(book, newest, fences, journal);
+        // After the fences: whoever is killed in between finds them, and the names where they were before.
         for name in back {
             book.keep_name(&name);
         }
-        self.begin(book, newest, fences, journal);
     }
 
     /// A name that is used for the first time since a start that did not know all: documents that are queued

@@ -246,3 +246,28 @@ fn what_was_planned_before_and_comes_behind_what_was_not_waits_for_it() {
     fronts.set(led, Some(last));
     assert_eq!(awaited(led, last), Some(leads));
 }
+
+#[test]
+fn a_kill_between_two_lines_forgets_no_index_that_a_name_led_to() {
+    let queue = Queue::open(tempfile::tempdir().unwrap());
+    let (first, second) = (table("i1", 2), table("i2", 5));
+    queue.write(&first, "a", 1);
+    queue
+        .whereabouts
+        .look(&second, || Arc::clone(&second), &queue.journal);
+    let text = std::fs::read(queue.folder.path().join("whereabouts/q.jsonl")).unwrap();
+    let cut = queue.folder.path().join("cut.jsonl");
+    let mut moved = 0;
+    for (end, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        std::fs::write(&cut, &text[..=end]).unwrap();
+        let found = Kept::read(&cut).unwrap();
+        let Some(target) = found.places.get("a") else {
+            continue;
+        };
+        let names = [("a".to_owned(), "i1".to_owned())];
+        let told = found.fences.iter().any(|fence| fence.moved == names);
+        assert!(target.index == "i1" || told, "{end}");
+        moved += u32::from(target.index == "i2");
+    }
+    assert_eq!(moved, 1);
+}
