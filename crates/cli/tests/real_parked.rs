@@ -56,6 +56,8 @@ fn conditions_of_an_index_or_a_request_hold_up_nothing_else_on_opensearch() -> R
     let writes =
         |writes: bool| aliases(json!([{"add": {"index": bad, "alias": alias, "is_write_index": writes}}]));
     let mut sent = 0;
+    // What was asked with is not among what is counted below.
+    wait(&gateway, |one| one["pending"] == 0)?;
     // While it is so, everything for the other index arrives; afterwards the rest, in order, and nothing is
     // dead.
     for (number, target) in [&bad, &bad, &alias, &good].into_iter().enumerate() {
