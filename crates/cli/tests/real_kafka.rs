@@ -7,6 +7,8 @@
     reason = "helpers that meet something unexpected end the test"
 )]
 
+#[path = "real_kafka/concerns.rs"]
+mod concerns;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;

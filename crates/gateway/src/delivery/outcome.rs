@@ -135,14 +135,13 @@ impl Outcome {
     pub(crate) fn without_parking(self) -> Self {
         match self {
             Outcome::Park(_, again) => match again.error {
-                Some(error) if matches!(error.status, 400 | 404 | 409) => Outcome::Refused((*error).clone()),
+                Some(error) if matches!(error.status, 400 | 404) => Outcome::Refused((*error).clone()),
                 Some(error) if error.status == 413 => Outcome::Again(Again::paused(format!(
                     "one operation alone is too large for the cluster: {}",
                     error.reason
                 ))),
                 error => Outcome::Again(Again { error, ..again }),
             },
-            Outcome::AtOnce(error) => Outcome::Refused(error),
             outcome => outcome,
         }
     }

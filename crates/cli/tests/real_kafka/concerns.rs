@@ -1,0 +1,271 @@
+//! What concerns an index or a document and not the cluster, and names that come to lead elsewhere: what
+//! holds for queues in Kafka as it does for those on disk, and what does not yet. A test of what does not yet
+//! is ignored; docs/adr/0006-parked-in-kafka.md has the design that is to make it pass.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
+
+use super::gateway::Gateway;
+use super::{Place, broker, queue, send, wait};
+
+const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
+const FLOOD: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}"#;
+const NO_SHARD: &str = r#"{"type":"unavailable_shards_exception","reason":"[blocked][0] primary shard is not active Timeout: [1m]"}"#;
+const CLOSED: &str = r#"{"type":"index_closed_exception","reason":"closed","index":"blocked"}"#;
+const NO_WRITE_INDEX: &str = r#"{"type":"illegal_argument_exception","reason":"no write index is defined for alias [blocked]. The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index"}"#;
+
+/// Operations on documents of `index` from 0, with the number `v` in them.
+fn writes(operation: &str, index: &str, docs: usize, v: usize) -> String {
+    let line =
+        |id| format!("{{\"{operation}\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{{\"v\":{v}}}\n");
+    (0..docs).map(line).collect()
+}
+
+/// How many documents of an index have this number.
+fn with(cluster: &FakeCluster, index: &str, v: usize) -> usize {
+    let source = format!("{{\"v\":{v}}}");
+    cluster
+        .docs(index)
+        .values()
+        .filter(|doc| doc.source == source)
+        .count()
+}
+
+fn until(what: &str, gateway: &Gateway, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{what}: {:#}\n{}",
+            queue(gateway),
+            gateway.log()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An index that is well beside one that takes nothing, each written to five times.
+fn blocked(topic: &str, status: u16, error: &'static str) -> (FakeCluster, Place, Gateway) {
+    let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
+    let cluster = FakeCluster::start(spec).unwrap();
+    let place = Place::new(&cluster, broker(), topic, ", partitions: 4");
+    let gateway = place.start();
+    wait(&gateway, |one| one["lanes_held"] == 4);
+    cluster.refuse_writes("blocked", Some((status, error)));
+    for v in 1..=5 {
+        gateway.bulk(&writes("index", "blocked", 50, v)).ok().unwrap();
+        gateway.bulk(&writes("index", "good", 50, v)).ok().unwrap();
+    }
+    (cluster, place, gateway)
+}
+
+#[test]
+fn what_a_blocked_index_holds_up_arrives_in_order_when_it_is_free_and_nothing_dies() {
+    for (number, (status, error)) in [(403, BLOCKED), (403, NO_RIGHT), (429, FLOOD), (503, NO_SHARD)]
+        .into_iter()
+        .enumerate()
+    {
+        let (cluster, _place, gateway) = blocked(&format!("held-{number}"), status, error);
+        wait(&gateway, |one| {
+            one["paused_lanes"].as_u64().unwrap() + one["retrying_lanes"].as_u64().unwrap() == 4
+        });
+        cluster.refuse_writes("blocked", None);
+        let one = wait(&gateway, |one| {
+            one["indexed"].as_u64() >= Some(500) && one["pending_messages"] == 0
+        });
+        assert_eq!(one["dead"], json!(0), "{error}: {one}");
+        assert_eq!(
+            (with(&cluster, "good", 5), with(&cluster, "blocked", 5)),
+            (50, 50),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "queues in Kafka have no parked state yet: docs/adr/0006"]
+fn an_index_that_takes_nothing_holds_up_no_other_and_nothing_dies_of_what_passes() {
+    for (number, (status, error)) in [
+        (403, BLOCKED),
+        (403, NO_RIGHT),
+        (429, FLOOD),
+        (503, NO_SHARD),
+        (400, CLOSED),
+        (400, NO_WRITE_INDEX),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (cluster, _place, gateway) = blocked(&format!("parked-{number}"), status, error);
+        let one = wait(&gateway, |one| {
+            one["paused_lanes"].as_u64().unwrap() + one["retrying_lanes"].as_u64().unwrap() == 4
+                || one["pending_messages"] == 0
+        });
+        let good = with(&cluster, "good", 5);
+        assert_eq!((good, &one["dead"]), (50, &json!(0)), "{error}: {one}");
+        cluster.refuse_writes("blocked", None);
+        until("all of it arrives", &gateway, || {
+            with(&cluster, "blocked", 5) == 50
+        });
+    }
+}
+
+#[test]
+fn an_update_that_another_writer_comes_between_is_tried_again_and_does_not_die() {
+    let cluster = FakeCluster::start(Spec::default().index("good", 6).storing()).unwrap();
+    let place = Place::new(&cluster, broker(), "conflicts", ", partitions: 2");
+    let gateway = place.start();
+    gateway.bulk(&writes("index", "good", 20, 1)).ok().unwrap();
+    done(&gateway, 20);
+    let error = r#"{"type":"version_conflict_engine_exception","reason":"[1]: version conflict, required seqNo [1], primary term [1]. current document has seqNo [2] and primary term [1]"}"#;
+    for node in 0..3 {
+        let conflict = Fault::Items {
+            every: 1,
+            status: 409,
+            error: error.to_owned(),
+        };
+        // More often than it is tried at once.
+        cluster.cue(Cue::bulk(conflict).on_node(node).times(8));
+    }
+    let updates = writes("update", "good", 20, 2).replace("{\"v\":2}", "{\"doc\":{\"v\":2}}");
+    gateway.bulk(&updates).ok().unwrap();
+    let one = done(&gateway, 40);
+    assert_eq!(
+        (&one["dead"], with(&cluster, "good", 2)),
+        (&json!(0), 20),
+        "{one}"
+    );
+}
+
+/// `i1` with two shards and `i2` with five, `a` leads to the former; and a queue before it.
+fn names(topic: &str, pipeline: &str) -> (FakeCluster, Place) {
+    let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();
+    cluster.alias("a", &["i1"]);
+    let place = Place::new(&cluster, broker(), topic, ", partitions: 16");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text.replace("retry_delay_in_ms: 20", pipeline);
+    std::fs::write(&place.file, text).unwrap();
+    (cluster, place)
+}
+
+fn queued(gateway: &Gateway, body: &str) {
+    let answer = gateway.bulk(body).ok().unwrap();
+    assert!(answer.header("x-tidegate-ack").is_some(), "{:?}", answer.json());
+}
+
+/// Waits until what is queued for `a` goes to `index`, as answers have it.
+fn leads(gateway: &Gateway, index: &str) {
+    let probe = "{\"delete\":{\"_index\":\"a\",\"_id\":\"probe\"}}\n";
+    until("the alias leads elsewhere", gateway, || {
+        let answer = gateway.bulk(probe).ok().unwrap().json().unwrap();
+        answer["items"][0]["delete"]["_index"] == index
+    });
+}
+
+/// What clients were told of by this gateway.
+fn accepted(gateway: &Gateway) -> u64 {
+    queue(gateway)["accepted"].as_u64().unwrap()
+}
+
+/// Waits until so many documents are done, by whichever gateways.
+fn done(gateway: &Gateway, documents: u64) -> Value {
+    let of = |one: &Value, name: &str| one[name].as_u64().unwrap();
+    wait(gateway, |one| of(one, "indexed") + of(one, "dead") == documents)
+}
+
+#[test]
+#[ignore = "queues in Kafka have no fences yet: docs/adr/0006"]
+fn the_newer_version_wins_when_an_alias_is_swapped_while_writes_through_it_are_queued() {
+    let (cluster, place) = names("swapped", "auto_start: false, retry_delay_in_ms: 30");
+    let gateway = place.start();
+    queued(&gateway, &writes("index", "a", 8, 1));
+    cluster.alias("a", &["i2"]);
+    leads(&gateway, "i2");
+    queued(&gateway, &writes("index", "a", 8, 2));
+    let older = Fault::StatusIfHolds {
+        text: "{\"v\":1}".to_owned(),
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    for node in 0..3 {
+        cluster.cue(Cue::bulk(older.clone()).on_node(node).times(12));
+    }
+    send(&gateway, "POST", "/pipeline/p/_start");
+    done(&gateway, accepted(&gateway));
+    let newest = with(&cluster, "i2", 2);
+    assert_eq!(
+        (cluster.docs("i2").len(), newest),
+        (8, 8),
+        "{:?}",
+        cluster.docs("i2")
+    );
+}
+
+#[test]
+fn no_document_is_in_two_indices_after_a_rollover_between_a_lost_answer_and_the_resend() {
+    for (number, (operation, delay)) in [("create", 1_500), ("index", 1_500), ("create", 20), ("index", 20)]
+        .into_iter()
+        .enumerate()
+    {
+        let (cluster, place) = names(&format!("lost-{number}"), &format!("retry_delay_in_ms: {delay}"));
+        let gateway = place.start();
+        leads(&gateway, "i1");
+        done(&gateway, accepted(&gateway));
+        for node in 0..3 {
+            cluster.cue(Cue::bulk(Fault::CloseWritten).on_node(node).times(2));
+        }
+        queued(&gateway, &writes(operation, "a", 100, 1));
+        until("all is written", &gateway, || cluster.docs("i1").len() == 100);
+        cluster.alias("a", &["i2", "i1"]);
+        let one = done(&gateway, accepted(&gateway));
+        let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+        assert_eq!((docs, &one["dead"]), ([100, 0], &json!(0)), "{operation} {delay}");
+    }
+}
+
+#[test]
+fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_by_another_gateway() {
+    for operation in ["create", "index", "update"] {
+        let (cluster, place) = names(&format!("rolled-{operation}"), "retry_delay_in_ms: 20");
+        let gateway = place.start();
+        leads(&gateway, "i1");
+        done(&gateway, accepted(&gateway));
+        let mut body = writes(operation, "a", 100, 1);
+        if operation == "update" {
+            body = body.replace("{\"v\":1}", "{\"doc\":{\"v\":1},\"doc_as_upsert\":true}");
+        }
+        // Its id is made by the gateway.
+        body.push_str("{\"create\":{\"_index\":\"a\"}}\n{\"v\":1}\n");
+        cluster.cue(Cue::bulk(Fault::HangWritten).always());
+        queued(&gateway, &body);
+        // Each node holds the first request that it gets; what comes behind is not sent.
+        until("some is written", &gateway, || !cluster.docs("i1").is_empty());
+        std::thread::sleep(Duration::from_millis(300));
+        let told = accepted(&gateway);
+        gateway.signal("KILL");
+        drop(gateway);
+        let written = cluster.docs("i1");
+        cluster.behave();
+        cluster.alias("a", &["i2", "i1"]);
+        // It shares no disk with the other.
+        let other = Place::new(
+            &cluster,
+            broker(),
+            &format!("rolled-{operation}"),
+            ", partitions: 16",
+        );
+        let gateway = other.start();
+        let one = done(&gateway, told);
+        let later = cluster.docs("i2");
+        assert_eq!(cluster.docs("i1").len(), written.len(), "{operation}");
+        assert!(written.keys().all(|id| !later.contains_key(id)), "{operation}");
+        assert_eq!(
+            (written.len() + later.len(), &one["dead"]),
+            (101, &json!(0)),
+            "{operation}: {one}"
+        );
+    }
+}
