@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use crate::format::folder::{Folder, LOCK, open_error, read_error};
+use crate::format::segment;
 use crate::lock::lock;
 use crate::open::open;
 use crate::read::consumer::{self, Consumer, StartAt};
@@ -39,6 +40,19 @@ struct Handle {
 // === impl Log ===
 
 impl Log {
+    /// Whether anything was ever appended to a log in this folder that may still be there. Makes and locks
+    /// nothing. A process that is killed while it makes a log leaves a folder of which this is false; on a
+    /// full disk such a log cannot be opened.
+    ///
+    /// # Errors
+    /// What keeps the folder from being listed. A folder that is not there has none.
+    pub fn has_segments(folder: impl AsRef<Path>, disk: &impl Disk) -> io::Result<bool> {
+        match disk.list(folder.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            listed => Ok(listed?.iter().any(|file| segment::first_of(&file.name).is_some())),
+        }
+    }
+
     /// Opens the log in a folder, or makes it. Reads the last segment, and no other, whatever the backlog.
     ///
     /// # Errors

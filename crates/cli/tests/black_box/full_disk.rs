@@ -147,6 +147,8 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
     }
     gateway.signal("KILL");
     drop(gateway);
+    // As a process leaves it that was killed, or found no room, while it made a store of parked operations.
+    std::fs::create_dir_all(place.data().join("parked/q/c0")).unwrap();
     let gateway: Gateway = place.start();
     account(&queue(&gateway), "c0");
     disk.free();

@@ -179,6 +179,11 @@ impl Parked {
     /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before
     /// delivery starts.
     fn load(&self, committed: &[u64]) -> Result<(), String> {
+        // A store is made when it is first wanted. One that was not finished, when a full disk or a kill came
+        // between, must not keep the gateway from starting on that disk.
+        if !Store::is_there(&self.folder)? {
+            return Ok(());
+        }
         let store = self.open_store()?;
         let (mut entries, mut dead) = (BTreeMap::new(), 0);
         let (mut settled_before, mut last_resolved) = (0, 0);

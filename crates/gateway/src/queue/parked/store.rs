@@ -97,6 +97,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// Whether anything was ever parked there.
+    pub(crate) fn is_there(folder: &Path) -> Result<bool, String> {
+        Log::has_segments(folder, &RealDisk::default())
+            .map_err(|error| format!("{}: {error}", folder.display()))
+    }
+
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, String> {
         let bytes_max = bytes_max(&options);
         let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
