@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::steps::{Steps, cargo, run};
-use crate::{fuzz, suite, tidy};
+use crate::{docs, fuzz, suite, tidy};
 
 /// Nothing to choose: CI is one thing.
 #[derive(Args)]
@@ -47,6 +47,7 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
     steps.step("documentation", || {
         run(cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
+    steps.step("user guide", docs::run_verb);
     let mut building = None;
     let counted = suite::run_all(&suite::Options::default(), &mut steps, || {
         building = Some(fuzz::Building::start());

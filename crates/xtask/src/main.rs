@@ -1,10 +1,11 @@
-//! Dev tasks: `./dev demo | test | drill | bench | prove | release | dist | ci | tidy | fuzz`, or `cargo
-//! xtask …` once everything is installed.
+//! Dev tasks: `./dev demo | test | drill | bench | prove | release | dist | docs | ci | tidy | fuzz`, or
+//! `cargo xtask …` once everything is installed.
 
 mod bench;
 mod ci;
 mod demo;
 mod dist;
+mod docs;
 mod drill;
 mod fuzz;
 mod gateway;
@@ -45,6 +46,8 @@ enum Verb {
     Prove(prove::Options),
     /// What people install: a Debian package and an archive, into dist/
     Dist(dist::Options),
+    /// The user guide as a site, into dist/docs, with all its links checked
+    Docs,
     /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing,
     /// instruction counts
     Ci(ci::Options),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Verb::Bench(options) => bench::run(&options),
         Verb::Prove(options) => prove::run_verb(&options),
         Verb::Dist(options) => dist::run_verb(&options),
+        Verb::Docs => docs::run_verb(),
         Verb::Ci(options) => ci::run_verb(&options),
         Verb::Tidy => tidy::run(),
         Verb::Release => release::run_verb(),

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use testkit::fake::{FakeCluster, Spec};
 
-use crate::gateway::cluster;
+use crate::gateway::{Gateway, cluster};
 use crate::place::Place;
 
 /// A block of code of a page.
@@ -32,6 +32,11 @@ const AROUND_FLOW: &str = "\
 entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
 router: [{name: r, default_flow: write}]
 elasticsearch: [{name: prod, endpoint: 'http://127.0.0.1:9200'}]
+HERE";
+const AROUND_CLUSTER: &str = "\
+entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
+router: [{name: r, default_flow: f}]
+flow: [{name: f, filter: [{elasticsearch: {elasticsearch: prod}}]}]
 HERE";
 const AROUND_FILTER: &str = "\
 entry: [{name: e, router: r, network.binding: '127.0.0.1:0'}]
@@ -91,6 +96,14 @@ const BLOCKS: &[(&str, &str, Is)] = &[
         Is::Else("the second line alone is in a file as it stands here: keys_of_a_filter has it"),
     ),
     ("docs/kafka.md", "queue:", Is::Config(AROUND_KEYS)),
+    ("docs/shippers.md", "output.elasticsearch:", Is::Else("for Beats")),
+    ("docs/shippers.md", "sinks:", Is::Else("for Vector")),
+    (
+        "docs/shippers.md",
+        "exporters:",
+        Is::Else("for the OpenTelemetry Collector"),
+    ),
+    ("docs/shippers.md", "elasticsearch:", Is::Config(AROUND_CLUSTER)),
     (
         "docs/logging.md",
         "logging.access: {enabled: true}",
@@ -403,6 +416,69 @@ fn the_first_steps_of_loadgen_work_as_they_are_written() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(cluster.docs("loadgen").len() >= 1_000);
+}
+
+/// All but the package and systemd, which starts the same program with the same file.
+#[test]
+fn the_page_for_beginners_leads_to_documents_in_the_cluster() {
+    let cluster = cluster();
+    let all = blocks();
+    let page: Vec<&Block> = all
+        .iter()
+        .filter(|block| block.page == "docs/getting-started.md")
+        .collect();
+    let lines: Vec<Vec<String>> = page.iter().flat_map(|block| command_lines(&block.text)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidegate.yml");
+    let [init, check, ..] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    let run = |line: &[String]| {
+        let ours = line.iter().map(|word| match word.as_str() {
+            "http://127.0.0.1:9200" => cluster.urls()[0].clone(),
+            "127.0.0.1:8000" => "127.0.0.1:0".to_owned(),
+            "/etc/tidegate/tidegate.yml" => file.to_str().unwrap().to_owned(),
+            word => word.to_owned(),
+        });
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(ours)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{line:?}: {told}");
+    };
+    assert_eq!((init[0].as_str(), check[0].as_str()), ("init", "check"));
+    for line in [init, check] {
+        run(line);
+    }
+    // Its admin port is the usual one, which others of these tests may have at the moment.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("127.0.0.1:2900", "127.0.0.1:0")).unwrap();
+    let gateway = Gateway::start_in(folder.path(), &["--config", file.to_str().unwrap()], &[]);
+    let asked: Vec<&str> = page
+        .iter()
+        .flat_map(|block| block.text.lines())
+        .filter(|line| line.starts_with("curl "))
+        .collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    let ask = |line: &str| {
+        let ours = line.replace("127.0.0.1:8000", &gateway.address.to_string());
+        let output = Command::new("bash").args(["-c", &ours]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(ask(asked[0]).contains("\"errors\":false"));
+    let began = std::time::Instant::now();
+    while cluster.docs("logs").is_empty() {
+        assert!(began.elapsed().as_secs() < 10, "it is not delivered");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    ask(asked[1]);
+    assert!(ask(asked[2]).contains("\"count\":1"), "{}", ask(asked[2]));
+    for mut line in lines[2..4].iter().cloned() {
+        line.extend(["--admin".to_owned(), format!("http://{}", gateway.admin)]);
+        run(&line);
+    }
 }
 
 #[test]
