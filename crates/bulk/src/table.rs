@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::{Dialect, Formula, IndexRoute, Why};
+use crate::{Dialect, Formula, IndexRoute, Level, Why};
 
 /// What a name that an action line can carry stands for.
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ pub(crate) struct Entry {
     /// A dense number of the concrete index behind the name: alias and index share it.
     pub(crate) ordinal: u32,
     /// The same, where only the proof is missing that the shards are those that the server would choose, or
-    /// the index is closed or not ready. Lanes need neither: they want the same number for the same document,
-    /// whatever it is.
+    /// the index is closed or not ready, or documents that stand together share their fate in a pipeline.
+    /// Lanes need none of this: they want the same number for the same document, whatever it is.
     pub(crate) unproven: Option<Box<Entry>>,
 }
 
@@ -181,15 +181,17 @@ impl RouteTable {
         &self.numbered[number as usize]
     }
 
-    /// Whether documents that a request sends through this pipeline may be split.
+    /// Whether documents that a request sends through this pipeline may be split, or, with [`Level::Lane`],
+    /// given to lanes: whoever delivers them sees to it that none dies of what another holds.
     ///
     /// # Errors
     /// Why they may not.
-    pub fn admit_pipeline(&self, name: &str) -> Result<(), Why> {
+    pub fn admit_pipeline(&self, name: &str, level: Level) -> Result<(), Why> {
+        let laned = matches!(level, Level::Lane(_));
         match name {
             // The servers' word for "no pipeline" (`IngestService.NOOP_PIPELINE_NAME`).
             "_none" => Ok(()),
-            _ if !self.dialect.ingests_singly() => Err(Why::BatchedIngest),
+            _ if !laned && !self.dialect.ingests_singly() => Err(Why::BatchedIngest),
             _ if self.harmless_pipelines.contains(name) => Ok(()),
             _ => Err(Why::UnknownPipeline),
         }
@@ -234,7 +236,8 @@ impl RouteTableBuilder {
                     why @ (Why::UnverifiedIndex
                     | Why::PredictionFailed
                     | Why::IndexClosed
-                    | Why::IndexUnavailable),
+                    | Why::IndexUnavailable
+                    | Why::BatchedIngest),
                 ) if write.numbered => {
                     let unproven = self.entry(target.clone(), number, &write.name);
                     Entry::opaque(why, number, Some(Box::new(unproven)))
@@ -322,7 +325,12 @@ mod tests {
                 crate::Verdict::Pass(pass) => Some(pass.why),
             }
         };
-        for why in [Why::IndexClosed, Why::IndexUnavailable, Why::UnverifiedIndex] {
+        for why in [
+            Why::IndexClosed,
+            Why::IndexUnavailable,
+            Why::UnverifiedIndex,
+            Why::BatchedIngest,
+        ] {
             assert_eq!(verdict(why, true, crate::Level::Lane(4)), None);
             assert_eq!(verdict(why, false, crate::Level::Lane(4)), Some(why));
             assert_eq!(verdict(why, true, crate::Level::Node), Some(why));
@@ -339,10 +347,21 @@ mod tests {
             builder.build()
         };
         let singly = table(Flavour::Elasticsearch, 9);
-        assert_eq!(singly.admit_pipeline("known"), Ok(()));
-        assert_eq!(singly.admit_pipeline("other"), Err(Why::UnknownPipeline));
         let together = table(Flavour::OpenSearch, 2);
-        assert_eq!(together.admit_pipeline("known"), Err(Why::BatchedIngest));
-        assert_eq!(together.admit_pipeline("_none"), Ok(()));
+        for (table, level, expected) in [
+            (&singly, Level::Node, Ok(())),
+            (&singly, Level::Lane(4), Ok(())),
+            (&together, Level::Node, Err(Why::BatchedIngest)),
+            (&together, Level::Lane(4), Ok(())),
+        ] {
+            assert_eq!(table.admit_pipeline("known", level), expected);
+            assert_eq!(table.admit_pipeline("_none", level), Ok(()));
+        }
+        for table in [&singly, &together] {
+            assert_eq!(
+                table.admit_pipeline("other", Level::Lane(4)),
+                Err(Why::UnknownPipeline)
+            );
+        }
     }
 }

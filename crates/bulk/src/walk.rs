@@ -112,7 +112,10 @@ impl<'b, 't> Walk<'b, 't> {
         {
             return refuse(Why::CallersPipeline, None);
         }
-        match ask.url_pipeline.map(|name| (name, table.admit_pipeline(name))) {
+        match ask
+            .url_pipeline
+            .map(|name| (name, table.admit_pipeline(name, ask.level)))
+        {
             Some(("", _)) => return refuse(Why::EmptyPipeline, None),
             Some((_, Err(why))) => return refuse(why, None),
             _ => {}
@@ -463,7 +466,7 @@ impl<'b, 't> Resolver<'b, 't> {
         if matches!(self.ask.level, Level::Lane(_)) && self.table.tells_caller(name) {
             return Err(Why::CallersPipeline);
         }
-        self.table.admit_pipeline(name)?;
+        self.table.admit_pipeline(name, self.ask.level)?;
         self.ingests = true;
         self.pipeline.clear();
         self.pipeline.extend_from_slice(pipeline);

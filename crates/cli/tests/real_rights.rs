@@ -51,6 +51,8 @@ fn an_opensearch_user_writes_what_it_may_and_nothing_else() -> Result<()> {
             .ok()?;
     }
     prove(&cluster, OPENSEARCH, &[])?;
+    closed(&cluster)?;
+    through_a_pipeline(&cluster)?;
     stream(&cluster)
 }
 
@@ -221,6 +223,119 @@ fn prove(cluster: &RealCluster, password: &str, more: &[(&str, &str, bool)]) -> 
     Ok(())
 }
 
+/// A bulk says of a closed index that it is closed before anybody looks at rights; who may write to it is
+/// queued for it all the same, and parked until it is open.
+fn closed(cluster: &RealCluster) -> Result<()> {
+    let nodes = cluster.client()?;
+    let index = format!("rights-{}", cluster.fresh_name("closed"));
+    let one_shard = json!({"settings": {"number_of_shards": 1, "number_of_replicas": 0}});
+    nodes.put(&format!("/{index}"), &one_shard)?.ok()?;
+    nodes.post(&format!("/{index}/_close"), &Value::Null)?.ok()?;
+    let place = Place::before(cluster)?;
+    let gateway = &place.gateway;
+    for (user, operation, may) in [
+        ("reader", "index", false),
+        ("reader", "delete", false),
+        ("indexer", "delete", false),
+        ("indexer", "update", false),
+        ("indexer", "index", true),
+        ("writer", "index", true),
+        ("writer", "update", true),
+        ("writer", "delete", true),
+    ] {
+        let client = gateway.client().basic_auth(user, OPENSEARCH);
+        let told = told(&client, &line(operation, &index, user))?;
+        ensure!(
+            (told == Told::Queued) == may,
+            "{user} {operation}: {told:?}\n{}",
+            gateway.log()
+        );
+    }
+    wait(gateway, |group| group["parked"] == 4 && group["pending"] == 0)?;
+    nodes.post(&format!("/{index}/_open"), &Value::Null)?.ok()?;
+    wait(gateway, |group| group["parked"] == 0)?;
+    nodes.post(&format!("/{index}/_refresh"), &Value::Null)?.ok()?;
+    let found = nodes.get(&format!("/{index}/_search"))?.ok()?.json()?;
+    ensure!(
+        found["hits"]["total"]["value"] == 1,
+        "the writer's document is deleted again: {found}"
+    );
+    nodes.delete(&format!("/{index}"))?.ok()?;
+    Ok(())
+}
+
+/// A server that runs a pipeline for many documents at once refuses all of them for one that it cannot read.
+/// What is queued for it is delivered all the same, and only that one dies.
+fn through_a_pipeline(cluster: &RealCluster) -> Result<()> {
+    let nodes = cluster.client()?;
+    let pipeline = cluster.fresh_name("stamps");
+    let stamps = json!({"processors": [{"set": {"field": "stamped", "value": 1}}]});
+    nodes
+        .put(&format!("/_ingest/pipeline/{pipeline}"), &stamps)?
+        .ok()?;
+    let (own, named) = (cluster.fresh_name("own"), cluster.fresh_name("named"));
+    let settings = json!({"number_of_shards": 3, "number_of_replicas": 0});
+    let mut of_own = settings.clone();
+    of_own["default_pipeline"] = json!(pipeline);
+    nodes
+        .put(&format!("/{own}"), &json!({"settings": of_own}))?
+        .ok()?;
+    nodes
+        .put(&format!("/{named}"), &json!({"settings": settings}))?
+        .ok()?;
+    let (user, password) = cluster.credentials().context("a secure cluster")?;
+    let lines = |index: &str, from: usize| -> String {
+        let line = |n: usize| {
+            let end = ["}", ""][usize::from(n == BROKEN)];
+            format!("{{\"index\":{{\"_index\":\"{index}\",\"_id\":\"{n}\"}}}}\n{{\"n\":{n}{end}\n")
+        };
+        (from..from + 50).map(line).collect()
+    };
+    // What the server itself does with them.
+    let direct = nodes.post_ndjson(
+        &format!("/_bulk?pipeline={pipeline}"),
+        lines(&named, 0).as_bytes(),
+    )?;
+    let told = direct.ok()?.json()?;
+    let all = told["items"].as_array().context("items")?;
+    ensure!(
+        all.iter()
+            .all(|item| item["index"]["error"]["type"] == "parse_exception"),
+        "all fail for one: {told}"
+    );
+    let place = Place::before(cluster)?;
+    let gateway = &place.gateway;
+    let client = gateway.client().basic_auth(user, password);
+    for from in (0..300).step_by(50) {
+        for (index, target) in [
+            (&own, "/_bulk".to_owned()),
+            (&named, format!("/_bulk?pipeline={pipeline}")),
+        ] {
+            let answer = client.post_ndjson(&target, lines(index, from).as_bytes())?.ok()?;
+            ensure!(answer.header("x-tidegate-ack").is_some(), "{}", answer.text());
+        }
+    }
+    delivered(gateway)?;
+    wait(gateway, |group| group["parked"] == 0)?;
+    nodes
+        .post(&format!("/{own},{named}/_refresh"), &Value::Null)?
+        .ok()?;
+    for index in [&own, &named] {
+        let found = nodes
+            .get(&format!("/{index}/_search?q=stamped:1&size=0"))?
+            .ok()?
+            .json()?;
+        ensure!(found["hits"]["total"]["value"] == 299, "{index}: {found}");
+    }
+    let queues = gateway.admin().get("/queue/stats")?.ok()?.json()?;
+    ensure!(queues["q"]["groups"]["c"]["dead"] == 2, "{queues:#}");
+    nodes.delete(&format!("/{own},{named}"))?.ok()?;
+    Ok(())
+}
+
+/// The document whose end is missing.
+const BROKEN: usize = 17;
+
 /// Streams take `create` only, and rights for what a stream is made of are asked about instead.
 fn stream(cluster: &RealCluster) -> Result<()> {
     let nodes = cluster.client()?;
@@ -287,10 +402,14 @@ fn line(operation: &str, index: &str, id: &str) -> String {
 }
 
 fn delivered(gateway: &Gateway) -> Result<()> {
+    wait(gateway, |group| group["pending"] == 0)
+}
+
+fn wait(gateway: &Gateway, is_there: impl Fn(&Value) -> bool) -> Result<()> {
     let began = Instant::now();
     loop {
         let queues = gateway.admin().get("/queue/stats")?.ok()?.json()?;
-        if queues["q"]["groups"]["c"]["pending"] == 0 {
+        if is_there(&queues["q"]["groups"]["c"]) {
             return Ok(());
         }
         ensure!(

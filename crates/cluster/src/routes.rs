@@ -207,7 +207,7 @@ fn route(
         ingests: pipelines().next().is_some(),
         tells_caller,
         opaque,
-        numbered: unpredictable.is_none(),
+        numbered: matches!(unpredictable, None | Some(Why::BatchedIngest)),
         ..IndexRoute::new(name, formula.unwrap_or(Formula::Modulo), primaries)
     }
 }
@@ -413,7 +413,10 @@ mod tests {
             Some(Target::Opaque(Why::AdaptiveShards))
         ));
         assert!(table.target("absent").is_none());
-        assert_eq!(table.admit_pipeline("p1"), Err(Why::BatchedIngest));
+        assert_eq!(
+            table.admit_pipeline("p1", bulk::Level::Node),
+            Err(Why::BatchedIngest)
+        );
     }
 
     #[test]

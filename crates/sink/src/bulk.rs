@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::http::{Head, Reply, decode};
 use super::index::{Index, Outcome, Write};
+use super::ingest;
 use super::item::{self, Shape};
 use super::manners::Manners;
 use super::refusal;
@@ -111,6 +112,7 @@ pub(super) fn answer(
         seen: None,
         counted: 0,
         tallied: Tallied::default(),
+        unread: ingest::names_unread(shared, head, body, defaults.index.as_deref()),
         refused: None,
         shape: match bloat {
             Some(_) => Shape::All,
@@ -198,6 +200,8 @@ struct Bulk<'a> {
     /// Documents for it that are only counted, not yet added to its own count.
     counted: u64,
     tallied: Tallied,
+    /// The names whose documents a pipeline refuses, all of them for one that it cannot read.
+    unread: HashSet<String>,
     /// The places of operations that the user has no right to do, and what they are told.
     refused: Option<(HashSet<usize>, String)>,
     shape: Shape,
@@ -282,6 +286,7 @@ impl Bulk<'_> {
             .ok_or(Rejected::NoIndex)?;
         self.tallied.docs += 1;
         if let Some((refused, error)) = &self.refused
+            && !self.state.index(name).is_some_and(|index| index.closed)
             && refused.contains(&(self.tallied.docs as usize - 1))
         {
             let (name, error) = (name.to_owned(), error.clone());
@@ -352,6 +357,19 @@ impl Bulk<'_> {
             self.fail(action, &index.name, action.id.as_deref(), *status, error);
             return;
         }
+        let name = action.index.as_deref().or(defaults.index.as_deref());
+        if matches!(action.operation, "index" | "create")
+            && name.is_some_and(|name| self.unread.contains(name))
+        {
+            self.fail(
+                action,
+                &index.name,
+                action.id.as_deref(),
+                400,
+                &ingest::unread().to_string(),
+            );
+            return;
+        }
         let nth = self.tallied.docs - 1;
         let mix = self.manners.failing.iter();
         // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a
@@ -400,7 +418,7 @@ impl Bulk<'_> {
             self.counted += 1;
             return;
         };
-        let stamped = stamped(self.head, action.operation, source);
+        let stamped = ingest::stamped(self.head, action.operation, source);
         let write = Write {
             operation: action.operation,
             id,
@@ -719,14 +737,6 @@ fn reject(reply: &mut Reply, reason: &str) {
     let cause = json!({"type": "illegal_argument_exception", "reason": reason});
     let error = json!({"root_cause": [cause], "type": "illegal_argument_exception", "reason": reason});
     reply.json(400, &json!({"error": error, "status": 400}));
-}
-
-/// A document as the pipeline `stamps` leaves it, if it goes through that.
-fn stamped(head: &Head, operation: &str, source: &[u8]) -> Option<Vec<u8>> {
-    let runs = operation != "update" && head.parameter("pipeline").as_deref() == Some("stamps");
-    let mut document: Value = serde_json::from_slice(source).ok().filter(|_| runs)?;
-    document["stamped"] = json!(true);
-    Some(document.to_string().into_bytes())
 }
 
 #[cfg(test)]

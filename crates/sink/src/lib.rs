@@ -25,6 +25,7 @@ mod flavour;
 mod form;
 mod http;
 mod index;
+mod ingest;
 mod item;
 mod lock;
 mod manners;

@@ -32,6 +32,7 @@ mod hardening;
 mod health;
 mod health_command;
 mod idempotency;
+mod ingest;
 mod init;
 mod install;
 mod loadgen;

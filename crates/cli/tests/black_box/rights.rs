@@ -334,3 +334,43 @@ fn a_user_whose_rights_are_gone_does_not_come_in_since_nodes_hang_up() {
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(bulk(&as_user(&gateway, "writer"), &body(1)).status, 401);
 }
+
+/// A bulk says of a closed index that it is closed before anybody looks at rights.
+#[test]
+fn an_index_that_is_closed_is_queued_for_by_who_may_write_to_it_and_by_nobody_else() {
+    for flavour in [Flavour::OpenSearch3, Flavour::Elasticsearch9] {
+        let cluster = secure(flavour);
+        let place = before(&cluster);
+        let gateway = place.start();
+        cluster.close_index("logs");
+        gateway.wait_until("the index is known as closed", |status| {
+            status["routes"]["indices_passed"]["index_closed"] == 1
+        });
+        for (user, operation, may) in [
+            ("reader", "index", false),
+            ("writer", "index", true),
+            ("writer", "update", true),
+            ("writer", "delete", true),
+            ("indexer", "index", true),
+            ("indexer", "update", false),
+            ("indexer", "delete", false),
+        ] {
+            let answer = bulk(&as_user(&gateway, user), &line(operation, "logs", user));
+            assert_eq!(
+                is_queued(&answer),
+                may,
+                "{flavour:?}: {user} {operation}: {}",
+                answer.text()
+            );
+        }
+        crate::place::wait(&gateway, "c0", |one| one["parked"] == 4 && one["pending"] == 0);
+        cluster.open_index("logs");
+        let group = drained(&gateway, "c0");
+        assert_eq!(group["dead"], 0, "{group:#}");
+        assert_eq!(
+            cluster.docs("logs").len(),
+            1,
+            "indexer's: the writer's is deleted again"
+        );
+    }
+}

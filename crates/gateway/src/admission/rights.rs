@@ -9,6 +9,7 @@
 
 mod account;
 mod ask;
+mod closed;
 mod door;
 mod identity;
 mod kept;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bulk::{Ask, Destination, Op, Verdict};
+use bulk::{Ask, Destination, Op, Verdict, Why};
 use cluster::{PickReason, Snapshot};
 use config::Level;
 use futures_util::future::join_all;
@@ -99,8 +99,11 @@ impl Route {
                 }
                 not_done
             }
-            Verdict::Pass(_) => {
-                outbound.cluster().hint();
+            Verdict::Pass(pass) => {
+                // The others may pass by themselves.
+                if pass.why != Why::BatchedIngest {
+                    outbound.cluster().hint();
+                }
                 let parcel = Parcel::whole(body, docs, wording);
                 let sent = self.send(way, outbound, snapshot, Destination::Any, (None, None), parcel);
                 left(sent.await)

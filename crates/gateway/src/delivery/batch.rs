@@ -246,7 +246,7 @@ impl Lane {
     /// Tries until each of these operations is done or dead.
     async fn settle(&mut self, work: &mut Work<'_>, mut left: Vec<usize>) -> Option<()> {
         let group = Arc::clone(&self.route.group);
-        let mut failures = 0;
+        let (mut failures, mut apart) = (0, false);
         while !left.is_empty() {
             if self.is_stopped() {
                 return None;
@@ -262,12 +262,18 @@ impl Lane {
             let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
             if !left.is_empty() {
                 work.past.send_by(&snapshot);
-                let attempt = route.attempt(SendMode::Together, work, &left, &outbound, &snapshot);
+                let way = if apart {
+                    SendMode::Apart
+                } else {
+                    SendMode::Together
+                };
+                let attempt = route.attempt(way, work, &left, &outbound, &snapshot);
                 not_done.extend(attempt.await);
             }
             let mut parked = Vec::new();
             let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
             let mut split = false;
+            apart = false;
             for (operation, outcome) in not_done {
                 work.attempts[operation] += 1;
                 let outcome = route.judge(work, operation, outcome, &snapshot).await;
@@ -279,6 +285,10 @@ impl Lane {
                         if error.status >= 500 {
                             work.doubt[operation].add();
                         }
+                        again.push(operation);
+                    }
+                    Outcome::Shared(_) => {
+                        (split, apart) = (true, true);
                         again.push(operation);
                     }
                     Outcome::AtOnce(_) => again.push(operation),

@@ -6,8 +6,8 @@
 //! which puts a `Parcel` for each node into that node's `outlet`; there the lanes' parcels gather and travel
 //! together, as many at a time as the `gate` lets through. Each answer becomes an `outcome` for each
 //! operation. What may have been executed before is looked for (`lookback`), what waits for its index is
-//! parked (`park`, `retry`), and a record that makes the gateway panic is found (`suspect`). [`Memory`]
-//! bounds what lanes hold.
+//! parked (`park`, `retry`), what dies with others in a pipeline is sent again apart (`shared_fate`), and a
+//! record that makes the gateway panic is found (`suspect`). [`Memory`] bounds what lanes hold.
 
 mod apart;
 mod attempt;
@@ -27,6 +27,7 @@ mod park;
 mod resting;
 mod retry;
 mod sent_as;
+mod shared_fate;
 mod suspect;
 mod thread;
 mod unsettled;

@@ -23,6 +23,8 @@ pub(crate) enum Outcome {
     Again(Again),
     /// To be tried again at once, with fewer others.
     Split(Error),
+    /// The same, apart from other lanes: it may be refused for what another operation of its request holds.
+    Shared(Error),
     /// To be tried again at once: another writer was in between.
     AtOnce(Error),
     /// Not now, for a reason that concerns no others than these: it waits apart from its lane.

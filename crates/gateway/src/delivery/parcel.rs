@@ -13,6 +13,7 @@ use wire::{Fate, Outgoing, Shared};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::sent_as::asked_as;
+use crate::delivery::shared_fate::doubt_shared;
 use crate::nodes::lines::{Body, Lines, Load};
 use crate::nodes::{Message, is_unexecuted};
 use crate::queue::delivered_headers;
@@ -140,7 +141,10 @@ impl Route {
             }
             Ok((head, body)) => {
                 fault("reply", &body);
-                let outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
+                let mut outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
+                if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
+                    doubt_shared(&mut outcomes);
+                }
                 let worked = (head.status == StatusCode::OK).then_some(Ended::Worked { bytes });
                 if worked.is_some() {
                     self.outlets.gate(node).fitted(bytes);

@@ -274,7 +274,7 @@ async fn step(
             work.attempts[operation] += 1;
             let outcome = route.judge(&work, operation, outcome, &snapshot).await;
             let outcome = route.by_rules(&mut work, operation, outcome);
-            split |= matches!(outcome, Outcome::Split(_));
+            split |= matches!(outcome, Outcome::Split(_) | Outcome::Shared(_));
             load.note(operation, &work);
             match load.outcome(operation, outcome, key, group.queue.parked_age_max()) {
                 Fate::Gone => load.gone(operation),
@@ -533,7 +533,7 @@ impl KeyBatch {
                 return Fate::Elsewhere(Key::Documents);
             }
             Outcome::Park(_, again) | Outcome::Again(again) => again,
-            Outcome::AtOnce(error) | Outcome::Split(error) => Again::refused(error),
+            Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => Again::refused(error),
         };
         let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
         let age = Duration::from_millis(now_ms().saturating_sub(parked_ms));

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, response};
 use serde_json::{Value, json};
 use wire::{Chunk, Outgoing, SendError, SendErrorKind};
 
+use super::closed::may_write_when_open;
 use super::identity::shown;
 use super::probe::probes;
 use crate::nodes::{Message, Outbound};
@@ -124,7 +125,7 @@ pub(super) async fn user(caller: Caller<'_>, path: &str) -> Result<Option<Print>
     told.await?
 }
 
-fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
+pub(super) fn turned_away(head: &response::Parts, body: &Bytes) -> Failure {
     Failure::TurnedAway(Box::new((head.clone(), body.clone())))
 }
 
@@ -266,13 +267,22 @@ async fn probed(caller: Caller<'_>, op: Op, names: &[Box<str>]) -> Result<Vec<Fo
             StatusCode::UNAUTHORIZED => Some(Err(turned_away(head, body))),
             // All of it is refused: let the cluster say so to the client itself.
             status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
-                Some(Ok(vec![false; probe.names.len()]))
+                Some(Ok(vec![Some(false); probe.names.len()]))
             }
             _ => None,
         };
         let said = ask(caller, question, &read).await??;
-        let said = probe.names.iter().cloned().zip(said);
-        found.extend(said.map(|(name, may)| (name, op, may)));
+        let mut closed = Vec::new();
+        for (name, may) in probe.names.into_iter().zip(said) {
+            match may {
+                Some(may) => found.push((name, op, may)),
+                None => closed.push(name),
+            }
+        }
+        if !closed.is_empty() {
+            let said = may_write_when_open(caller, op, &closed).await?;
+            found.extend(closed.into_iter().zip(said).map(|(name, may)| (name, op, may)));
+        }
     }
     Ok(found)
 }

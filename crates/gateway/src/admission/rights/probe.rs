@@ -105,21 +105,28 @@ fn concrete_if_stream<'a>(name: &'a str, table: &'a RouteTable) -> &'a str {
 // === impl Probe ===
 
 impl Probe {
-    /// Whether each was allowed, by the answer's items.
-    pub(super) fn read(&self, answer: &[u8]) -> Option<Vec<bool>> {
+    /// Whether each was allowed, by the answer's items; none of a name whose index is closed: a bulk says so
+    /// before anybody looks at rights ([`super::closed`]).
+    pub(super) fn read(&self, answer: &[u8]) -> Option<Vec<Option<bool>>> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let items = answer["items"].as_array()?;
         let said = items.iter().map(|item| {
             let item = item.as_object().and_then(|item| item.values().next());
-            item.is_some_and(|item| was_allowed(&item["error"]["type"]))
+            let error = item.map_or(&Value::Null, |item| &item["error"]["type"]);
+            (!is_closed(error)).then(|| was_allowed(error))
         });
         (items.len() == self.names.len()).then(|| said.collect())
     }
 }
 
+/// Whether an error says that the index is closed.
+pub(super) fn is_closed(error: &Value) -> bool {
+    error == "index_closed_exception"
+}
+
 /// Whether an operation came past the question for rights, by the error that it ended with. What is not known
 /// to come later may have come before.
-fn was_allowed(error: &Value) -> bool {
+pub(super) fn was_allowed(error: &Value) -> bool {
     matches!(
         error.as_str(),
         Some(
@@ -137,7 +144,7 @@ fn was_allowed(error: &Value) -> bool {
 }
 
 /// No index ever has so many operations on one shard with this primary term.
-const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
+pub(super) const NO_SUCH_SEQ_NO: u64 = 1_000_000_000_000_000;
 /// Names in one bulk.
 const NAMES_MAX: usize = 500;
 
@@ -244,12 +251,12 @@ mod tests {
         let answer = json!({"items": [
             item(409, "version_conflict_engine_exception"),
             item(403, "security_exception"),
-            item(403, "cluster_block_exception"),
+            item(400, "index_closed_exception"),
             {"index": {"status": 200, "result": "noop"}},
         ]});
         assert_eq!(
             probe.read(answer.to_string().as_bytes()),
-            Some(vec![true, false, true, false])
+            Some(vec![Some(true), Some(false), None, Some(false)])
         );
         assert_eq!(probe.read(b"{\"items\":[]}"), None);
         assert_eq!(probe.read(b"no JSON"), None);

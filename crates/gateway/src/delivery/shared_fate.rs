@@ -1,0 +1,103 @@
+//! Servers that run ingest pipelines for many documents at once fail all of them for one that cannot be read:
+//! OpenSearch refuses each with that one's error, and Elasticsearch 8.0 to 9.2 the whole request, as it does
+//! for other reasons ([`super::outcome`]). A document that was accepted must not die of what another holds.
+//! So where several items of one request are refused in the same words, each is sent again with fewer others,
+//! until it is done or is refused by itself. Nothing of them was executed: pipelines come first.
+
+use std::collections::HashMap;
+
+use crate::delivery::outcome::{Error, Outcome, Outcomes};
+
+/// Marks what may be refused for what another operation of the same request holds.
+pub(crate) fn doubt_shared(outcomes: &mut Outcomes) {
+    let Outcomes::Each(outcomes) = outcomes else {
+        return;
+    };
+    let mut known: HashMap<(&str, &str), u32> = HashMap::new();
+    for error in outcomes.iter().filter_map(may_be_shared) {
+        *known.entry((&error.kind, &error.reason)).or_default() += 1;
+    }
+    if known.values().all(|count| *count == 1) {
+        return;
+    }
+    let shared: Vec<bool> = outcomes
+        .iter()
+        .map(|outcome| may_be_shared(outcome).is_some_and(|error| known[&(&*error.kind, &*error.reason)] > 1))
+        .collect();
+    for (outcome, shared) in outcomes.iter_mut().zip(shared) {
+        if let (true, Outcome::Refused(error)) = (shared, &*outcome) {
+            *outcome = Outcome::Shared(error.clone());
+        }
+    }
+}
+
+fn may_be_shared(outcome: &Outcome) -> Option<&Error> {
+    match outcome {
+        Outcome::Refused(error) if !OWN.contains(&error.kind.as_str()) => Some(error),
+        _ => None,
+    }
+}
+
+/// What servers say of one document for certain: a shard that has it before itself, or a processor, each of
+/// which answers for its document.
+const OWN: [&str; 9] = [
+    "document_missing_exception",
+    "document_parsing_exception",
+    "fail_processor_exception",
+    "illegal_argument_exception",
+    "mapper_parsing_exception",
+    "routing_missing_exception",
+    "script_exception",
+    "strict_dynamic_mapping_exception",
+    "version_conflict_engine_exception",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(kind: &str, reason: &str) -> Outcome {
+        Outcome::Refused(Error {
+            status: 400,
+            kind: kind.to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    #[test]
+    fn what_several_are_refused_with_in_the_same_words_may_be_one_ones_doing() {
+        let each = vec![
+            Outcome::Done,
+            refused(
+                "parse_exception",
+                "Failed to parse content to map; caused by x: y",
+            ),
+            refused("parse_exception", "another"),
+            refused(
+                "parse_exception",
+                "Failed to parse content to map; caused by x: y",
+            ),
+            refused("mapper_parsing_exception", "failed to parse"),
+            refused("mapper_parsing_exception", "failed to parse"),
+        ];
+        let mut outcomes = Outcomes::Each(each.clone());
+        doubt_shared(&mut outcomes);
+        let Outcomes::Each(doubted) = outcomes else {
+            panic!("{outcomes:?}");
+        };
+        for at in [0, 2, 4, 5] {
+            assert_eq!(doubted[at], each[at]);
+        }
+        for at in [1, 3] {
+            assert!(matches!(&doubted[at], Outcome::Shared(error) if error.kind == "parse_exception"));
+        }
+    }
+
+    #[test]
+    fn who_is_refused_alone_is_refused() {
+        let mut outcomes = Outcomes::Each(vec![refused("not_x_content_exception", "r"), Outcome::Done]);
+        let before = outcomes.clone();
+        doubt_shared(&mut outcomes);
+        assert_eq!(outcomes, before);
+    }
+}
