@@ -1,5 +1,4 @@
-//! Exit statuses: each number means the same for every command but `loadgen`, whose statuses are those that
-//! its users know.
+//! Exit statuses: each number means the same for every command. docs/operate.md has them as a table.
 
 /// The answer is no: what was asked for is not there, differs, was declined, or some of it was refused.
 pub(crate) const NO: u8 = 1;

@@ -1,7 +1,7 @@
 //! `tidegate explain`: where each document of a bulk would go, and why.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,27 +56,36 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match explain(arguments) {
+    let body = match body(&arguments.file) {
+        Ok(body) => body,
+        Err(error) => return fail(&error, exit::NO),
+    };
+    match explain(arguments, &body) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(exit::NO),
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "tidegate: {}", why(&error));
-            ExitCode::from(exit::FAILED)
-        }
+        Err(error) => fail(&error, exit::FAILED),
     }
 }
 
-/// Whether the bulk would be split.
-fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
+fn fail(error: &anyhow::Error, status: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "tidegate: {}", why(error));
+    ExitCode::from(status)
+}
+
+/// What is to be explained.
+fn body(file: &Path) -> anyhow::Result<Vec<u8>> {
     use anyhow::Context as _;
-    let body = match arguments.file.to_str() {
-        Some("-") => {
-            let mut body = Vec::new();
-            io::stdin().read_to_end(&mut body)?;
-            body
-        }
-        _ => std::fs::read(&arguments.file).with_context(|| arguments.file.display().to_string())?,
-    };
+    if file.to_str() != Some("-") {
+        return std::fs::read(file).with_context(|| file.display().to_string());
+    }
+    let mut body = Vec::new();
+    io::stdin().read_to_end(&mut body)?;
+    Ok(body)
+}
+
+/// Whether the bulk would be split.
+fn explain(arguments: &Arguments, body: &[u8]) -> anyhow::Result<bool> {
+    use anyhow::Context as _;
     let loaded = Config::quick_start(&QuickStart {
         cluster: arguments.cluster.clone(),
         listen: ([127, 0, 0, 1], 0).into(),
@@ -114,9 +123,9 @@ fn explain(arguments: &Arguments) -> anyhow::Result<bool> {
         },
         ..Ask::default()
     };
-    let snapshot = runtime.block_on(verified(&cluster, &body, &ask));
+    let snapshot = runtime.block_on(verified(&cluster, body, &ask));
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let printed = print(&mut out, arguments.json, &body, &ask, &snapshot, &snapshot.table);
+    let printed = print(&mut out, arguments.json, body, &ask, &snapshot, &snapshot.table);
     match printed.and_then(|split| out.flush().map(|()| split)) {
         // Whoever closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),

@@ -13,6 +13,7 @@ use loadgen::{
     Load, Options, Progress, Prometheus, Report, Schedule, Screen, Statsd, Stop, VerifyOptions, WarmUp,
 };
 
+use crate::exit;
 use crate::interrupt::stop_at_interrupt;
 use crate::output::write_file;
 
@@ -28,10 +29,11 @@ use crate::output::write_file;
 /// Certificates of servers are checked against the system's authorities, or those
 /// of -ca; with -insecure they are not.
 ///
-/// Exit status: 0 fine, 1 there were invalid answers and the file says
-/// `assert_invalid: true`, or -verify found a document that is not as it should
-/// be, 2 there were requests without an answer and the file says
-/// `assert_error: true`, the file can't be used, or the warm-up was not fine.
+/// Exit status, as of every command: 0 fine, 1 the file can't be used, answers
+/// were invalid and the file says `assert_invalid: true`, an answer of the warm-up
+/// was, or -verify found a document that is not as it should be, 2 wrong usage, 3
+/// requests had no answer and the file says `assert_error: true`, or the server
+/// could not be asked in the warm-up or by -verify.
 #[derive(clap::Args)]
 #[command(version, verbatim_doc_comment, disable_version_flag = true)]
 pub(crate) struct Arguments {
@@ -163,7 +165,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     start_logging(arguments);
     let loaded = match Load::read(&arguments.config) {
         Ok(loaded) => loaded,
-        Err(rejected) => return fail(&rejected.to_string()),
+        Err(rejected) => return fail(&rejected.to_string(), exit::NO),
     };
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -171,17 +173,23 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let load = Arc::new(loaded.load);
     let options = options(arguments, &load);
     if !load.runner().no_warm {
-        match loadgen::warm_up(&load, &options, see) {
+        let mut answered = true;
+        let look = |warm_up: &WarmUp| {
+            answered = warm_up.outcome.is_ok();
+            see(warm_up)
+        };
+        match loadgen::warm_up(&load, &options, look) {
             Ok(ControlFlow::Continue(())) => {}
-            Ok(ControlFlow::Break(())) => return ExitCode::from(EXIT_ERRORS),
-            Err(error) => return fail(&error.to_string()),
+            Ok(ControlFlow::Break(())) if answered => return ExitCode::from(exit::NO),
+            Ok(ControlFlow::Break(())) => return ExitCode::from(exit::FAILED),
+            Err(error) => return fail(&error.to_string(), exit::FAILED),
         }
     }
     let stop = Stop::default();
     stop_at_interrupt(&stop, "stopping: requests under way are finished");
     let mut outlets = match Outlets::open(arguments, &load) {
         Ok(outlets) => outlets,
-        Err(error) => return fail(&error.to_string()),
+        Err(error) => return fail(&error.to_string(), exit::FAILED),
     };
     if wants_screen(arguments, &load) {
         // A terminal that can't be drawn on still takes lines.
@@ -204,10 +212,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             }
             match print(arguments, &report) {
                 Ok(()) => exit_status(arguments, &load, &report),
-                Err(error) => fail(&error.to_string()),
+                Err(error) => fail(&error.to_string(), exit::FAILED),
             }
         }
-        Err(error) => fail(&error.to_string()),
+        Err(error) => fail(&error.to_string(), exit::FAILED),
     }
 }
 
@@ -384,13 +392,13 @@ fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
 fn exit_status(arguments: &Arguments, load: &Load, report: &Report) -> ExitCode {
     let proven = report.verified.as_ref().map(loadgen::Verified::holds);
     if arguments.verify && proven.is_none() {
-        ExitCode::from(EXIT_ERRORS)
+        ExitCode::from(exit::FAILED)
     } else if proven == Some(false) {
-        ExitCode::from(EXIT_INVALID)
+        ExitCode::from(exit::NO)
     } else if load.runner().assert_error && report.total.errors > 0 {
-        ExitCode::from(EXIT_ERRORS)
+        ExitCode::from(exit::FAILED)
     } else if load.runner().assert_invalid && report.total.invalid > 0 {
-        ExitCode::from(EXIT_INVALID)
+        ExitCode::from(exit::NO)
     } else {
         ExitCode::SUCCESS
     }
@@ -412,13 +420,11 @@ fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn fail(reason: &str) -> ExitCode {
+fn fail(reason: &str, status: u8) -> ExitCode {
     note(&format!("tidegate: {reason}"));
-    ExitCode::from(EXIT_ERRORS)
+    ExitCode::from(status)
 }
 
-const EXIT_INVALID: u8 = 1;
-const EXIT_ERRORS: u8 = 2;
 /// So much of an answer is shown in the warm-up.
 const ANSWER_CHARS_SHOWN: usize = 300;
 

@@ -56,9 +56,7 @@ impl Load {
         let name = file.display().to_string();
         let folder = file.parent().unwrap_or(Path::new(""));
         match std::fs::read_to_string(file) {
-            Ok(text) => Self::parse(&text, Some(&name), folder, &|variable| {
-                std::env::var(variable).ok()
-            }),
+            Ok(text) => Self::parse(&text, Some(&name), folder, &variable_of_process),
             Err(error) => {
                 let mut problems = Problems::new(Some(name));
                 problems.add(Severity::Error, None, "", format!("can't be read: {error}"), None);
@@ -188,4 +186,14 @@ fn statsd(top: &mut Section<'_, '_>) -> Option<StatsdTarget> {
         port,
         namespace,
     })
+}
+
+/// A variable of the process's environment. Load files call the cluster `ES_ENDPOINT`; all other commands, and
+/// so those who export it once for all of them, `TIDEGATE_CLUSTER`.
+fn variable_of_process(name: &str) -> Option<String> {
+    let value = |name| std::env::var(name).ok();
+    match name {
+        "ES_ENDPOINT" => value(name).or_else(|| value("TIDEGATE_CLUSTER").filter(|url| !url.is_empty())),
+        _ => value(name),
+    }
 }

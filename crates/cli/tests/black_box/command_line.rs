@@ -328,7 +328,7 @@ admin.binding: 127.0.0.1:0
         ),
         (
             vec!["loadgen", "-config", &path("loadgen.yml"), "-l", "1", "-ca", &ca],
-            2,
+            3,
         ),
     ] {
         let (code, said) = tidegate(&command);
@@ -347,6 +347,26 @@ fn a_folder_that_is_no_log_is_told_to_be_none() {
         let (status, said) = tidegate(&["log", verb, "/nosuch"]);
         assert_eq!(status, Some(3), "{verb}: {said}");
         assert_eq!(said.matches("nosuch").count(), 1, "{verb}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_1_with_every_command_that_takes_one() {
+    for command in [
+        &["check"][..],
+        &["config", "show"],
+        &["gateway", "-config"],
+        &["loadgen", "-config"],
+        &["explain", "--cluster", "http://127.0.0.1:9"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(command)
+            .arg("/no/such")
+            .output()
+            .unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        assert!(said.contains("/no/such"), "{command:?}: {said}");
     }
 }
 

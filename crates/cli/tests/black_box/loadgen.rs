@@ -108,7 +108,7 @@ fn a_warm_up_that_goes_wrong_stops_where_nobody_can_be_asked() {
     let cluster = FakeCluster::start(Spec::default()).unwrap();
     cluster.kill(0);
     let output = loadgen(&cluster, &["-config", "examples/loadgen/search.yml", "-d", "1"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(3));
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("no terminal to ask"),
         "{output:?}"
@@ -121,7 +121,7 @@ fn a_server_that_is_not_there_is_an_error_at_the_end() {
     cluster.kill(0);
     let file = "examples/loadgen/sequence.yml";
     let output = loadgen(&cluster, &["-config", file, "-l", "2", "--json"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(3));
     assert_eq!(report(&output)["documents"]["unknown"], 2_000);
 }
 
@@ -132,7 +132,7 @@ fn a_wrong_file_is_told_off_with_line_key_and_nearest_key() {
     std::fs::write(&file, "requests:\n  - request: {methd: GET, url: 'http://a/'}\n").unwrap();
     let cluster = FakeCluster::start(Spec::default()).unwrap();
     let output = loadgen(&cluster, &["-config", file.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
         text.contains("l.yml:2:15: error: requests[0].request.methd: unknown key; did you mean `method`?"),
@@ -150,7 +150,7 @@ fn a_certificate_that_nobody_vouches_for_is_refused_and_the_error_says_what_to_d
     let with = |more: &[&str]| loadgen(&cluster, &[&file, more].concat());
 
     let output = with(&[]);
-    assert_eq!(output.status.code(), Some(2), "the example says assert_error");
+    assert_eq!(output.status.code(), Some(3), "the example says assert_error");
     let errors = report(&output)["errors_by_kind"].to_string();
     for wanted in ["certificate is not trusted", "-ca FILE", "-insecure"] {
         assert!(errors.contains(wanted), "{wanted} is not in {errors}");
@@ -184,7 +184,7 @@ fn a_file_may_name_authorities_beside_it_or_ask_for_no_check() {
     };
     assert_eq!(run("ca: ca.pem").status.code(), Some(0));
     assert_eq!(run("insecure: true").status.code(), Some(0));
-    assert_eq!(run("insecure: false").status.code(), Some(2));
+    assert_eq!(run("insecure: false").status.code(), Some(3));
     let both = run("insecure: true, ca: ca.pem");
     let text = String::from_utf8_lossy(&both.stderr);
     assert!(
@@ -315,7 +315,7 @@ fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
     cluster.cue(Cue::new(On::Any, broken).always());
     let command = "loadgen -config examples/loadgen/search.yml -l 3";
     let (status, shown) = on_a_terminal(&cluster, command, "n\r");
-    assert_eq!(status, Some(2), "{shown}");
+    assert_eq!(status, Some(1), "declined: {shown}");
     assert!(
         shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on all the same?"),
         "{shown}"
@@ -383,8 +383,56 @@ fn a_server_that_is_late_is_given_up_after_the_time_that_was_said() {
             requests,
             &arguments,
         );
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert_eq!(report(&output)["errors"], 1);
         assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{flag}");
     }
+}
+
+#[test]
+fn the_cluster_may_be_named_as_for_all_other_commands_and_a_load_file_s_own_name_counts_more() {
+    let cluster = FakeCluster::start(Spec::default().index("loadgen", 3)).unwrap();
+    let urls = cluster.urls();
+    let url = urls[0].as_str();
+    let documents = |variables: &[(&str, &str)]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args([
+                "loadgen",
+                "-config",
+                "examples/loadgen/sequence.yml",
+                "-l",
+                "1",
+                "--json",
+            ])
+            .env_remove("ES_ENDPOINT")
+            .envs(variables.iter().copied())
+            .current_dir(root())
+            .output()
+            .unwrap();
+        report(&output)["documents"]["accepted"].clone()
+    };
+    assert_eq!(documents(&[("TIDEGATE_CLUSTER", url)]), 1_000);
+    let nobody = "http://127.0.0.1:9";
+    assert_eq!(
+        documents(&[("TIDEGATE_CLUSTER", nobody), ("ES_ENDPOINT", url)]),
+        1_000
+    );
+    assert_eq!(
+        documents(&[("TIDEGATE_CLUSTER", url), ("ES_ENDPOINT", nobody)]),
+        0
+    );
+}
+
+#[test]
+fn wrong_usage_is_2_and_an_answer_of_the_warm_up_that_is_not_fine_is_1() {
+    let cluster = FakeCluster::start(Spec::default()).unwrap();
+    let output = loadgen(&cluster, &["-config", "examples/loadgen/search.yml", "-nonsense"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let broken = Fault::Status {
+        status: 500,
+        body: r#"{"error":"broken"}"#.to_owned(),
+    };
+    cluster.cue(Cue::new(On::Any, broken).always());
+    let output = loadgen(&cluster, &["-config", "examples/loadgen/search.yml", "-l", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
