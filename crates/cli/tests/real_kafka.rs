@@ -12,6 +12,8 @@ mod concerns;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
+#[path = "real_kafka/parked.rs"]
+mod parked;
 #[path = "real_kafka/passing.rs"]
 mod passing;
 #[path = "real_kafka/places.rs"]

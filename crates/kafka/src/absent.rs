@@ -21,6 +21,10 @@ pub struct Topic(Never);
 #[derive(Clone)]
 pub struct Group(Never);
 
+/// A topic beside a queue's.
+#[derive(Clone)]
+pub struct Aside(Never);
+
 /// An append to wait for.
 pub struct Append(Never);
 
@@ -105,6 +109,10 @@ impl Topic {
         match self.0 {}
     }
 
+    pub fn aside(&self, _: &str) -> Result<Aside, OpenError> {
+        match self.0 {}
+    }
+
     pub fn browse(&self, _: u32, _: u64, _: impl FnMut(Browsed) -> bool) -> Result<(), ReadError> {
         match self.0 {}
     }
@@ -144,7 +152,15 @@ impl Group {
         match self.0 {}
     }
 
+    pub fn keep(&self, _: u32, _: u64, _: u64) {
+        match self.0 {}
+    }
+
     pub fn flush(&self) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
+    pub fn confirm(&self) -> Result<(), ReadError> {
         match self.0 {}
     }
 
@@ -221,6 +237,41 @@ impl Future for Append {
     type Output = Result<Receipt, AppendError>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.0 {}
+    }
+}
+
+#[allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    reason = "as with the client; nothing of it is ever called"
+)]
+impl Aside {
+    pub fn name(&self) -> &str {
+        match self.0 {}
+    }
+
+    pub fn record_bytes_max(&self, _: usize) -> usize {
+        match self.0 {}
+    }
+
+    pub fn append(&self, _: u8, _: &[u8], _: Vec<Part>) -> Append {
+        match self.0 {}
+    }
+
+    pub fn append_blocking(&self, _: u8, _: &[u8], _: Vec<Part>) -> Result<Receipt, AppendError> {
+        match self.0 {}
+    }
+
+    pub fn read(&self, _: &[(u32, u64)], _: impl FnMut(u32, Browsed)) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
+    pub fn delete_before(&self, _: &[(u32, u64)]) -> Result<(), ReadError> {
+        match self.0 {}
+    }
+
+    pub fn close(&self) {
         match self.0 {}
     }
 }

@@ -13,17 +13,32 @@ pub struct Cursor {
     pub dead: u64,
     /// Of those documents, the ones that were passed over on purpose.
     pub skipped: u64,
+    /// Of those documents, the ones that wait apart from their lane.
+    pub parked: u64,
+    /// Of those documents, the ones that waited apart and became dead letters; none of them is in `dead`.
+    pub parked_dead: u64,
     /// **Messages** that Kafka deleted before they were delivered; what they held nobody knows.
     pub lost_messages: u64,
 }
 
 impl Cursor {
     /// The metadata that goes with the offset.
+    ///
+    /// Once something was parked, it says so in such a way that a gateway of a version that knows nothing of
+    /// it refuses the group, for having had another number of partitions: it would deliver past what is
+    /// parked. There is no room for the bytes then, which nobody asks for.
     #[must_use]
     pub fn metadata(&self, lanes: u32) -> String {
+        let (lanes, bytes) = match (self.parked, self.parked_dead) {
+            (0, 0) => (lanes, self.bytes),
+            (parked, dead) => {
+                let half = |documents: u64| documents.min(u32::MAX.into());
+                (lanes | PARKED, half(dead) << 32 | half(parked))
+            }
+        };
         format!(
-            "tidegate {VERSION} {lanes} {} {} {} {} {}",
-            self.documents, self.bytes, self.dead, self.skipped, self.lost_messages
+            "tidegate {VERSION} {lanes} {} {bytes} {} {} {}",
+            self.documents, self.dead, self.skipped, self.lost_messages
         )
     }
 
@@ -40,23 +55,36 @@ impl Cursor {
         };
         let numbers: Option<Vec<u64>> = rest.split(' ').map(|word| word.parse().ok()).collect();
         match numbers.as_deref() {
-            Some(&[VERSION, lanes, documents, bytes, dead, skipped, lost_messages]) => (
-                Self {
+            Some(&[VERSION, lanes, documents, bytes, dead, skipped, lost_messages]) => {
+                let cursor = Self {
                     offset,
                     documents,
-                    bytes,
                     dead,
                     skipped,
                     lost_messages,
-                },
-                u32::try_from(lanes).ok(),
-            ),
+                    ..Self::default()
+                };
+                let lanes = u32::try_from(lanes).ok();
+                match lanes.filter(|lanes| lanes & PARKED != 0) {
+                    None => (Self { bytes, ..cursor }, lanes),
+                    Some(lanes) => {
+                        let cursor = Self {
+                            parked: bytes & u64::from(u32::MAX),
+                            parked_dead: bytes >> 32,
+                            ..cursor
+                        };
+                        (cursor, Some(lanes & !PARKED))
+                    }
+                }
+            }
             _ => (anew, None),
         }
     }
 }
 
 const VERSION: u64 = 1;
+/// Stands with the number of lanes where something was parked.
+const PARKED: u32 = 1 << 31;
 
 #[cfg(test)]
 mod tests {
@@ -71,9 +99,22 @@ mod tests {
             dead: 3,
             skipped: 2,
             lost_messages: 1,
+            ..Cursor::default()
         };
         let text = cursor.metadata(16);
         assert_eq!(Cursor::read(70, &text), (cursor, Some(16)));
+        assert_eq!(text, "tidegate 1 16 900 12345 3 2 1");
+        let with_parked = Cursor {
+            parked: 5,
+            parked_dead: 7,
+            bytes: 0,
+            ..cursor
+        };
+        let text = with_parked.metadata(16);
+        assert_eq!(Cursor::read(70, &text), (with_parked, Some(16)));
+        let words = text.split(' ').count();
+        let lanes = text.split(' ').nth(2).unwrap();
+        assert_eq!((words, lanes), (8, "2147483664"), "an earlier version refuses it");
         let anew = Cursor {
             offset: 5,
             ..Cursor::default()

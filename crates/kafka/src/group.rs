@@ -187,17 +187,45 @@ impl Group {
         Ok(())
     }
 
+    /// Of what a lane has done, so much is parked now, and so much of what was parked has become dead letters
+    /// ever. Committed as [`Group::done`] is; nothing comes of it if the lane is another's by now.
+    pub fn keep(&self, lane: u32, parked: u64, parked_dead: u64) {
+        if let Ok(mut state) = self.lane(lane)
+            && state.held
+        {
+            state.done.parked = parked;
+            state.done.parked_dead = parked_dead;
+            state.dirty = true;
+        }
+    }
+
     /// Commits what is done, and waits for the brokers to say so.
     ///
     /// # Errors
     /// If they do not.
     pub fn flush(&self) -> Result<(), ReadError> {
-        let consumer = self.inner.consumer();
-        let Some(consumer) = consumer else {
+        match self.inner.consumer() {
+            Some(consumer) => self.commit(&consumer, false),
             // It committed all it could as it ended.
-            return Ok(());
-        };
-        match self.inner.commit(&consumer, false) {
+            None => Ok(()),
+        }
+    }
+
+    /// Has the brokers say that this process's lanes are its own now.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn confirm(&self) -> Result<(), ReadError> {
+        let nobody = || ReadError::Kafka("this gateway takes no part in the group".to_owned());
+        let consumer = self.inner.consumer().ok_or_else(nobody)?;
+        match self.inner.held().is_empty() {
+            true => Err(nobody()),
+            false => self.commit(&consumer, true),
+        }
+    }
+
+    fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), ReadError> {
+        match self.inner.commit(consumer, anyway) {
             Ok(()) => Ok(()),
             Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
                 Err(ReadError::Kafka(error.to_string()))

@@ -34,8 +34,13 @@
 //! # What is committed
 //!
 //! An offset, and in its metadata running totals of the lane (see [`Cursor`]): documents and bytes done, and
-//! of those the dead, the skipped and the lost. So what became of all documents before the committed offset
-//! is told exactly, whoever delivered them and however often a gateway was killed.
+//! of those the dead, the skipped, the parked and the lost. So what became of all documents before the
+//! committed offset is told exactly, whoever delivered them and however often a gateway was killed.
+//!
+//! # What waits apart
+//!
+//! What the owner of a lane sets aside is behind the committed offset, and the next owner has to know it: it
+//! is in a topic of its own beside the queue's ([`Aside`]), with a partition for each lane.
 //!
 //! # Without librdkafka
 //!
@@ -57,6 +62,8 @@ mod options;
 
 #[cfg(feature = "client")]
 mod append;
+#[cfg(feature = "client")]
+mod aside;
 #[cfg(feature = "client")]
 mod browse;
 #[cfg(feature = "client")]
@@ -91,6 +98,8 @@ pub use options::{Options, Sasl, StartAt, Tls};
 #[cfg(feature = "client")]
 pub use append::Append;
 #[cfg(feature = "client")]
+pub use aside::Aside;
+#[cfg(feature = "client")]
 pub use group::{Change, Group, Handed, LaneStatus, Running};
 #[cfg(feature = "client")]
 pub use lane::{LaneReader, Message};
@@ -98,7 +107,7 @@ pub use lane::{LaneReader, Message};
 pub use topic::Topic;
 
 #[cfg(not(feature = "client"))]
-pub use absent::{Append, Change, Group, Handed, LaneReader, LaneStatus, Message, Running, Topic};
+pub use absent::{Append, Aside, Change, Group, Handed, LaneReader, LaneStatus, Message, Running, Topic};
 
 /// What a request has for one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub struct Options {
     pub partitions: Option<u32>,
     /// Replicas of a topic that is made. None: as many as the brokers make by default.
     pub replicas: Option<u16>,
-    /// How long a topic that is made keeps messages, delivered or not.
+    /// How long a topic that is made keeps messages, delivered or not; [`Duration::MAX`]: for ever.
     pub retention: Duration,
     /// Bytes of a message at most, in a topic that is made. None: as the brokers have it.
     pub message_bytes_max: Option<u32>,

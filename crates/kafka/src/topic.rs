@@ -29,7 +29,9 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) lanes: u32,
     /// Bytes of a message at most, as the topic has it.
-    message_bytes_max: u64,
+    pub(crate) message_bytes_max: u64,
+    /// It deletes what is old or too much, as far as it says.
+    forgets: bool,
     producing: Producing,
     /// Of no group: asks about the topic.
     pub(crate) probe: BaseConsumer<Quiet>,
@@ -49,6 +51,25 @@ impl Topic {
     /// # Errors
     /// If no broker answers within some seconds, or the topic cannot be used.
     pub fn open(options: &Options) -> Result<Self, OpenError> {
+        let topic = Self::open_unwatched(options)?;
+        watch::start(&topic.inner).map_err(|error| about(options, error.to_string()))?;
+        Ok(topic)
+    }
+
+    /// One that must keep what it has: nobody looks how long it is.
+    pub(crate) fn open_aside(options: &Options) -> Result<Self, OpenError> {
+        let topic = Self::open_unwatched(options)?;
+        match topic.inner.forgets {
+            false => Ok(topic),
+            true => Err(about(
+                options,
+                "it deletes what is old, delivered or not: set its `retention.ms` and `retention.bytes` to -1"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn open_unwatched(options: &Options) -> Result<Self, OpenError> {
         let failed = |error: KafkaError| about(options, error.to_string());
         let probe: BaseConsumer<Quiet> = consumer_config(options)
             .create_with_context(Quiet::default())
@@ -79,7 +100,7 @@ impl Topic {
                 said,
             });
         }
-        let message_bytes_max = look_at_settings(&admin, options)?;
+        let (message_bytes_max, forgets) = look_at_settings(&admin, options)?;
         let poison = Poison::default();
         let producer = base_config(options)
             .set("enable.idempotence", "true")
@@ -98,6 +119,7 @@ impl Topic {
             options: options.clone(),
             lanes,
             message_bytes_max,
+            forgets,
             producing: Producing {
                 producer,
                 counts: Arc::new(Counts::default()),
@@ -109,7 +131,6 @@ impl Topic {
             looks: AtomicU64::default(),
             closed: AtomicBool::new(false),
         });
-        watch::start(&inner).map_err(|error| about(options, error.to_string()))?;
         Ok(Self { inner })
     }
 
@@ -260,13 +281,19 @@ fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u
 
 /// Makes the topic; another gateway may have done so in the meantime.
 fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> {
-    let retention = options.retention.as_millis().to_string();
+    let retention = match options.retention {
+        Duration::MAX => "-1".to_owned(),
+        retention => retention.as_millis().to_string(),
+    };
     let bytes = options.message_bytes_max.map(|bytes| bytes.to_string());
     let partitions = i32::try_from(options.partitions.unwrap_or(PARTITIONS)).unwrap_or(i32::MAX);
     let replicas = options.replicas.map_or(-1, i32::from);
     let mut topic = NewTopic::new(&options.topic, partitions, TopicReplication::Fixed(replicas))
         .set("cleanup.policy", "delete")
         .set("retention.ms", &retention);
+    if options.retention == Duration::MAX {
+        topic = topic.set("retention.bytes", "-1");
+    }
     if let Some(bytes) = &bytes {
         topic = topic.set("max.message.bytes", bytes);
     }
@@ -291,8 +318,8 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
     }
 }
 
-/// Bytes of a message at most. Refuses what a queue cannot live with.
-fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<u64, OpenError> {
+/// Bytes of a message at most, and whether what is old goes. Refuses what a queue cannot live with.
+fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<(u64, bool), OpenError> {
     let asking = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
     let resource = ResourceSpecifier::Topic(&options.topic);
     let described = wait(admin.describe_configs([&resource], &asking));
@@ -311,7 +338,7 @@ fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<u64
                 why,
                 "the topic's settings cannot be read; messages are taken to be 1000000 bytes at most"
             );
-            return Ok(MESSAGE_BYTES);
+            return Ok((MESSAGE_BYTES, false));
         }
     };
     let value = |name: &str| settings.get(name).and_then(|entry| entry.value.as_deref());
@@ -327,7 +354,10 @@ fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<u64
         return Err(about(options, why));
     }
     let bytes = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
-    Ok(bytes.unwrap_or(MESSAGE_BYTES).clamp(1000, 1_000_000_000))
+    let bytes = bytes.unwrap_or(MESSAGE_BYTES).clamp(1000, 1_000_000_000);
+    let forgets =
+        ["retention.ms", "retention.bytes"].map(|name| value(name).is_some_and(|most| most != "-1"));
+    Ok((bytes, forgets.contains(&true)))
 }
 
 fn about(options: &Options, why: String) -> OpenError {
@@ -338,7 +368,7 @@ fn about(options: &Options, why: String) -> OpenError {
 }
 
 /// Waits on this thread.
-fn wait<F: Future>(future: F) -> F::Output {
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -10,7 +10,7 @@ use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 use super::gateway::Gateway;
 use super::{Place, broker, queue, send, wait};
 
-const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+pub(super) const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
 const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
 const FLOOD: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}"#;
 const NO_SHARD: &str = r#"{"type":"unavailable_shards_exception","reason":"[blocked][0] primary shard is not active Timeout: [1m]"}"#;
@@ -18,14 +18,14 @@ const CLOSED: &str = r#"{"type":"index_closed_exception","reason":"closed","inde
 const NO_WRITE_INDEX: &str = r#"{"type":"illegal_argument_exception","reason":"no write index is defined for alias [blocked]. The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index"}"#;
 
 /// Operations on documents of `index` from 0, with the number `v` in them.
-fn writes(operation: &str, index: &str, docs: usize, v: usize) -> String {
+pub(super) fn writes(operation: &str, index: &str, docs: usize, v: usize) -> String {
     let line =
         |id| format!("{{\"{operation}\":{{\"_index\":\"{index}\",\"_id\":\"{id}\"}}}}\n{{\"v\":{v}}}\n");
     (0..docs).map(line).collect()
 }
 
 /// How many documents of an index have this number.
-fn with(cluster: &FakeCluster, index: &str, v: usize) -> usize {
+pub(super) fn with(cluster: &FakeCluster, index: &str, v: usize) -> usize {
     let source = format!("{{\"v\":{v}}}");
     cluster
         .docs(index)
@@ -34,7 +34,7 @@ fn with(cluster: &FakeCluster, index: &str, v: usize) -> usize {
         .count()
 }
 
-fn until(what: &str, gateway: &Gateway, holds: impl Fn() -> bool) {
+pub(super) fn until(what: &str, gateway: &Gateway, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(
@@ -63,30 +63,6 @@ fn blocked(topic: &str, status: u16, error: &'static str) -> (FakeCluster, Place
 }
 
 #[test]
-fn what_a_blocked_index_holds_up_arrives_in_order_when_it_is_free_and_nothing_dies() {
-    for (number, (status, error)) in [(403, BLOCKED), (403, NO_RIGHT), (429, FLOOD), (503, NO_SHARD)]
-        .into_iter()
-        .enumerate()
-    {
-        let (cluster, _place, gateway) = blocked(&format!("held-{number}"), status, error);
-        wait(&gateway, |one| {
-            one["paused_lanes"].as_u64().unwrap() + one["retrying_lanes"].as_u64().unwrap() == 4
-        });
-        cluster.refuse_writes("blocked", None);
-        let one = wait(&gateway, |one| {
-            one["indexed"].as_u64() >= Some(500) && one["pending_messages"] == 0
-        });
-        assert_eq!(one["dead"], json!(0), "{error}: {one}");
-        assert_eq!(
-            (with(&cluster, "good", 5), with(&cluster, "blocked", 5)),
-            (50, 50),
-            "{error}"
-        );
-    }
-}
-
-#[test]
-#[ignore = "queues in Kafka have no parked state yet: docs/adr/0006"]
 fn an_index_that_takes_nothing_holds_up_no_other_and_nothing_dies_of_what_passes() {
     for (number, (status, error)) in [
         (403, BLOCKED),
@@ -106,10 +82,47 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_nothing_dies_of_what_passes
         });
         let good = with(&cluster, "good", 5);
         assert_eq!((good, &one["dead"]), (50, &json!(0)), "{error}: {one}");
+        assert_eq!(
+            (&one["indexed"], &one["parked"], &one["pending"]),
+            (&json!(250), &json!(250), &json!(0)),
+            "{error}: {one}"
+        );
         cluster.refuse_writes("blocked", None);
         until("all of it arrives", &gateway, || {
             with(&cluster, "blocked", 5) == 50
         });
+        let one = wait(&gateway, |one| one["parked"] == 0);
+        assert_eq!((&one["indexed"], &one["dead"]), (&json!(500), &json!(0)), "{one}");
+    }
+}
+
+#[test]
+fn where_the_brokers_let_no_topic_be_used_for_it_lanes_wait_and_all_arrives_in_order() {
+    // A queue of this name has another number of partitions.
+    let cluster = super::cluster();
+    let other = Place::new(&cluster, broker(), "refused.c.parked", ", partitions: 1");
+    drop(other.start());
+    for (number, (status, error)) in [(403, BLOCKED), (429, FLOOD)].into_iter().enumerate() {
+        let (cluster, _place, gateway) = blocked("refused", status, error);
+        assert!(
+            gateway.log().contains("nothing of this queue can be parked"),
+            "{}",
+            gateway.log()
+        );
+        wait(&gateway, |one| {
+            one["paused_lanes"].as_u64().unwrap() + one["retrying_lanes"].as_u64().unwrap() == 4
+        });
+        cluster.refuse_writes("blocked", None);
+        let all = 500 * (number as u64 + 1);
+        let one = wait(&gateway, |one| {
+            one["indexed"].as_u64() >= Some(all) && one["pending_messages"] == 0
+        });
+        assert_eq!(one["dead"], json!(0), "{error}: {one}");
+        assert_eq!(
+            (with(&cluster, "good", 5), with(&cluster, "blocked", 5)),
+            (50, 50),
+            "{error}"
+        );
     }
 }
 

@@ -91,12 +91,7 @@ pub(super) async fn give_up(
 }
 
 fn groups(queue: &Queue, group: Option<&str>) -> Result<Vec<(String, Arc<Parked>)>, Refusal> {
-    let Some(parked) = &queue.parked else {
-        return Err(Refusal::conflict(
-            "nothing is parked of a queue in Kafka".to_owned(),
-        ));
-    };
-    let mut groups = parked.all();
+    let mut groups = queue.parked.all();
     if let Some(group) = group {
         groups.retain(|(name, _)| name == group);
         if groups.is_empty() {

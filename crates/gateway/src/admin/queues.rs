@@ -199,9 +199,7 @@ pub(super) async fn remove_group(
         let log = on_disk(&queue, "its consumer groups are removed")?;
         log.remove_consumer(&group).map_err(Refusal::failed)?;
         letters.forget(&group).map_err(Refusal::failed)?;
-        if let Some(parked) = &queue.parked {
-            parked.forget(&group);
-        }
+        queue.parked.forget(&group);
         tracing::warn!(
             queue = name,
             group,

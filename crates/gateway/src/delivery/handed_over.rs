@@ -1,19 +1,22 @@
 //! Lanes that Kafka gives to this gateway and takes from it again, as gateways come and go. All lanes are
 //! given up at each change, and only when nothing of them is under way: so no two gateways ever send for one
-//! lane at a time.
+//! lane at a time. What is parked of a lane comes and goes with it.
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kafka::Change;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
-use wire::guard::{Work, spawn_in};
+use kafka::{Change, Handed, Running};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use wire::guard::{self, Work, spawn_in};
 
 use crate::delivery::lane::{Lane, Route, stopped};
+use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
-use crate::queue::Doing;
+use crate::queue::parked::Parked;
+use crate::queue::{Doing, Group};
 
 /// Delivers what is given to this gateway, until it is told to stop; ends when it has given up all lanes.
 pub(crate) async fn deliver_handed_over(
@@ -36,21 +39,11 @@ async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Re
     let group = &route.group;
     // Bounded by what Kafka says: one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
-    let running = loop {
-        let tell = tell.clone();
-        // Whoever listens is there until this has ended.
-        match shared.start(move |change| drop(tell.send(change))) {
-            Ok(running) => break running,
-            Err(error) => group.set(0, Doing::Paused, Some(&error.to_string())),
-        }
-        tokio::select! {
-            () = stopped(&mut stop) => return true,
-            () = tokio::time::sleep(START_AGAIN) => {}
-        }
+    let Some(running) = start(group, shared, &tell, &mut stop).await else {
+        return true;
     };
     drop(tell);
-    let mut lanes = JoinSet::new();
-    let (mut end, _) = watch::channel(false);
+    let mut held = HeldLanes::new(route);
     let mut leaving = false;
     loop {
         let change = tokio::select! {
@@ -61,10 +54,14 @@ async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Re
                 continue;
             }
             change = changes.recv() => change,
-            ended = lanes.join_next(), if !lanes.is_empty() => {
+            () = found(&mut held.coming) => {
+                held.begin();
+                continue;
+            }
+            ended = held.lanes.join_next(), if !held.lanes.is_empty() => {
                 drop(ended);
                 // As `keep_running: false` wants it: everything is delivered.
-                if lanes.is_empty() && !group.settings.keep_running && !leaving {
+                if held.lanes.is_empty() && !group.settings.keep_running && !leaving {
                     leaving = true;
                     running.stop();
                 }
@@ -81,41 +78,199 @@ async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Re
                     lanes = numbers.len(),
                     "lanes came from Kafka"
                 );
-                let ended;
-                (end, ended) = watch::channel(false);
-                for number in numbers {
-                    match group.consumer.reader(number) {
-                        Ok(reader) => {
-                            let lane = Lane {
-                                route: Rc::clone(route),
-                                number,
-                                reader,
-                                batches: 0,
-                                suspect: Suspect::default(),
-                                stop: ended.clone(),
-                            };
-                            spawn_in(&mut lanes, Work::Lane, lane.run());
-                        }
-                        Err(error) => group.set(number, Doing::Paused, Some(&error.to_string())),
-                    }
-                }
+                held.take(numbers);
             }
-            Some(Change::Revoked(handed)) => {
-                end.send_replace(true);
-                while lanes.join_next().await.is_some() {}
-                group.rest_lanes();
-                drop(handed);
-            }
+            Some(Change::Revoked(handed)) => held.give_up(handed).await,
             Some(Change::Gone) => {
                 tracing::info!(queue, group = name, "lanes went back to Kafka");
                 drop_unsettled(route);
             }
         }
     }
-    end.send_replace(true);
-    while lanes.join_next().await.is_some() {}
+    held.end().await;
     running.join();
     leaving
+}
+
+/// Takes part in the group; none if delivery is to stop.
+async fn start(
+    group: &Group,
+    shared: &kafka::Group,
+    tell: &mpsc::UnboundedSender<Change>,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<Running> {
+    loop {
+        let tell = tell.clone();
+        // Whoever listens is there until this has ended.
+        match shared.start(move |change| drop(tell.send(change))) {
+            Ok(running) => return Some(running),
+            Err(error) => group.set(0, Doing::Paused, Some(&error.to_string())),
+        }
+        tokio::select! {
+            () = stopped(stop) => return None,
+            () = tokio::time::sleep(START_AGAIN) => {}
+        }
+    }
+}
+
+/// The lanes that are this gateway's for now.
+struct HeldLanes {
+    route: Rc<Route>,
+    lanes: JoinSet<()>,
+    /// Tries again what is parked of them.
+    tending: Option<JoinHandle<()>>,
+    end: watch::Sender<bool>,
+    /// Lanes that came, and what is parked of them is being looked for.
+    coming: Option<Coming>,
+}
+
+struct Coming {
+    numbers: Vec<u32>,
+    /// Told when it is found.
+    found: oneshot::Receiver<()>,
+    cancelled: Arc<AtomicBool>,
+}
+
+// === impl HeldLanes ===
+
+impl HeldLanes {
+    fn new(route: &Rc<Route>) -> Self {
+        Self {
+            route: Rc::clone(route),
+            lanes: JoinSet::new(),
+            tending: None,
+            end: watch::channel(false).0,
+            coming: None,
+        }
+    }
+
+    /// Lanes came. Before anything of them is delivered it has to be known what is parked of them.
+    fn take(&mut self, numbers: Vec<u32>) {
+        let parked = self.route.group.parked.clone();
+        let Some(parked) = parked.filter(|parked| parked.is_handed_over()) else {
+            return self.deliver(numbers);
+        };
+        let (tell, found) = oneshot::channel();
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let (group, lanes, until) = (
+            Arc::clone(&self.route.group),
+            numbers.clone(),
+            Arc::clone(&cancelled),
+        );
+        let looking = guard::thread("parked-lanes", Work::Parked, move || {
+            if find_parked(&group, &parked, &lanes, &until) {
+                // Nobody waits for it if the lanes have gone again.
+                let _ = tell.send(());
+            }
+        });
+        if let Err(error) = looking {
+            tracing::error!(%error, "lanes that came from Kafka are not delivered before they come again");
+        }
+        self.coming = Some(Coming {
+            numbers,
+            found,
+            cancelled,
+        });
+    }
+
+    /// It is known.
+    fn begin(&mut self) {
+        let Some(coming) = self.coming.take() else { return };
+        self.deliver(coming.numbers);
+        let (route, stop) = (Rc::clone(&self.route), self.end.subscribe());
+        let tend = move || retry::tend(Rc::clone(&route), stop.clone(), || false);
+        self.tending = Some(guard::spawn(Work::Parked, guard::restarted(Work::Parked, tend)));
+    }
+
+    fn deliver(&mut self, numbers: Vec<u32>) {
+        let group = &self.route.group;
+        self.end = watch::channel(false).0;
+        let parked_elsewhere = match &group.parked {
+            Some(_) => Vec::new(),
+            None => group.consumer.parked_by_lane(),
+        };
+        for number in numbers {
+            if parked_elsewhere
+                .get(number as usize)
+                .is_some_and(|parked| *parked > 0)
+            {
+                group.set(number, Doing::Paused, Some(PARKED_UNKNOWN));
+                continue;
+            }
+            match group.consumer.reader(number) {
+                Ok(reader) => {
+                    let lane = Lane {
+                        route: Rc::clone(&self.route),
+                        number,
+                        reader,
+                        batches: 0,
+                        suspect: Suspect::default(),
+                        stop: self.end.subscribe(),
+                    };
+                    spawn_in(&mut self.lanes, Work::Lane, lane.run());
+                }
+                Err(error) => group.set(number, Doing::Paused, Some(&error.to_string())),
+            }
+        }
+    }
+
+    /// Ends all that is under way, and hands the lanes over.
+    async fn give_up(&mut self, handed: Handed) {
+        self.end().await;
+        self.route.group.rest_lanes();
+        drop(handed);
+    }
+
+    async fn end(&mut self) {
+        if let Some(coming) = self.coming.take() {
+            coming.cancelled.store(true, Ordering::Relaxed);
+            // It ends within some questions to the brokers.
+            let _ = coming.found.await;
+        }
+        self.end.send_replace(true);
+        while self.lanes.join_next().await.is_some() {}
+        if let Some(tending) = self.tending.take() {
+            let _ = tending.await;
+        }
+        if let Some(parked) = &self.route.group.parked {
+            parked.let_go();
+        }
+    }
+}
+
+/// Waits until it is known what is parked of lanes that came.
+async fn found(coming: &mut Option<Coming>) {
+    let told = match coming {
+        Some(coming) => (&mut coming.found).await,
+        None => std::future::pending().await,
+    };
+    if told.is_err() {
+        // The thread has ended without: the lanes wait until they go.
+        *coming = None;
+        std::future::pending().await
+    }
+}
+
+/// Finds what is parked of lanes, however often it takes; `false` if they have gone before.
+fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &AtomicBool) -> bool {
+    while let Err(why) = parked.take_over(lanes) {
+        let why = format!("what is parked of this lane cannot be read: {why}");
+        for lane in lanes {
+            group.set(*lane, Doing::Paused, Some(&why));
+        }
+        #[allow(clippy::disallowed_methods, reason = "this thread does nothing else")]
+        std::thread::sleep(FIND_AGAIN);
+        if cancelled.load(Ordering::Relaxed) {
+            return false;
+        }
+    }
+    // Letters of tries that did not come to their end: those operations are parked still.
+    let letters = &group.queue.dead_letters;
+    let dropped = letters.drop_parked(&group.settings.group, |(at, op)| parked.holds(at, op));
+    if let Err(error) = dropped {
+        tracing::warn!(%error, "dead letters of operations that are still parked may be told of twice");
+    }
+    true
 }
 
 /// What died in a batch that was not committed is delivered once more, here or elsewhere, and dies there
@@ -130,3 +285,8 @@ fn drop_unsettled(route: &Route) {
 }
 
 const START_AGAIN: Duration = Duration::from_secs(5);
+/// Between two tries to find what is parked.
+const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// Why a lane waits that another gateway has parked something of.
+const PARKED_UNKNOWN: &str = "another gateway has parked documents of this lane, and the brokers do not let this one read them: \
+     its account needs rights on the topic of parked documents";

@@ -162,10 +162,17 @@ impl Lane {
         lots: Vec<ToPark>,
     ) -> Option<Vec<(usize, Error)>> {
         let mut dead = Vec::new();
+        let lots = lots
+            .into_iter()
+            .flat_map(|to_park| match parked.record_bytes_max() {
+                Some(most) => to_park.in_pieces(work, most),
+                None => vec![to_park],
+            });
         for to_park in lots {
             let (entry, lines, doubt) = self.entry(work, &to_park);
+            let mut copy = None;
             loop {
-                match parked.put(entry.clone(), &lines, doubt).await {
+                match parked.put(entry.clone(), &lines, doubt, &mut copy).await {
                     Ok(()) => break,
                     Err(full @ NotParked::Full(_)) => {
                         let error = Error {
@@ -254,13 +261,49 @@ impl Lane {
     }
 }
 
+// === impl ToPark ===
+
+impl ToPark {
+    /// The same in pieces, each of which fits into a message of so many bytes.
+    fn in_pieces(self, work: &Work<'_>, bytes_max: usize) -> Vec<Self> {
+        let (key, why) = (self.key, cut(&self.why, WHY_BYTES_MAX));
+        let head = HEAD_BYTES + work.batch.target().len() + 2 * why.len();
+        let (mut pieces, mut bytes) = (Vec::<Self>::new(), 0);
+        let mut refused = self.refused.into_iter();
+        for (operation, named) in self.operations {
+            let at = work.operations[operation];
+            let refused = refused.next();
+            // What JSON makes longer, at most: these are text.
+            let said = refused
+                .as_ref()
+                .map_or(0, |one| 6 * (one.kind.len() + one.reason.len()));
+            let names: usize = named.names().map(|name| name.len() + 8).sum();
+            let more = (at.end - at.start) + OPERATION_BYTES + said + names;
+            if pieces.is_empty() || bytes + more > bytes_max {
+                bytes = head;
+                pieces.push(Self {
+                    key: key.clone(),
+                    why: why.clone(),
+                    operations: Vec::new(),
+                    refused: Vec::new(),
+                });
+            }
+            bytes += more;
+            if let Some(piece) = pieces.last_mut() {
+                piece.operations.push((operation, named));
+                piece.refused.extend(refused);
+            }
+        }
+        pieces
+    }
+}
+
 // === impl Error ===
 
 impl Error {
     /// As it is kept with a parked operation: many share a record, and a node may word it as long as it
     /// likes.
     fn in_short(&self) -> Refused {
-        let cut = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
         Refused {
             status: self.status,
             kind: cut(&self.kind, REFUSED_KIND_BYTES_MAX),
@@ -279,6 +322,15 @@ impl From<Refused> for Error {
     }
 }
 
+fn cut(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
+}
+
+/// What an entry says beside its operations, why it waits and how it is sent, at most; and what it says of
+/// each operation: its request, its place, its document, an id that was made for it.
+const HEAD_BYTES: usize = 8 << 10;
+const OPERATION_BYTES: usize = 256;
+const WHY_BYTES_MAX: usize = 2 << 10;
 /// Refused operations that are parked together, at most.
 const LETTERS_AT_ONCE: usize = 1000;
 const REFUSED_KIND_BYTES_MAX: usize = 128;

@@ -1,6 +1,6 @@
 //! Tries parked operations again: a task of the delivery's thread, with one try under way for each key.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use bulk::Op;
 use cluster::Snapshot;
 use futures_util::future::join_all;
-use log::AppendError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,7 +20,7 @@ use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::park::named;
 use crate::queue::dead_letters::Cause;
-use crate::queue::parked::{Entry, Key, Parked, Picked, Resolved, SOON, Scope, Store, Tried, now_ms};
+use crate::queue::parked::{Entry, Gone, Key, Parked, Picked, SOON, Scope, Store, Tried, now_ms};
 use crate::queue::{Params, Recorded, minted};
 
 /// What a key came to in one try.
@@ -119,7 +118,10 @@ async fn attend_guarded(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: w
     );
     let forgotten = caught(Kind::Parked, || {
         // Letters of a try that did not come to its end: those operations are parked still.
-        let holds = |(at, op): (u64, u32)| parked.state().holds(&key, at, op);
+        let holds = |(number, op): (u64, u32)| {
+            let at = parked.at_of(number);
+            at.is_some_and(|at| parked.state().holds(&key, at, op))
+        };
         let letters = &route.group.queue.dead_letters;
         letters.drop_parked(&route.group.settings.group, holds)
     });
@@ -172,6 +174,8 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
                 return;
             }
             Err(why) => {
+                // Some of it may have been executed, and nobody could write that down.
+                parked.state().doubt(&key);
                 let queue = &*route.group.queue.name;
                 let key_shown = key.shown();
                 wire::rationed!(
@@ -295,11 +299,11 @@ async fn step(
         }
     }
     let to_bury = dead.len();
-    let (buried, why) = bury(route, &load, &work, dead, &snapshot).await;
+    let (buried, why) = bury(route, parked, &load, &work, dead, &snapshot).await;
     if buried.len() < to_bury {
         failed = Some(Again::unsent(format!("dead letters cannot be written: {why}")));
     }
-    let some = finish(route, parked, &store, key, load, buried).await?;
+    let some = finish(route, parked, key, load, buried).await?;
     Ok(match failed {
         Some(again) => KeyResult::Failed(again, some),
         None => KeyResult::Progress,
@@ -318,6 +322,7 @@ enum Fate {
 /// stay parked.
 async fn bury(
     route: &Route,
+    parked: &Parked,
     load: &KeyBatch,
     work: &Work<'_>,
     dead: Vec<Dead>,
@@ -342,7 +347,7 @@ async fn bury(
             place,
             target: entry.target.clone(),
             content_type: entry.content_type.clone(),
-            parked: Some((picked.at, op)),
+            parked: Some((parked.number_of(picked.at), op)),
             ..Cause::default()
         };
         let at = work.operations[*operation];
@@ -376,7 +381,6 @@ async fn bury(
 async fn finish(
     route: &Route,
     parked: &Parked,
-    store: &Store,
     key: &Key,
     mut load: KeyBatch,
     buried: Vec<usize>,
@@ -388,28 +392,24 @@ async fn finish(
         load.gone(operation);
     }
     let gone = load.pieces.iter().filter(|part| !part.tried.gone.is_empty());
-    let ops: Vec<_> = gone
+    let gone: Vec<Gone> = gone
         .map(|part| {
             let all = part.tried.gone.len() == part.entry.ops.len();
-            (part.picked.at, (!all).then(|| part.tried.gone.clone()))
+            Gone {
+                at: part.picked.at,
+                lane: part.entry.lane,
+                ops: (!all).then(|| part.tried.gone.clone()),
+                dead: part.tried.dead,
+            }
         })
         .collect();
-    if !ops.is_empty() {
-        let dead = parked.state().dead + letters;
-        let resolved = Resolved { ops, dead };
-        let at = loop {
-            match store.resolve(&resolved).await {
-                Ok(at) => break at,
-                // They are done; tried again they would be done twice.
-                Err(AppendError::Full(_)) => tokio::time::sleep(ROOM_AGAIN).await,
-                Err(error) => return Err(error.to_string()),
-            }
-        };
-        parked.state().last_resolved = at;
+    let lanes: BTreeSet<u32> = gone.iter().map(|one| one.lane).collect();
+    if !gone.is_empty() {
+        parked.resolve(gone).await?;
     }
     let some = load.pieces.iter().any(|part| !part.tried.gone.is_empty());
     let retry = &route.group.settings.retry;
-    let oldest = {
+    {
         let mut state = parked.state();
         for part in load.pieces {
             let again = |attempts| backoff(retry.delay, attempts, fastrand::f64());
@@ -418,9 +418,9 @@ async fn finish(
         parked
             .any
             .store(!state.is_empty(), std::sync::atomic::Ordering::Release);
-        state.oldest()
-    };
-    store.release(oldest);
+        parked.tell(&state, lanes);
+    }
+    parked.release_room();
     if letters > 0 {
         let letters_of = &route.group.queue.dead_letters;
         letters_of.committed(&route.group.settings.group, letters);
@@ -616,18 +616,6 @@ fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-// === impl Store ===
-
-impl Store {
-    /// Lets go of what lies before a place, if that is worth a write.
-    fn release(&self, oldest: u64) {
-        let (used, _) = self.bytes();
-        if used > RELEASE_BYTES {
-            self.keep_from(oldest);
-        }
-    }
-}
-
 /// Keys that are tried at once.
 const AT_ONCE: usize = 8;
 /// Tries of a key in a row, until others have their turn.
@@ -638,5 +626,3 @@ const LOOK_AT_CLUSTER: Duration = Duration::from_millis(500);
 const WAITS: Duration = Duration::from_millis(20);
 /// Until a store that failed is tried again.
 const FAILED: Duration = Duration::from_secs(1);
-/// Bytes on disk from which on those that are needed no more are given back.
-const RELEASE_BYTES: u64 = 1 << 20;

@@ -1,16 +1,14 @@
 //! What batches that were not committed have put aside, parked or among the dead letters: they are delivered
 //! again, so it is dropped before.
 
-use log::AppendError;
-
 use crate::queue::dead_letters::LettersError;
 use crate::queue::{Group, Queue};
 
 /// What was put aside could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotDropped {
-    #[error(transparent)]
-    Parked(#[from] AppendError),
+    #[error("what was parked of it stays: {0}")]
+    Parked(String),
     #[error(transparent)]
     Letters(#[from] LettersError),
 }
@@ -20,7 +18,7 @@ pub(crate) enum NotDropped {
 pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDropped> {
     let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
     if let Some(parked) = parked {
-        parked.drop_unsettled()?;
+        parked.drop_unsettled().map_err(NotDropped::Parked)?;
         letters.drop_parked(group, |(at, op)| parked.holds(at, op))?;
     }
     Ok(letters.drop_unsettled(group, &queue.committed())?)
@@ -46,7 +44,8 @@ impl Since {
 /// moment.
 pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
     if let Some(parked) = &group.parked {
-        parked.drop_unsettled_of(lane, since.parked)?;
+        let dropped = parked.drop_unsettled_of(lane, since.parked);
+        dropped.map_err(NotDropped::Parked)?;
     }
     let (letters, committed) = (&group.queue.dead_letters, group.queue.committed());
     Ok(letters.drop_unsettled_of_lane(&group.settings.group, lane, since.letters, &committed)?)

@@ -140,8 +140,7 @@ impl Accept {
     fn finds_room(&self, queued: &Queued<'_>) -> Result<(), Fault> {
         let table = &queued.snapshot.table;
         let names = queued.plan.names().iter().map(|name| table.name_of(*name));
-        let parked = self.queue.parked.as_ref();
-        match parked.and_then(|parked| parked.overfull(names)) {
+        match self.queue.parked.overfull(names) {
             Some((index, bytes)) => Err(Fault::letters_full(index, bytes)),
             None => Ok(()),
         }

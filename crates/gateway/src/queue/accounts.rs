@@ -77,17 +77,13 @@ impl Queue {
     /// instant.
     pub(crate) fn account(self: &Arc<Self>) -> Account<'_> {
         let (guard, tallies) = self.dead_letters.tallies();
-        let parked = self
-            .parked
-            .as_ref()
-            .map(|parked| parked.all())
-            .unwrap_or_default();
+        let parked = self.parked.all();
         // Held while the cursors are read: what is parked counts from the moment of its lane's commit.
         let states: Vec<_> = parked
             .iter()
             .map(|(name, parked)| (name, parked.state()))
             .collect();
-        let (status, consumers) = self.log.accounts();
+        let (status, consumers) = self.log.accounts_with_parked();
         let parked: BTreeMap<&str, (u64, u64)> = states
             .iter()
             .map(|(name, state)| (name.as_str(), (state.counted, state.dead)))
@@ -95,15 +91,20 @@ impl Queue {
         drop(guard);
         let groups = consumers
             .into_iter()
-            .filter(|one| one.name != REPLAYING)
-            .map(|one| {
+            .filter(|(one, _)| one.name != REPLAYING)
+            .map(|(one, shared)| {
                 let tally = tallies.get(&one.name).copied().unwrap_or_default();
-                let (parked, died) = parked.get(one.name.as_str()).copied().unwrap_or_default();
+                let here = || parked.get(one.name.as_str()).copied().unwrap_or_default();
+                // In Kafka the cursors tell of it: other gateways have some.
+                let (shared, (parked, died)) = match shared {
+                    Some(parked) => (parked, (0, 0)),
+                    None => (0, here()),
+                };
                 GroupAccount {
                     // The cursors are past what is parked, and past what died there.
                     indexed: one.indexed.saturating_sub(parked + died),
                     dead: (one.dead + died).saturating_sub(tally.replayed + tally.purged),
-                    parked,
+                    parked: parked + shared,
                     replayed: tally.replayed,
                     purged: tally.purged,
                     skipped: one.skipped,
@@ -284,8 +285,7 @@ impl Queues {
         );
         let parked = |of: &dyn Fn(&Parked) -> f64| -> Vec<(String, f64)> {
             let groups = accounts.iter().flat_map(|account| {
-                let parked = account.queue.parked.as_ref();
-                let all = parked.map(|parked| parked.all()).unwrap_or_default();
+                let all = account.queue.parked.all();
                 all.into_iter()
                     .map(move |(group, parked)| (&account.queue.name, group, parked))
             });
@@ -398,7 +398,7 @@ impl Queues {
                     .collect();
                 value["rewound"] = json!(one.rewound);
                 value["pending_bytes"] = json!(one.pending_bytes);
-                if let Some(parked) = queue.parked.as_ref().map(|parked| parked.group(&one.name)) {
+                if let Some(parked) = queue.parked_of(&one.name) {
                     let state = parked.state();
                     value["parked_keys"] = json!(state.key_count());
                     if lanes {

@@ -317,11 +317,23 @@ impl Journal {
     /// is this gateway's, since it was started, and what became of documents is the group's, whoever
     /// delivered them.
     pub(crate) fn accounts(&self) -> (Status, Vec<ConsumerStatus>) {
+        let (status, groups) = self.accounts_with_parked();
+        (status, groups.into_iter().map(|(group, _)| group).collect())
+    }
+
+    /// The same, and of each group in Kafka how many documents are parked, whoever has parked them.
+    pub(crate) fn accounts_with_parked(&self) -> (Status, Vec<(ConsumerStatus, Option<u64>)>) {
         match self {
-            Journal::Disk(log) => log.accounts(),
+            Journal::Disk(log) => {
+                let (status, groups) = log.accounts();
+                (status, groups.into_iter().map(|group| (group, None)).collect())
+            }
             Journal::Kafka(kafka) => {
                 let groups = kafka.groups();
-                let groups = groups.iter().map(|(name, group)| group_status(name, group));
+                let groups = groups.iter().map(|(name, group)| {
+                    let (status, parked) = group_status(name, group);
+                    (status, Some(parked))
+                });
                 (self.status(), groups.collect())
             }
         }
@@ -383,15 +395,17 @@ impl Journal {
     }
 }
 
-fn group_status(name: &str, group: &TopicGroup) -> ConsumerStatus {
-    let lanes: Vec<LaneStatus> = group
-        .status()
+/// How a group is, and how many documents are parked, which counts neither as indexed nor as dead.
+fn group_status(name: &str, group: &TopicGroup) -> (ConsumerStatus, u64) {
+    let known = group.status();
+    let parked: u64 = known.iter().map(|lane| lane.done.parked).sum();
+    let lanes: Vec<LaneStatus> = known
         .into_iter()
         .map(|lane| LaneStatus {
             position: lane.done.offset,
             accepted: lane.done.documents + lane.fetched_documents,
             done: lane.done.documents,
-            dead: lane.done.dead,
+            dead: lane.done.dead + lane.done.parked_dead,
             skipped: lane.done.skipped,
             pending_bytes: lane.fetched_bytes,
             ..LaneStatus::default()
@@ -399,16 +413,17 @@ fn group_status(name: &str, group: &TopicGroup) -> ConsumerStatus {
         .collect();
     let sum = |of: fn(&LaneStatus) -> u64| lanes.iter().map(of).sum::<u64>();
     let (dead, skipped) = (sum(|lane| lane.dead), sum(|lane| lane.skipped));
-    ConsumerStatus {
+    let status = ConsumerStatus {
         name: name.to_owned(),
-        indexed: sum(|lane| lane.done).saturating_sub(dead + skipped),
+        indexed: sum(|lane| lane.done).saturating_sub(dead + skipped + parked),
         dead,
         skipped,
         pending: sum(|lane| lane.accepted - lane.done),
         pending_bytes: sum(|lane| lane.pending_bytes),
         lanes,
         ..ConsumerStatus::default()
-    }
+    };
+    (status, parked)
 }
 
 /// Cuts a part between its operations, so that each piece has `most` bytes at most.
@@ -531,7 +546,7 @@ impl Consumer {
     pub(crate) fn status(&self) -> ConsumerStatus {
         match self {
             Consumer::Disk(consumer) => consumer.status(),
-            Consumer::Kafka(group) => group_status("", group),
+            Consumer::Kafka(group) => group_status("", group).0,
         }
     }
 
@@ -557,6 +572,14 @@ impl Consumer {
         match self {
             Consumer::Disk(_) => Vec::new(),
             Consumer::Kafka(group) => group.status().iter().map(|lane| lane.messages).collect(),
+        }
+    }
+
+    /// In a topic: for each lane the documents that wait apart from it, wherever they are.
+    pub(crate) fn parked_by_lane(&self) -> Vec<u64> {
+        match self {
+            Consumer::Disk(_) => Vec::new(),
+            Consumer::Kafka(group) => group.status().iter().map(|lane| lane.done.parked).collect(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::metrics::Count;
 use crate::queue::dead_letters::{Committed, DeadLetters};
 use crate::queue::idempotency::{Keys, SEGMENTS_STAY};
 use crate::queue::journal::{Consumer, Journal};
-use crate::queue::parked::{Parked, ParkedOfQueue};
+use crate::queue::parked::{Parked, ParkedOfQueue, ParkedTopic};
 use crate::queue::sent_marks::SentMarks;
 use crate::queue::whereabouts::Whereabouts;
 use crate::queue::{dead_letters, parked};
@@ -36,9 +36,8 @@ pub(crate) struct Queue {
     pub(crate) cluster: Arc<str>,
     pub(crate) log: Journal,
     pub(crate) dead_letters: DeadLetters,
-    /// What waits apart from its lane; none: the queue is in Kafka, where another gateway may have the lane
-    /// next.
-    pub(crate) parked: Option<ParkedOfQueue>,
+    /// What waits apart from its lane.
+    pub(crate) parked: ParkedOfQueue,
     /// How long operations are parked before they are given up.
     parked_age_max: Mutex<Duration>,
     /// The keys of requests that are written once however often they come; none: keys mean nothing.
@@ -198,10 +197,14 @@ impl Queue {
         let whereabouts = whereabouts
             .transpose()
             .map_err(|error| failed(error.to_string()))?;
-        let parked = log.on_disk().is_some().then(|| {
-            let folder = parked::folder_of(data, &settings.name);
-            ParkedOfQueue::open(folder, parked_options(settings), &log.committed())
-        });
+        let options = parked_options(settings);
+        let parked = match log.on_disk() {
+            Some(_) => {
+                let folder = parked::folder_of(data, &settings.name);
+                ParkedOfQueue::open(folder, options, &log.committed()).map_err(failed)?
+            }
+            None => ParkedOfQueue::in_kafka(parked::copies_of(data, &settings.name), options),
+        };
         let keyed = settings.idempotency.as_ref().zip(log.on_disk());
         let keys = keyed.map(|(idempotency, log)| {
             let options = Options {
@@ -217,7 +220,7 @@ impl Queue {
             cluster: Arc::clone(&settings.cluster),
             log,
             dead_letters,
-            parked: parked.transpose().map_err(failed)?,
+            parked,
             parked_age_max: Mutex::new(settings.parked_age_max),
             keys: keys.transpose().map_err(failed)?,
             whereabouts,
@@ -231,9 +234,7 @@ impl Queue {
     pub(crate) fn close(&self) {
         self.log.close();
         self.dead_letters.close();
-        if let Some(parked) = &self.parked {
-            parked.close();
-        }
+        self.parked.close();
         if let Some(keys) = &self.keys {
             keys.close();
         }
@@ -250,8 +251,7 @@ impl Queue {
             .map_or(Ok(()), |log| log.adjust(&log_options(settings)));
         let of_letters = self.dead_letters.adjust(letters_options(settings));
         *lock(&self.parked_age_max) = settings.parked_age_max;
-        let parked = self.parked.as_ref();
-        let of_parked = parked.map_or(Ok(()), |parked| parked.adjust(&parked_options(settings)));
+        let of_parked = self.parked.adjust(&parked_options(settings));
         of_log
             .and(of_letters)
             .and(of_parked)
@@ -263,9 +263,31 @@ impl Queue {
         *lock(&self.parked_age_max)
     }
 
-    /// What is parked of one of its consumer groups.
+    /// What is parked of one of its consumer groups; none: the queue is in Kafka, and the brokers do not let
+    /// the gateway have a topic for it.
     pub(crate) fn parked_of(&self, group: &str) -> Option<Arc<Parked>> {
-        Some(self.parked.as_ref()?.group(group))
+        self.parked.group(group)
+    }
+
+    /// The same of a group that is about to deliver.
+    fn parked_to_deliver(&self, name: &str, consumer: &Consumer) -> Option<Arc<Parked>> {
+        let known = self.parked_of(name);
+        let (Consumer::Kafka(group), Some(topic), None) = (consumer, self.log.in_kafka(), &known) else {
+            return known;
+        };
+        match ParkedTopic::open(topic, group, name) {
+            Ok(topic) => Some(self.parked.add_in_topic(name, topic)),
+            Err(error) => {
+                let queue = &*self.name;
+                tracing::warn!(
+                    queue,
+                    group = name,
+                    %error,
+                    "nothing of this queue can be parked: what concerns one index or document stops its lane"
+                );
+                None
+            }
+        }
     }
 
     /// What is done with writes that cannot be queued.
@@ -387,6 +409,11 @@ fn letters_options(settings: &config::Queue) -> Options {
 fn parked_options(settings: &config::Queue) -> Options {
     let quota_bytes = settings.parked_bytes_max;
     Options {
+        // In Kafka it is a copy, which is made anew.
+        fsync: match settings.kafka {
+            Some(_) => log::Fsync::Os,
+            None => log::Fsync::Always,
+        },
         on_event: teller(&settings.name, "parked operations"),
         segment_bytes: (quota_bytes / 8).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES / 4),
         quota_bytes,
@@ -426,6 +453,7 @@ impl Group {
             why: error,
         })?;
         let lanes = queue.log.lanes();
+        let parked = queue.parked_to_deliver(&settings.group, &consumer);
         let sent_marks = queue.sent_marks.as_ref().map(|folder| {
             let status = queue.log.status();
             let end = if status.documents == 0 { 0 } else { status.end };
@@ -434,7 +462,7 @@ impl Group {
         Ok(Self {
             settings: settings.clone(),
             consumer,
-            parked: queue.parked_of(&settings.group),
+            parked,
             sent_marks,
             doubtful_before: (0..lanes).map(|_| AtomicU64::default()).collect(),
             unsettled: AtomicBool::new(true),

@@ -39,9 +39,12 @@ impl Parked {
             let oldest = {
                 let mut state = self.state();
                 state.moved(&moved);
+                if let Some(topic) = &self.topic {
+                    topic.moved(&moved);
+                }
                 state.oldest()
             };
-            store.keep_from(oldest);
+            store.keep_from(oldest.min(store.end()));
         }
         Ok(())
     }

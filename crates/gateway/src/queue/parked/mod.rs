@@ -6,11 +6,17 @@
 //! does. What comes later for the same index, request or document goes behind it without being sent, so
 //! writes to one document keep their order. A task of the delivery's thread ([`crate::delivery`]) tries the
 //! first of each key again; its operations leave the state below once what became of them is on disk.
+//!
+//! Of a queue in Kafka any gateway may have a lane next, so "on disk" is a topic there ([`topic`]): who gets
+//! a lane reads what is parked of it before it delivers ([`take_over`]).
 
 mod gather;
+mod history;
 mod key;
 mod state;
 mod store;
+mod take_over;
+mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,7 +33,9 @@ pub(crate) use state::{ParkedState, Picked, Tried};
 use state::{Piece, Standing};
 use store::Bound;
 use store::Record;
-pub(crate) use store::{Entry, Refused, Resolved, Store};
+use store::Resolved;
+pub(crate) use store::{Entry, Refused, Store};
+pub(crate) use topic::{Gone, ParkedTopic};
 
 /// What is parked of one queue and consumer group.
 pub(crate) struct Parked {
@@ -42,6 +50,8 @@ pub(crate) struct Parked {
     pub(crate) changed: Notify,
     /// Whether operations of any group may wait for room among the dead letters.
     letters_wait: Arc<AtomicBool>,
+    /// What the next owner of a lane reads, of a queue in Kafka: the store above is a copy of it then.
+    topic: Option<Arc<ParkedTopic>>,
 }
 
 /// What is parked of one queue, by consumer group.
@@ -50,6 +60,8 @@ pub(crate) struct ParkedOfQueue {
     options: Mutex<Options>,
     groups: Mutex<BTreeMap<String, Arc<Parked>>>,
     letters_wait: Arc<AtomicBool>,
+    /// Each group has a topic, if the brokers let it.
+    in_kafka: bool,
 }
 
 /// Why operations were not parked.
@@ -80,7 +92,7 @@ impl ParkedOfQueue {
             };
             let lanes = committed.iter().find(|(group, _)| *group == name);
             let lanes = lanes.map(|(_, lanes)| lanes.as_slice()).unwrap_or_default();
-            let parked = Parked::new(entry.path(), options.clone(), Arc::clone(&letters_wait));
+            let parked = Parked::new(entry.path(), options.clone(), Arc::clone(&letters_wait), None);
             parked.load(lanes)?;
             groups.insert(name, Arc::new(parked));
         }
@@ -89,16 +101,41 @@ impl ParkedOfQueue {
             options: Mutex::new(options),
             groups: Mutex::new(groups),
             letters_wait,
+            in_kafka: false,
         })
     }
 
-    /// What is parked of a group.
-    pub(crate) fn group(&self, name: &str) -> Arc<Parked> {
+    /// Of a queue in Kafka. What lies in the folder is of lanes that may be others' by now.
+    pub(crate) fn in_kafka(folder: PathBuf, options: Options) -> Self {
+        Self {
+            folder,
+            options: Mutex::new(options),
+            groups: Mutex::default(),
+            letters_wait: Arc::default(),
+            in_kafka: true,
+        }
+    }
+
+    /// What is parked of a group; none of one in Kafka that has no topic.
+    pub(crate) fn group(&self, name: &str) -> Option<Arc<Parked>> {
+        let known = lock(&self.groups).get(name).cloned();
+        match known {
+            None if !self.in_kafka => Some(self.add(name, None)),
+            known => known,
+        }
+    }
+
+    /// A group whose operations are parked in a topic, too.
+    pub(crate) fn add_in_topic(&self, name: &str, topic: ParkedTopic) -> Arc<Parked> {
+        self.add(name, Some(Arc::new(topic)))
+    }
+
+    fn add(&self, name: &str, topic: Option<Arc<ParkedTopic>>) -> Arc<Parked> {
         let mut groups = lock(&self.groups);
         let parked = groups.entry(name.to_owned()).or_insert_with(|| {
             let options = lock(&self.options).clone();
             let letters_wait = Arc::clone(&self.letters_wait);
-            Arc::new(Parked::new(self.folder.join(name), options, letters_wait))
+            Arc::new(Parked::new(self.folder.join(name), options, letters_wait, topic))
         });
         Arc::clone(parked)
     }
@@ -164,7 +201,12 @@ impl ParkedOfQueue {
 // === impl Parked ===
 
 impl Parked {
-    fn new(folder: PathBuf, options: Options, letters_wait: Arc<AtomicBool>) -> Self {
+    fn new(
+        folder: PathBuf,
+        options: Options,
+        letters_wait: Arc<AtomicBool>,
+        topic: Option<Arc<ParkedTopic>>,
+    ) -> Self {
         Self {
             folder,
             options: Mutex::new(options),
@@ -173,6 +215,7 @@ impl Parked {
             any: AtomicBool::new(false),
             changed: Notify::new(),
             letters_wait,
+            topic,
         }
     }
 
@@ -216,7 +259,7 @@ impl Parked {
         });
         read.map_err(|error| error.to_string())?;
         let mut state = lock(&self.state);
-        state.dead = dead;
+        state.died_before(0, dead);
         state.last_resolved = last_resolved;
         for (at, (entry, bytes, left)) in entries {
             let position = entry.origins.first().map_or(0, |(position, _)| *position);
@@ -251,6 +294,9 @@ impl Parked {
     }
 
     fn close(&self) {
+        if let Some(topic) = &self.topic {
+            topic.close();
+        }
         if let Some(store) = &*lock(&self.store) {
             store.close();
         }
@@ -271,8 +317,20 @@ impl Parked {
         lock(&self.store).as_ref().map_or(0, |store| store.bytes().0)
     }
 
-    /// Parks operations of a batch that is not committed yet: durable, and in force, when it returns.
-    pub(crate) async fn put(&self, entry: Entry, lines: &[u8], doubt: bool) -> Result<(), NotParked> {
+    /// Bytes that an entry may have with its lines, if there is a bound.
+    pub(crate) fn record_bytes_max(&self) -> Option<usize> {
+        self.topic.as_ref().map(|topic| topic.record_bytes_max())
+    }
+
+    /// Parks operations of a batch that is not committed yet: durable, and in force, when it returns. If that
+    /// fails, `copy` says where they are on this disk already.
+    pub(crate) async fn put(
+        &self,
+        entry: Entry,
+        lines: &[u8],
+        doubt: bool,
+        copy: &mut Option<(u64, u64)>,
+    ) -> Result<(), NotParked> {
         let documents = match entry.key.holds_documents() {
             true => entry.documents.len(),
             false => 0,
@@ -289,7 +347,14 @@ impl Parked {
             }
         };
         let store = self.open_store().map_err(NotParked::Disk)?;
-        let (at, bytes) = store.put(&entry, lines, bound).await?;
+        let (at, bytes) = match *copy {
+            Some(copy) => copy,
+            None => *copy.insert(store.put(&entry, lines, bound).await?),
+        };
+        if let Some(topic) = &self.topic {
+            let put = topic.put(at, &entry, lines).await;
+            put.map_err(NotParked::Disk)?;
+        }
         if bound == Bound::None {
             self.letters_wait.store(true, Ordering::Relaxed);
         }
@@ -311,19 +376,88 @@ impl Parked {
         if state.count(lane) {
             self.changed.notify_one();
         }
+        self.tell(&state, [lane]);
         Ok(())
+    }
+
+    /// Says durably what is gone.
+    pub(crate) async fn resolve(&self, gone: Vec<Gone>) -> Result<(), String> {
+        let dead = self.state().will_die(&gone);
+        let result = match &self.topic {
+            Some(topic) => topic.resolve(&gone, &dead.by_lane).await,
+            None => self.resolve_on_disk(&gone, dead.all).await,
+        };
+        if result.is_err() {
+            self.state().will_not_die(&gone);
+        }
+        result
+    }
+
+    async fn resolve_on_disk(&self, gone: &[Gone], dead: u64) -> Result<(), String> {
+        let store = self.open_store()?;
+        let ops = gone.iter().map(|one| (one.at, one.ops.clone())).collect();
+        let resolved = Resolved { ops, dead };
+        let at = loop {
+            match store.resolve(&resolved).await {
+                Ok(at) => break at,
+                // They are done; tried again they would be done twice.
+                Err(AppendError::Full(_)) => tokio::time::sleep(ROOM_AGAIN).await,
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        self.state().last_resolved = at;
+        Ok(())
+    }
+
+    /// Has what became of parked operations count, of these lanes.
+    pub(crate) fn tell(&self, state: &ParkedState, lanes: impl IntoIterator<Item = u32>) {
+        if let Some(topic) = &self.topic {
+            for lane in lanes {
+                let (parked, dead) = state.of_lane(lane);
+                topic.tell(lane, parked, dead);
+            }
+        }
+    }
+
+    /// Lets go of what is needed no more.
+    pub(crate) fn release_room(&self) {
+        let Some(store) = self.opened() else { return };
+        if store.bytes().0 > RELEASE_BYTES {
+            let oldest = self.state().oldest();
+            store.keep_from(oldest.min(store.end()));
+        }
+        if self.topic.as_ref().is_some_and(|topic| topic.is_untidy()) {
+            self.tidy();
+        }
+    }
+
+    fn tidy(&self) {
+        let live = self.state().pieces().map(|piece| piece.at).collect();
+        if let Some(topic) = &self.topic {
+            topic.tidy(&live);
+        }
+    }
+
+    /// The number by which dead letters know the entry at a place.
+    pub(crate) fn number_of(&self, at: u64) -> u64 {
+        self.topic.as_ref().map_or(at, |topic| topic.number_of(at))
     }
 
     /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing
     /// is under way.
-    pub(crate) fn drop_unsettled(&self) -> Result<(), AppendError> {
+    pub(crate) fn drop_unsettled(&self) -> Result<(), String> {
+        if self.topic.is_some() {
+            // What counts is found when lanes come.
+            self.let_go();
+            return Ok(());
+        }
         self.drop_some(None, 0)?;
         self.state().doubt_all();
         Ok(())
     }
 
     /// The same of one lane, of which nothing is under way, while others are; of the entries from a place on.
-    pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), AppendError> {
+    pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), String> {
         self.drop_some(Some(lane), since)
     }
 
@@ -332,17 +466,19 @@ impl Parked {
         self.opened().map_or(0, |store| store.end())
     }
 
-    fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), AppendError> {
+    fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), String> {
         let mut state = self.state();
         let unsettled = state.unsettled(lane, since);
-        if !unsettled.is_empty()
-            && let Some(store) = lock(&self.store).clone()
-        {
-            let resolved = Resolved {
-                ops: unsettled,
-                dead: state.dead,
-            };
-            state.last_resolved = store.resolve_blocking(&resolved)?;
+        if !unsettled.is_empty() {
+            let dead = state.will_die(&unsettled);
+            if let Some(topic) = &self.topic {
+                topic.resolve_blocking(&unsettled, &dead.by_lane)?;
+            } else if let Some(store) = lock(&self.store).clone() {
+                let ops = unsettled.into_iter().map(|one| (one.at, one.ops)).collect();
+                let resolved = Resolved { ops, dead: dead.all };
+                let at = store.resolve_blocking(&resolved);
+                state.last_resolved = at.map_err(|error| error.to_string())?;
+            }
             state.drop_unsettled(lane, since);
         }
         self.any.store(!state.is_empty(), Ordering::Release);
@@ -352,6 +488,10 @@ impl Parked {
     /// Says that all that is parked counts, wherever the group's cursors are set. Only while nothing is under
     /// way, and after [`Parked::drop_unsettled`].
     pub(crate) fn settle(&self) -> Result<(), AppendError> {
+        if self.topic.is_some() {
+            // What lies behind the place that the group is set to is delivered again, and is not parked then.
+            return Ok(());
+        }
         let store = lock(&self.store).clone();
         store.map_or(Ok(()), |store| store.settle())
     }
@@ -372,15 +512,28 @@ impl Parked {
         documents
     }
 
-    /// Whether an operation of an entry is parked still.
-    pub(crate) fn holds(&self, at: u64, op: u32) -> bool {
-        self.state().has(at, op)
+    /// Whether an operation of an entry is parked still; by the number that dead letters know the entry by.
+    pub(crate) fn holds(&self, number: u64, op: u32) -> bool {
+        self.at_of(number).is_some_and(|at| self.state().has(at, op))
+    }
+
+    /// The place of an entry, by the number that dead letters know it by.
+    pub(crate) fn at_of(&self, number: u64) -> Option<u64> {
+        match &self.topic {
+            Some(topic) => topic.at_of(number),
+            None => Some(number),
+        }
     }
 }
 
 /// Where the parked operations of a queue are.
 pub(crate) fn folder_of(data: &Path, queue: &str) -> PathBuf {
     data.join("parked").join(queue)
+}
+
+/// Where the copy is of what is parked of a queue in Kafka.
+pub(crate) fn copies_of(data: &Path, queue: &str) -> PathBuf {
+    data.join("parked_copies").join(queue)
 }
 
 pub(crate) fn now_ms() -> u64 {
@@ -394,3 +547,7 @@ const PIECES_MAX: usize = 200_000;
 const DOCUMENTS_MAX: usize = 200_000;
 /// A key whose condition has passed for a while is tried again this soon.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
+/// Between two tries to say what is gone, where there is no room for that.
+const ROOM_AGAIN: Duration = Duration::from_secs(1);
+/// Bytes on disk from which on those that are needed no more are given back.
+const RELEASE_BYTES: u64 = 1 << 20;

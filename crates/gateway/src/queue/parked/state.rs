@@ -1,5 +1,6 @@
 //! What is parked, in memory: by key, in the order in which it goes out.
 
+mod lanes;
 mod letters;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -12,7 +13,9 @@ use tokio::time::Instant;
 
 use super::key::{Key, Named};
 use super::store::Entry;
+use super::topic::Gone;
 use super::{DOCUMENTS_MAX, PIECES_MAX, now_ms};
+use lanes::OfLane;
 
 /// Where a piece goes out: by its first operation's request and place there, then by its record.
 type Order = (u64, u32, u64);
@@ -34,6 +37,8 @@ pub(crate) struct ParkedState {
     pub(crate) counted: u64,
     /// Parked documents that became dead letters, ever.
     pub(crate) dead: u64,
+    /// The same two, lane by lane.
+    lanes: HashMap<u32, OfLane>,
     /// The place of the record that says so.
     pub(crate) last_resolved: u64,
 }
@@ -187,7 +192,7 @@ impl ParkedState {
             keys.push(key.clone());
         }
         if piece.standing != Standing::Unsettled {
-            self.counted += u64::from(piece.docs);
+            self.add(piece.lane, u64::from(piece.docs));
         }
         self.pieces += 1;
         let held = self.keys.entry(key.clone()).or_insert_with(|| Held {
@@ -262,6 +267,7 @@ impl ParkedState {
             if let Some(piece) = held.and_then(|held| held.pieces.get_mut(&order)) {
                 piece.standing = Standing::Counted;
                 self.counted += u64::from(piece.docs);
+                self.lanes.entry(lane).or_default().counted += u64::from(piece.docs);
             }
         }
         self.counted > before
@@ -286,13 +292,19 @@ impl ParkedState {
     }
 
     /// What is parked of batches that are not committed, of one lane or of all, from a place on.
-    pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<(u64, Option<Vec<u32>>)> {
+    pub(crate) fn unsettled(&self, lane: Option<u32>, since: u64) -> Vec<Gone> {
         let lanes = self.unsettled.iter();
         let places = lanes.filter(|(of, _)| lane.is_none_or(|lane| lane == **of));
         let places = places.flat_map(|(_, places)| places);
         let pieces = places.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
         let pieces = pieces.filter(|piece| piece.at >= since);
-        pieces.map(|piece| (piece.at, piece.ops.clone())).collect()
+        let gone = pieces.map(|piece| Gone {
+            at: piece.at,
+            lane: piece.lane,
+            ops: piece.ops.clone(),
+            dead: 0,
+        });
+        gone.collect()
     }
 
     pub(crate) fn drop_unsettled(&mut self, lane: Option<u32>, since: u64) {
@@ -476,6 +488,7 @@ impl ParkedState {
             left.remove(op);
         }
         self.dead += tried.dead;
+        self.lanes.entry(piece.lane).or_default().dead += tried.dead;
         let remake = |ops: Vec<u32>, key: &Key| {
             let entry = Entry {
                 key: key.clone(),
@@ -666,6 +679,7 @@ impl ParkedState {
         }
         if piece.standing != Standing::Unsettled {
             self.counted -= u64::from(piece.docs);
+            self.lanes.entry(piece.lane).or_default().counted -= u64::from(piece.docs);
         }
         self.pieces -= 1;
         Some(piece)

@@ -143,8 +143,8 @@ impl Store {
     ) -> Result<(u64, u64), NotParked> {
         let used = self.log.status().bytes;
         let quota = self.bytes_max.load(Ordering::Relaxed);
-        let head = serde_json::to_vec(entry).unwrap_or_default();
-        let bytes = (head.len() + lines.len()) as u64;
+        let mut record = self.record_of(entry, lines);
+        let bytes = record.payload_bytes() as u64;
         let left = quota.saturating_sub(used + bytes);
         let fits = used + bytes <= quota;
         match bound {
@@ -159,12 +159,6 @@ impl Store {
             }
             _ => {}
         }
-        let mut record = self.log.record(PUT, b"");
-        record.group(0, entry.ops.len() as u32, |out| {
-            out.extend_from_slice(&head);
-            out.push(b'\n');
-            out.extend_from_slice(lines);
-        });
         if bound == Bound::None {
             record.beyond_quota();
         }
@@ -173,6 +167,25 @@ impl Store {
             error => NotParked::Disk(error.to_string()),
         })?;
         Ok((receipt.position, receipt.bytes))
+    }
+
+    /// Puts a copy there of what is durable elsewhere, whatever room it takes.
+    pub(crate) fn put_copy(&self, entry: &Entry, lines: &[u8]) -> Result<(u64, u64), AppendError> {
+        let mut record = self.record_of(entry, lines);
+        record.beyond_quota();
+        let receipt = self.log.append_blocking(record)?;
+        Ok((receipt.position, receipt.bytes))
+    }
+
+    fn record_of(&self, entry: &Entry, lines: &[u8]) -> log::Record {
+        let head = serde_json::to_vec(entry).unwrap_or_default();
+        let mut record = self.log.record(PUT, b"");
+        record.group(0, entry.ops.len() as u32, |out| {
+            out.extend_from_slice(&head);
+            out.push(b'\n');
+            out.extend_from_slice(lines);
+        });
+        record
     }
 
     pub(crate) async fn resolve(&self, resolved: &Resolved) -> Result<u64, AppendError> {

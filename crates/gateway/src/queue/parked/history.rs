@@ -1,0 +1,231 @@
+//! What a partition of the parked topic says, read from its beginning. It holds what the owners of a lane
+//! have parked, one after another, and every later owner has to judge it alike. Only what is in the partition
+//! itself decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::store::{Entry, Resolved};
+
+/// A lane's past, as far as it was read. `T` is whatever goes with an entry.
+pub(super) struct History<T> {
+    /// Owners that began, and that may never have come to hold the lane: where, and how far the group was.
+    begun: BTreeMap<u64, Begun>,
+    /// Who holds the lane.
+    owner: Option<u64>,
+    /// Where each owner came to hold the lane, and where it had begun.
+    owners: Vec<(u64, u64)>,
+    pub(super) live: BTreeMap<u64, Live<T>>,
+    /// All parked documents of the lane that became dead letters.
+    pub(super) dead: u64,
+    /// The record that says so.
+    pub(super) last_resolved: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Begun {
+    at: u64,
+    committed: u64,
+}
+
+/// An entry that counts, as far as is known.
+pub(super) struct Live<T> {
+    pub(super) entry: Box<Entry>,
+    /// Those of its operations that are not gone.
+    pub(super) left: BTreeSet<u32>,
+    pub(super) with: T,
+    /// Who put it there, if it is not known yet whether the batch that it is of was committed.
+    unsettled: bool,
+}
+
+impl<T> Default for History<T> {
+    fn default() -> Self {
+        Self {
+            begun: BTreeMap::new(),
+            owner: None,
+            owners: Vec::new(),
+            live: BTreeMap::new(),
+            dead: 0,
+            last_resolved: None,
+        }
+    }
+}
+
+impl<T> History<T> {
+    /// Whether what this owner writes counts: nobody has taken over since.
+    pub(super) fn counts(&self, owner: u64) -> bool {
+        self.owner == Some(owner)
+    }
+
+    /// Somebody is about to take over; `committed` is how far the group is in the lane.
+    pub(super) fn begins(&mut self, at: u64, owner: u64, committed: u64) {
+        self.begun.insert(owner, Begun { at, committed });
+    }
+
+    /// Somebody who began was the group's member after that. If another has begun later and holds the lane
+    /// already, this comes from a gateway that was frozen.
+    pub(super) fn holds(&mut self, at: u64, owner: u64) {
+        let Some(begun) = self.begun.get(&owner).copied() else {
+            return;
+        };
+        let is_late = self.owners.last().is_some_and(|(_, before)| *before >= begun.at);
+        if is_late {
+            return;
+        }
+        self.live.retain(|_, live| {
+            let position = live.entry.origins.first().map_or(0, |(position, _)| *position);
+            // Its batch was not committed: it is delivered again.
+            !live.unsettled || position < begun.committed
+        });
+        self.live.values_mut().for_each(|live| live.unsettled = false);
+        self.owner = Some(owner);
+        self.owners.push((at, begun.at));
+        self.begun.retain(|_, other| other.at > begun.at);
+    }
+
+    /// The owner has parked operations. If it had to say so twice, since no answer came, the last time
+    /// counts.
+    pub(super) fn put(&mut self, at: u64, entry: Box<Entry>, with: T) {
+        let first = |entry: &Entry| (entry.origins.first().copied(), entry.ops.first().copied());
+        let said = first(&entry);
+        self.live
+            .retain(|_, live| !live.unsettled || first(&live.entry) != said);
+        let mut left: BTreeSet<u32> = (0..entry.ops.len() as u32).collect();
+        left.retain(|op| !entry.gone.contains(op));
+        let live = Live {
+            entry,
+            left,
+            with,
+            unsettled: true,
+        };
+        self.live.insert(at, live);
+    }
+
+    /// Operations of the owner's are gone.
+    pub(super) fn resolved(&mut self, at: u64, resolved: Resolved) {
+        self.dead = self.dead.max(resolved.dead);
+        self.last_resolved = Some(at);
+        for (entry, ops) in resolved.ops {
+            let Some(live) = self.live.get_mut(&entry) else {
+                continue;
+            };
+            match ops {
+                Some(ops) => live.left.retain(|op| !ops.contains(op)),
+                None => live.left.clear(),
+            }
+            if live.left.is_empty() {
+                self.live.remove(&entry);
+            }
+        }
+    }
+
+    pub(super) fn owners(self) -> Vec<(u64, u64)> {
+        self.owners
+    }
+}
+
+/// The place from which on a partition has to be kept, so that what lies at `needed` and behind is read as it
+/// was written: where the owner of that place began.
+pub(super) fn kept_from(owners: &[(u64, u64)], needed: u64) -> u64 {
+    let before = owners.iter().rev().find(|(holds, _)| *holds <= needed);
+    before.map_or(0, |(_, begins)| *begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::Key;
+    use super::*;
+
+    fn entry(position: u64, ops: u32) -> Box<Entry> {
+        Box::new(Entry {
+            key: Key::Documents,
+            names: Vec::new(),
+            target: String::new(),
+            content_type: String::new(),
+            minted: Vec::new(),
+            lane: 0,
+            origins: vec![(position, 1)],
+            ops: (0..ops).map(|place| (0, place)).collect(),
+            documents: Vec::new(),
+            why: String::new(),
+            attempts: 0,
+            refusals: 0,
+            parked_ms: 0,
+            gone: Vec::new(),
+            refused: Vec::new(),
+            instead_of: None,
+        })
+    }
+
+    fn gone(ops: &[(u64, Option<Vec<u32>>)], dead: u64) -> Resolved {
+        Resolved {
+            ops: ops.to_vec(),
+            dead,
+        }
+    }
+
+    fn live(history: &History<()>) -> Vec<u64> {
+        history.live.keys().copied().collect()
+    }
+
+    fn owned(owner: u64) -> History<()> {
+        let mut history = History::default();
+        history.begins(0, owner, 0);
+        history.holds(1, owner);
+        history
+    }
+
+    #[test]
+    fn what_was_parked_of_a_batch_counts_if_the_next_owner_found_the_batch_committed() {
+        let mut history = owned(7);
+        history.put(2, entry(10, 1), ());
+        history.put(3, entry(20, 2), ());
+        history.resolved(4, gone(&[(3, Some(vec![0]))], 1));
+        history.begins(5, 8, 15);
+        // It is not said yet that the other has taken over.
+        history.put(6, entry(30, 1), ());
+        assert!(history.counts(7) && !history.counts(8));
+        history.holds(7, 8);
+        assert!(!history.counts(7) && history.counts(8));
+        assert_eq!((live(&history), history.dead), (vec![2], 1));
+        // What counts once does so for all later ones, wherever the group is set.
+        history.begins(8, 9, 5);
+        history.holds(9, 9);
+        assert_eq!(live(&history), [2]);
+    }
+
+    #[test]
+    fn a_gateway_that_was_frozen_takes_over_from_nobody() {
+        let mut history = owned(7);
+        history.begins(2, 8, 0);
+        history.begins(3, 9, 0);
+        history.holds(4, 9);
+        history.holds(5, 8);
+        history.begins(6, 10, 0);
+        assert!(history.counts(9), "10 may not be in the group any more");
+        history.holds(7, 11);
+        assert!(history.counts(9), "nobody has heard of 11");
+    }
+
+    #[test]
+    fn what_is_said_twice_counts_once() {
+        let mut history = owned(7);
+        history.put(2, entry(10, 3), ());
+        history.put(3, entry(10, 3), ());
+        history.put(4, entry(11, 3), ());
+        assert_eq!(live(&history), [3, 4]);
+        history.resolved(5, gone(&[(3, Some(vec![0, 2])), (4, None)], 2));
+        history.resolved(6, gone(&[(3, Some(vec![1]))], 2));
+        assert_eq!((live(&history), history.last_resolved), (vec![], Some(6)));
+    }
+
+    #[test]
+    fn a_partition_is_kept_from_where_the_owner_of_what_is_needed_began() {
+        let owners = [(1, 0), (7, 5), (20, 18)];
+        let kept = [1, 6, 7, 19, 20, 99].map(|needed| kept_from(&owners, needed));
+        assert_eq!(kept, [0, 0, 5, 5, 18, 18]);
+        // What is left says the same.
+        let mut history = History::<()>::default();
+        history.put(17, entry(1, 1), ());
+        assert!(!history.counts(7));
+    }
+}

@@ -1,0 +1,70 @@
+//! How many documents of each lane are parked, and how many of those that were have died: what a lane's next
+//! owner counts on with, and what a record of the store says.
+
+use std::collections::BTreeMap;
+
+use super::super::topic::Gone;
+use super::ParkedState;
+
+/// The documents of one lane.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OfLane {
+    pub(super) counted: u64,
+    pub(super) dead: u64,
+    /// `dead`, and those whose dying is being written down.
+    dying: u64,
+}
+
+/// Parked documents that became dead letters, with those that are about to.
+pub(crate) struct Dying {
+    pub(crate) all: u64,
+    pub(crate) by_lane: BTreeMap<u32, u64>,
+}
+
+impl ParkedState {
+    /// Of a store that is a copy: what became of entries stands elsewhere, and nothing is kept for it.
+    pub(crate) fn of_copy() -> Self {
+        Self {
+            last_resolved: u64::MAX,
+            ..Self::default()
+        }
+    }
+
+    /// An earlier run, or another gateway, has made so many dead letters of a lane's documents.
+    pub(crate) fn died_before(&mut self, lane: u32, dead: u64) {
+        self.dead += dead;
+        let lane = self.lanes.entry(lane).or_default();
+        lane.dead += dead;
+        lane.dying += dead;
+    }
+
+    /// It is about to be written down that these are gone; how many have died then.
+    pub(crate) fn will_die(&mut self, gone: &[Gone]) -> Dying {
+        for one in gone {
+            self.lanes.entry(one.lane).or_default().dying += one.dead;
+        }
+        let lanes = gone.iter().map(|one| one.lane);
+        Dying {
+            all: self.lanes.values().map(|lane| lane.dying).sum(),
+            by_lane: lanes.map(|lane| (lane, self.lanes[&lane].dying)).collect(),
+        }
+    }
+
+    /// It could not be written down.
+    pub(crate) fn will_not_die(&mut self, gone: &[Gone]) {
+        for one in gone {
+            self.lanes.entry(one.lane).or_default().dying -= one.dead;
+        }
+    }
+
+    /// A lane's parked documents, and those that died.
+    pub(crate) fn of_lane(&self, lane: u32) -> (u64, u64) {
+        let lane = self.lanes.get(&lane).copied().unwrap_or_default();
+        (lane.counted, lane.dead)
+    }
+
+    pub(super) fn add(&mut self, lane: u32, documents: u64) {
+        self.counted += documents;
+        self.lanes.entry(lane).or_default().counted += documents;
+    }
+}

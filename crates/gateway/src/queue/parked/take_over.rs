@@ -1,0 +1,60 @@
+//! Lanes of a queue in Kafka come, and go: what is parked of them comes along.
+
+use std::sync::atomic::Ordering;
+
+use super::state::{ParkedState, Piece, Standing};
+use super::{Entry, Parked};
+
+impl Parked {
+    /// Whether lanes come and go, with what is parked of them.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.topic.is_some()
+    }
+
+    /// Finds what is parked of lanes that came, before anything of them is delivered. Blocks on the brokers.
+    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<(), String> {
+        let Some(topic) = &self.topic else { return Ok(()) };
+        let store = self.open_store()?;
+        store.keep_from(store.end());
+        let keep = |entry: &Entry, lines: &[u8]| {
+            let copy = store.put_copy(entry, lines);
+            copy.map_err(|error| format!("what is parked finds no room on this disk: {error}"))
+        };
+        let found = topic.take_over(lanes, keep)?;
+        let mut state = ParkedState::of_copy();
+        for mut one in found {
+            state.died_before(one.lane, one.dead);
+            let mut copies = Vec::new();
+            for (offset, live) in std::mem::take(&mut one.history.live) {
+                let (at, bytes) = live.with;
+                copies.push((offset, at));
+                let all = live.left.len() == live.entry.ops.len();
+                let ops = (!all).then(|| live.left.into_iter().collect());
+                let mut piece = Piece::new(at, bytes, &live.entry, ops, Standing::Ready);
+                piece.doubt = true;
+                let Entry { key, names, why, .. } = *live.entry;
+                state.insert(key, &names, &why, piece);
+            }
+            topic.knows(one.lane, &copies, one.history);
+        }
+        let mut held = self.state();
+        *held = state;
+        self.letters_wait.store(held.has_letters(), Ordering::Relaxed);
+        self.any.store(!held.is_empty(), Ordering::Release);
+        self.tell(&held, lanes.iter().copied());
+        drop(held);
+        self.tidy();
+        Ok(())
+    }
+
+    /// The lanes are others' from now on, with what is parked of them. Only while nothing is under way.
+    pub(crate) fn let_go(&self) {
+        let Some(topic) = &self.topic else { return };
+        topic.let_go();
+        *self.state() = ParkedState::default();
+        self.any.store(false, Ordering::Release);
+        if let Some(store) = self.opened() {
+            store.keep_from(store.end());
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What is parked of a queue in Kafka, for whoever has the lane next: a topic beside the queue's, with a
+//! partition for each lane. What this gateway's own lanes have parked it has on its disk too, in the same
+//! store as for queues on disk, so that it can be read and tried again without asking the brokers; that copy
+//! is made anew whenever lanes come.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kafka::{Aside, Part};
+use serde::{Deserialize, Serialize};
+use wire::guard::{Work, thread};
+use wire::lock;
+
+use super::history::{History, kept_from};
+use super::store::{Entry, Resolved};
+
+/// The topic of one consumer group.
+pub(crate) struct ParkedTopic {
+    aside: Aside,
+    group: kafka::Group,
+    lanes: u32,
+    owned: Mutex<Owned>,
+}
+
+/// What this gateway knows of the partitions that are its own.
+#[derive(Default)]
+struct Owned {
+    /// The name under which it holds them; none: it holds none.
+    owner: Option<u64>,
+    /// Where an entry is, by its place on this disk.
+    places: BTreeMap<u64, (u32, u64)>,
+    copies: HashMap<(u32, u64), u64>,
+    lanes: BTreeMap<u32, OwnedLane>,
+    /// Records that say what is gone, since what is needed no more was deleted.
+    resolutions: usize,
+}
+
+#[derive(Default)]
+struct OwnedLane {
+    owners: Vec<(u64, u64)>,
+    last_resolved: Option<u64>,
+    deleted_before: u64,
+}
+
+/// What every record says.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    owner: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Begins {
+    committed: u64,
+}
+
+/// An operation's entry that is gone, or some of its operations.
+pub(crate) struct Gone {
+    pub(crate) at: u64,
+    pub(crate) lane: u32,
+    pub(crate) ops: Option<Vec<u32>>,
+    /// How many became dead letters.
+    pub(crate) dead: u64,
+}
+
+/// What a lane has parked, as its partition says.
+pub(super) struct Found<T> {
+    pub(super) lane: u32,
+    pub(super) history: History<T>,
+    /// How far the group's totals are.
+    pub(super) dead: u64,
+}
+
+// === impl ParkedTopic ===
+
+impl ParkedTopic {
+    /// The topic of a consumer group, which is made if it is missing. Blocks on the brokers.
+    pub(crate) fn open(
+        topic: &kafka::Topic,
+        group: &kafka::Group,
+        name: &str,
+    ) -> Result<Self, kafka::OpenError> {
+        let aside = topic.aside(&format!("{}.{}.parked", topic.name(), in_a_topic(name)))?;
+        Ok(Self {
+            aside,
+            group: group.clone(),
+            lanes: topic.lanes(),
+            owned: Mutex::default(),
+        })
+    }
+
+    /// Bytes that an entry may have with its lines.
+    pub(super) fn record_bytes_max(&self) -> usize {
+        self.aside.record_bytes_max(PARAMS_BYTES_MAX)
+    }
+
+    /// Begins with lanes that came: from here on what others write counts for nothing. What is parked of them
+    /// is found; `keep` is given each entry with its lines, and says what goes with it. Blocks on the
+    /// brokers.
+    pub(super) fn take_over<T>(
+        &self,
+        lanes: &[u32],
+        mut keep: impl FnMut(&Entry, &[u8]) -> Result<T, String>,
+    ) -> Result<Vec<Found<T>>, String> {
+        let owner = fastrand::u64(1..);
+        let cursors = self.group.status();
+        let done = |lane: u32| {
+            cursors
+                .get(lane as usize)
+                .map(|lane| lane.done)
+                .unwrap_or_default()
+        };
+        let begins = |lane| {
+            let committed = done(lane).offset;
+            serde_json::to_vec(&Begins { committed }).unwrap_or_default()
+        };
+        self.say(BEGINS, owner, lanes, begins)?;
+        // Had another taken the lanes since, the brokers would refuse it: so of two that began the later one
+        // is the owner.
+        self.group.confirm().map_err(|error| error.to_string())?;
+        let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
+        let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
+        let mut failed = None;
+        let read = self.aside.read(&until, |lane, record| {
+            let history = found.entry(lane).or_default();
+            if let Err(why) = take_in(history, record, &mut keep) {
+                failed.get_or_insert(why);
+            }
+        });
+        read.map_err(|error| error.to_string())?;
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        for (lane, _) in &until {
+            let is_ours = found.get(lane).is_some_and(|history| history.counts(owner));
+            if !is_ours {
+                return Err(format!("partition {lane} of {} is another's", self.aside.name()));
+            }
+        }
+        *lock(&self.owned) = Owned {
+            owner: Some(owner),
+            ..Owned::default()
+        };
+        let found = found.into_iter().map(|(lane, history)| Found {
+            lane,
+            dead: history.dead.max(done(lane).parked_dead),
+            history,
+        });
+        Ok(found.collect())
+    }
+
+    /// Takes over where a lane's entries are.
+    pub(super) fn knows<T>(&self, lane: u32, copies: &[(u64, u64)], history: History<T>) {
+        let mut owned = lock(&self.owned);
+        for (offset, at) in copies {
+            owned.place(*at, (lane, *offset));
+        }
+        let lane = owned.lanes.entry(lane).or_default();
+        lane.last_resolved = history.last_resolved;
+        lane.owners = history.owners();
+    }
+
+    /// The lanes are others' from now on.
+    pub(super) fn let_go(&self) {
+        *lock(&self.owned) = Owned::default();
+    }
+
+    /// Puts operations there, acknowledged by all in-sync replicas when it returns.
+    pub(super) async fn put(&self, at: u64, entry: &Entry, lines: &[u8]) -> Result<(), String> {
+        let owner = self.owner()?;
+        let mut bytes = serde_json::to_vec(entry).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes.extend_from_slice(lines);
+        let part = Part {
+            lane: entry.lane,
+            documents: entry.ops.len().max(1) as u32,
+            bytes,
+        };
+        let receipt = self.aside.append(PUT, &said(owner), vec![part]).await;
+        let receipt = receipt.map_err(|error| error.to_string())?;
+        let place = receipt.places.first().copied().unwrap_or_default();
+        lock(&self.owned).place(at, place);
+        Ok(())
+    }
+
+    /// Says that operations are gone, and how many of each lane became dead letters.
+    pub(super) async fn resolve(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), String> {
+        let owner = self.owner()?;
+        let mut tries = 0;
+        loop {
+            let parts = self.resolutions(gone, dead);
+            match self.aside.append(RESOLVED, &said(owner), parts).await {
+                Ok(receipt) => {
+                    self.has_resolved(&receipt);
+                    return Ok(());
+                }
+                Err(error) if tries == RESOLVE_TRIES || !self.may_write() => return Err(error.to_string()),
+                Err(_) => {}
+            }
+            tries += 1;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    pub(super) fn resolve_blocking(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), String> {
+        let parts = self.resolutions(gone, dead);
+        let receipt = self.aside.append_blocking(RESOLVED, &said(self.owner()?), parts);
+        self.has_resolved(&receipt.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// Of a lane's documents so many are parked, and so many have died that were.
+    pub(super) fn tell(&self, lane: u32, parked: u64, dead: u64) {
+        self.group.keep(lane, parked, dead);
+    }
+
+    /// A number for a place on this disk that means the same to every gateway, and never anything else.
+    pub(super) fn number_of(&self, at: u64) -> u64 {
+        let owned = lock(&self.owned);
+        let place = owned.places.get(&at).copied();
+        place.map_or(u64::MAX, |(lane, offset)| {
+            offset * u64::from(self.lanes) + u64::from(lane)
+        })
+    }
+
+    /// The place on this disk of such a number, if it is one of this gateway's lanes.
+    pub(super) fn at_of(&self, number: u64) -> Option<u64> {
+        let lanes = u64::from(self.lanes);
+        let place = ((number % lanes) as u32, number / lanes);
+        lock(&self.owned).copies.get(&place).copied()
+    }
+
+    /// Entries were written again on this disk.
+    pub(super) fn moved(&self, moved: &BTreeMap<u64, u64>) {
+        let mut owned = lock(&self.owned);
+        for (from, to) in moved {
+            if let Some(place) = owned.places.remove(from) {
+                owned.place(*to, place);
+            }
+        }
+    }
+
+    /// Whether much is gone since what is needed no more was deleted.
+    pub(super) fn is_untidy(&self) -> bool {
+        lock(&self.owned).resolutions >= TIDY_AFTER
+    }
+
+    /// Deletes what is needed no more; `live` are the entries that are left, by their places on this disk.
+    pub(super) fn tidy(self: &Arc<Self>, live: &BTreeSet<u64>) {
+        let places = {
+            let mut owned = lock(&self.owned);
+            owned.resolutions = 0;
+            owned.places.retain(|at, _| live.contains(at));
+            owned.copies.retain(|_, at| live.contains(at));
+            owned.needless()
+        };
+        if places.is_empty() {
+            return;
+        }
+        let topic = Arc::clone(self);
+        // Nothing but the brokers' disks depends on it.
+        let tidied = thread("parked-tidy", Work::Parked, move || {
+            if let Err(error) = topic.aside.delete_before(&places) {
+                let topic = topic.aside.name();
+                tracing::debug!(topic, %error, "what is needed no more stays");
+            }
+        });
+        drop(tidied);
+    }
+
+    pub(super) fn close(&self) {
+        self.aside.close();
+    }
+
+    fn owner(&self) -> Result<u64, String> {
+        let nobody = || "these lanes are not this gateway's any more".to_owned();
+        lock(&self.owned).owner.ok_or_else(nobody)
+    }
+
+    fn may_write(&self) -> bool {
+        let lease = self.group.lease();
+        lease.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Writes a record into each lane's partition; where they are.
+    fn say(
+        &self,
+        kind: u8,
+        owner: u64,
+        lanes: &[u32],
+        bytes: impl Fn(u32) -> Vec<u8>,
+    ) -> Result<Vec<(u32, u64)>, String> {
+        let parts = lanes.iter().map(|lane| Part {
+            lane: *lane,
+            documents: 1,
+            bytes: bytes(*lane),
+        });
+        let receipt = self.aside.append_blocking(kind, &said(owner), parts.collect());
+        Ok(receipt.map_err(|error| error.to_string())?.places)
+    }
+
+    fn resolutions(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Vec<Part> {
+        let owned = lock(&self.owned);
+        let mut by_lane: BTreeMap<u32, Vec<(u64, Option<Vec<u32>>)>> = BTreeMap::new();
+        for one in gone {
+            if let Some((lane, offset)) = owned.places.get(&one.at) {
+                by_lane.entry(*lane).or_default().push((*offset, one.ops.clone()));
+            }
+        }
+        let parts = by_lane.into_iter().map(|(lane, ops)| {
+            let resolved = Resolved {
+                ops,
+                dead: dead.get(&lane).copied().unwrap_or_default(),
+            };
+            Part {
+                lane,
+                documents: 1,
+                bytes: serde_json::to_vec(&resolved).unwrap_or_default(),
+            }
+        });
+        parts.collect()
+    }
+
+    fn has_resolved(&self, receipt: &kafka::Receipt) {
+        let mut owned = lock(&self.owned);
+        owned.resolutions += receipt.places.len();
+        for (lane, offset) in &receipt.places {
+            owned.lanes.entry(*lane).or_default().last_resolved = Some(*offset);
+        }
+    }
+}
+
+// === impl Owned ===
+
+impl Owned {
+    fn place(&mut self, at: u64, place: (u32, u64)) {
+        self.places.insert(at, place);
+        self.copies.insert(place, at);
+    }
+
+    /// For each lane the place before which nothing is needed, where that is news.
+    fn needless(&mut self) -> Vec<(u32, u64)> {
+        let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
+        for (lane, offset) in self.places.values() {
+            let least = oldest.entry(*lane).or_insert(*offset);
+            *least = (*least).min(*offset);
+        }
+        let mut places = Vec::new();
+        for (number, lane) in &mut self.lanes {
+            let held_from = lane.owners.last().map_or(0, |(holds, _)| *holds);
+            let oldest = oldest.get(number).copied();
+            let needed = oldest.into_iter().chain(lane.last_resolved).min();
+            let before = kept_from(&lane.owners, needed.unwrap_or(held_from));
+            if before > lane.deleted_before {
+                lane.deleted_before = before;
+                places.push((*number, before));
+            }
+        }
+        places
+    }
+}
+
+/// Takes a record into a lane's past.
+fn take_in<T>(
+    history: &mut History<T>,
+    record: kafka::Browsed,
+    keep: &mut impl FnMut(&Entry, &[u8]) -> Result<T, String>,
+) -> Result<(), String> {
+    let at = record.offset;
+    let odd = |why: String| format!("the record at {at} of the parked topic is none of a gateway's: {why}");
+    let head = record.head.map_err(|error| odd(error.to_string()))?;
+    let said: Said = serde_json::from_slice(&record.params).map_err(|error| odd(error.to_string()))?;
+    let json = |error: serde_json::Error| odd(error.to_string());
+    match head.kind {
+        BEGINS => {
+            let begins: Begins = serde_json::from_slice(&record.lines).map_err(json)?;
+            history.begins(at, said.owner, begins.committed);
+        }
+        HOLDS => history.holds(at, said.owner),
+        PUT | RESOLVED if !history.counts(said.owner) => {}
+        RESOLVED => history.resolved(at, serde_json::from_slice(&record.lines).map_err(json)?),
+        PUT => {
+            let ends =
+                memchr::memchr(b'\n', &record.lines).ok_or_else(|| odd("it has no lines".to_owned()))?;
+            let entry: Box<Entry> = serde_json::from_slice(&record.lines[..ends]).map_err(json)?;
+            let with = keep(&entry, &record.lines[ends + 1..])?;
+            history.put(at, entry, with);
+        }
+        kind => return Err(odd(format!("its kind is {kind}"))),
+    }
+    Ok(())
+}
+
+fn said(owner: u64) -> Vec<u8> {
+    serde_json::to_vec(&Said { owner }).unwrap_or_default()
+}
+
+/// A group's name in that of a topic, which takes letters, digits and some signs.
+fn in_a_topic(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' => out.push(char::from(byte)),
+            byte => out.push_str(&format!("_{byte:02x}")),
+        }
+    }
+    out
+}
+
+const PUT: u8 = 0;
+const RESOLVED: u8 = 1;
+const BEGINS: u8 = 2;
+const HOLDS: u8 = 3;
+const PARAMS_BYTES_MAX: usize = 64;
+/// It is tried so often to say what is gone; then it stays parked, and may be executed once more.
+const RESOLVE_TRIES: u32 = 10;
+const AGAIN: Duration = Duration::from_millis(500);
+/// Records that say what is gone, after which what is needed no more is deleted.
+const TIDY_AFTER: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_a_topic_of_its_own_whatever_its_name() {
+        assert_eq!(in_a_topic("prod-2.x"), "prod-2.x");
+        assert_ne!(in_a_topic("a b"), in_a_topic("a_b"));
+        assert_eq!(in_a_topic("a b_ü"), "a_20b_5f_c3_bc");
+    }
+}
