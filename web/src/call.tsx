@@ -25,12 +25,17 @@ const question = signal<Question | null>(null);
 
 /** Calls; asks the person where the cluster is protected. Aborting stops the call at the cluster too. */
 export async function call(cluster: string, what: Call, abort?: AbortSignal): Promise<CallResult> {
-  const send = (confirm?: { index: string; reason: string }) =>
+  return confirmed((confirm) =>
     api<CallResult>(`clusters/${encodeURIComponent(cluster)}/call`, {
       method: "POST",
       body: { ...what, ...(confirm ? { confirm } : {}) },
       ...(abort ? { signal: abort } : {}),
-    });
+    }),
+  );
+}
+
+/** Sends, and once more with what the person says if the server wants that. */
+export async function confirmed<T>(send: (confirm?: { index: string; reason: string }) => Promise<T>): Promise<T> {
   let said: { index: string; reason: string } | undefined;
   for (;;) {
     try {

@@ -24,7 +24,10 @@ function entries(): Entry[] {
       to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "cluster", id]),
     ];
   });
-  const gateways = (registry.value?.gateways ?? []).map(({ id, name }) => to(`${visible(name).slice(0, 80)}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id]));
+  const gateways = (registry.value?.gateways ?? []).flatMap(({ id, name: said }) => {
+    const name = visible(said).slice(0, 80);
+    return [to(`${name}: ${t.nav.queues}`, t.nav.switchGateway, ["g", id]), to(`${name}: ${t.palette.edit}`, t.nav.registry, ["registry", "gateway", id])];
+  });
   return [
     to(t.nav.overview, t.palette.page, []),
     to(t.nav.dev, t.palette.page, ["dev"]),

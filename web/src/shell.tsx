@@ -10,12 +10,13 @@ import { Login, Setup, Unreachable } from "./pages/gate.tsx";
 import { Overview } from "./pages/overview.tsx";
 import { Palette } from "./palette.tsx";
 import { go, link, route } from "./router.ts";
-import { clusterOf, gate, isDark, leave, registry, theme, THEMES, type Theme } from "./state.ts";
+import { clusterOf, gate, gatewayOf, isDark, leave, registry, theme, THEMES, type Theme } from "./state.ts";
 import { t } from "./strings.ts";
 import { Button, Empty, Loading, Name, Trouble } from "./ui/bits.tsx";
 import { Dialog } from "./ui/dialog.tsx";
 import { Icon, type IconName } from "./ui/icon.tsx";
 import { Toasts } from "./ui/toast.tsx";
+import { ClusterWhys } from "./ui/whys.tsx";
 import { visible } from "./format.ts";
 
 type Page = ComponentType<{ id: string }>;
@@ -25,6 +26,7 @@ const lazy = {
   dev: () => import("./pages/dev.tsx").then((m) => m.Dev),
   registry: () => import("./pages/registry.tsx").then((m) => m.Registry),
   audit: () => import("./pages/audit.tsx").then((m) => m.Audit),
+  queues: () => import("./pages/queues.tsx").then((m) => m.QueuesPage),
 } as const;
 type LazyName = keyof typeof lazy;
 const loaded = signal<Partial<Record<LazyName, Page>>>({});
@@ -70,8 +72,15 @@ function currentCluster(): string {
   return here ?? (clusterOf(lastCluster.value) ? lastCluster.value : (registry.value?.clusters[0]?.id ?? ""));
 }
 
+/** The gateway whose pages the rail links to. */
+function currentGateway(): string {
+  const { parts } = route.value;
+  return (parts[0] === "g" ? parts[1] : undefined) ?? (gatewayOf(lastGateway.value) ? lastGateway.value : (registry.value?.gateways[0]?.id ?? ""));
+}
+const lastGateway = signal("");
+
 function places() {
-  const id = currentCluster();
+  const [id, gateway] = [currentCluster(), currentGateway()];
   const to = (...parts: string[]) => () => go(link(parts));
   return {
     o: to(),
@@ -80,6 +89,7 @@ function places() {
     d: to("dev"),
     r: to("registry"),
     a: to("audit"),
+    q: gateway ? to("g", gateway) : undefined,
   };
 }
 startKeys(() => (gate.value.at === "in" ? places() : {}));
@@ -91,7 +101,17 @@ function Here() {
       return <Overview />;
     case "c":
       if (registry.value && !clusterOf(id)) return <NotFound text={t.problems.noCluster} />;
-      return <Lazy name={third === "templates" ? "templates" : "cluster"} id={id} />;
+      return third === "templates" ? (
+        <>
+          <ClusterWhys id={id} />
+          <Lazy name="templates" id={id} />
+        </>
+      ) : (
+        <Lazy name="cluster" id={id} />
+      );
+    case "g":
+      if (registry.value && !gatewayOf(id)) return <NotFound text={t.queue.noGateway} />;
+      return <Lazy name="queues" id={id} />;
     case "dev":
     case "registry":
     case "audit":
@@ -131,7 +151,10 @@ function NavLink({ to, icon, label, on, badge }: { to: string; icon: IconName; l
 function Rail() {
   const { parts } = route.value;
   const id = currentCluster();
+  const gateway = currentGateway();
   useEffect(() => void (id && (lastCluster.value = id)), [id]);
+  useEffect(() => void (gateway && (lastGateway.value = gateway)), [gateway]);
+  const gateways = registry.value?.gateways ?? [];
   const clusters = registry.value?.clusters ?? [];
   const worst = (["bad", "warn"] as const).map((kind) => ({ kind, n: overview.value?.rows.filter((r) => r.state === kind).length ?? 0, word: t.states[kind] })).find((c) => c.n > 0);
   const choose = (to: string) => {
@@ -177,6 +200,29 @@ function Rail() {
               <NavLink to={link(["c", id])} icon="cluster" label={t.nav.cluster} on={parts[0] === "c" && !parts[2]} />
               <NavLink to={link(["c", id, "templates"])} icon="templates" label={t.nav.templates} on={parts[2] === "templates"} />
               <NavLink to={link(["dev"])} icon="dev" label={t.nav.dev} on={parts[0] === "dev"} />
+            </ul>
+          </>
+        ) : null}
+        {gateways.length ? (
+          <>
+            <label class="switch">
+              <span>{t.nav.switchGateway}</span>
+              <select
+                value={gateway}
+                onChange={(e) => {
+                  menuOpen.value = false;
+                  go(link(["g", e.currentTarget.value]));
+                }}
+              >
+                {gateways.map((g) => (
+                  <option key={g.id} value={g.id}>
+                    {visible(g.name).slice(0, 60)}
+                  </option>
+                ))}
+              </select>
+            </label>
+            <ul>
+              <NavLink to={link(["g", gateway])} icon="gateway" label={t.nav.queues} on={parts[0] === "g"} />
             </ul>
           </>
         ) : null}
@@ -250,8 +296,8 @@ function StaleBar() {
 
 function titleOf(): string {
   const [first, id, third] = route.value.parts;
-  const cluster = clusterOf(id);
-  const page = { c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title }[first ?? ""] ?? t.overview.title;
+  const cluster = first === "g" ? gatewayOf(id) : clusterOf(id);
+  const page = { g: t.nav.queues, c: third === "templates" ? t.templates.title : t.nav.cluster, dev: t.dev.title, registry: t.registry.title, audit: t.audit.title }[first ?? ""] ?? t.overview.title;
   return `${page}${cluster ? ` · ${visible(cluster.name).slice(0, 60)}` : ""} · ${t.product}`;
 }
 

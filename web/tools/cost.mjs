@@ -18,7 +18,8 @@ const [, , what, program, ...rest] = process.argv;
 const home = mkdtempSync(join(tmpdir(), "tidegate-cost-"));
 const children = [];
 const start = (args, env = {}) => {
-  const child = spawn(program, args, { cwd: home, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", args[0] === "loadgen" ? "ignore" : "inherit"] });
+  // The console may be another build: what it costs others does not depend on how it was compiled.
+  const child = spawn(args[0] === "console" ? (process.env.CONSOLE_PROGRAM ?? program) : program, args, { cwd: home, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", args[0] === "loadgen" ? "ignore" : "inherit"] });
   children.push(child);
   return child;
 };
@@ -29,14 +30,32 @@ const port = () => new Promise((done) => {
     server.close(() => done(free));
   });
 });
-/** Nanoseconds on a processor, all threads. */
-const cpu = (pid) => readdirSync(`/proc/${pid}/task`).reduce((sum, task) => sum + Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0]), 0);
+/** Nanoseconds on a processor: all threads, or those of a name. */
+function cpu(pid, name) {
+  const at = (task, file) => readFileSync(`/proc/${pid}/task/${task}/${file}`, "utf8");
+  const tasks = readdirSync(`/proc/${pid}/task`).filter((task) => !name || at(task, "comm").trim() === name);
+  return tasks.reduce((sum, task) => sum + Number(at(task, "schedstat").split(" ")[0]), 0);
+}
 
 async function console_(registry) {
   const file = join(home, "registry.yml");
   writeFileSync(file, JSON.stringify(registry));
   const child = start(["console", "--listen", `127.0.0.1:${await port()}`, "--data", join(home, "console"), "--register", file]);
-  await once(child.stdout, "data");
+  let said = "";
+  for (child.stdout.on("data", (data) => (said += data)); !/#setup=\S+\s/.test(said); ) await once(child.stdout, "data");
+  const url = /^console: (\S+)/.exec(said)[1];
+  const headers = { "content-type": "application/json", "sec-fetch-site": "same-origin" };
+  const body = JSON.stringify({ link: /#setup=(\S+)/.exec(said)[1], name: "ann", password: "correct horse battery" });
+  const cookie = (await fetch(`${url}api/setup`, { method: "POST", headers, body })).headers.get("set-cookie").split(";")[0];
+  // A page that is open: while nobody looks, the console asks less often.
+  const seen = new AbortController();
+  fetch(`${url}api/live`, { headers: { cookie }, signal: seen.signal }).then(async (answer) => {
+    for await (const _ of answer.body);
+  }).catch(() => {});
+  child.shut = async () => {
+    seen.abort();
+    await wait(35_000);
+  };
   await wait(3000);
   return child;
 }
@@ -57,6 +76,10 @@ async function byTurns(watcher, turns, one) {
   return all;
 }
 
+/**
+ * Whoever asks the admin port costs the thread that serves it, and it alone. So that thread's time under load, with the console
+ * and without, tells what a console costs where the whole process's time drowns in what else the machine does.
+ */
 async function gateway(turns = 8, rounds = 1500) {
   const sink = start(["sink", "--port", "0", "--index", "loadgen:6"]);
   const [first] = String((await once(sink.stdout, "data"))[0]).split("\n");
@@ -66,18 +89,26 @@ async function gateway(turns = 8, rounds = 1500) {
   const watcher = await console_({ clusters: [{ name: "c", endpoint: first }], gateways: [{ name: "g", url: `http://${admin}` }] });
   const load = new URL("../../examples/loadgen/bulk.yml", import.meta.url).pathname;
   const one = async () => {
-    const [before, begun] = [cpu(child.pid), performance.now()];
+    const [before, port, begun] = [cpu(child.pid), cpu(child.pid, "admin"), performance.now()];
     const run = start(["loadgen", "--plain", "--log", "error", "--config", load, "-c", "4", "--total-rounds", String(rounds)], { ES_ENDPOINT: `http://${listen}` });
     run.stdout.resume();
     await once(run, "exit");
-    rate = (rounds * 1000) / ((performance.now() - begun) / 1000);
+    const seconds = (performance.now() - begun) / 1000;
+    rate = (rounds * 1000) / seconds;
+    ports.push((cpu(child.pid, "admin") - port) / 1e6 / seconds);
     return (cpu(child.pid) - before) / 1e9 / ((rounds * 1000) / 1e6);
   };
   let rate = 0;
+  const ports = [];
   await one();
+  ports.length = 0;
   const all = await byTurns(watcher, Number(turns), one);
   const pairs = all.with.map((value, i) => 100 * (value / all.without[i] - 1));
   console.log(`gateway, CPU s a million documents: without ${told(all.without, 3)}, with ${told(all.with, 3)}; more by ${told(pairs, 2)} %; ${Math.round(rate)} docs/s`);
+  // By turns, as they were taken.
+  const sides = { without: ports.filter((_, i) => i % 4 === 0 || i % 4 === 3), with: ports.filter((_, i) => i % 4 === 1 || i % 4 === 2) };
+  const second = median(sides.with) - median(sides.without);
+  console.log(`its admin thread, ms of a core a second: without ${told(sides.without, 3)}, with ${told(sides.with, 3)}; at ${median(all.without).toFixed(2)} s a million documents that is 1 % of what ${Math.round((100 * second * 1000) / median(all.without))} docs/s cost`);
   // Nothing but the console asks now: what it costs a second, whatever is written.
   const idle = await byTurns(watcher, 4, async () => {
     const before = cpu(child.pid);
@@ -85,11 +116,25 @@ async function gateway(turns = 8, rounds = 1500) {
     return (cpu(child.pid) - before) / 1e6 / 10;
   });
   console.log(`gateway without load, ms of a core a second: without ${told(idle.without, 2)}, with ${told(idle.with, 2)}`);
+  await watcher.shut();
+  const unseen = await byTurns(watcher, 3, async () => {
+    const before = cpu(child.pid, "admin");
+    await wait(10_000);
+    return (cpu(child.pid, "admin") - before) / 1e6 / 10;
+  });
+  console.log(`its admin thread without load and without a page open: without ${told(unseen.without, 3)}, with ${told(unseen.with, 3)}`);
 }
 
 async function cluster(url, pids, turns = 5, seconds = 30) {
   const nodes = pids.split(",").map(Number);
   const watcher = await console_({ clusters: [{ name: "c", endpoint: url }] });
+  for (const looked of ["a page open", "no page open"]) {
+    if (looked === "no page open") await watcher.shut();
+    await clusterTurns(watcher, nodes, looked, turns, seconds);
+  }
+}
+
+async function clusterTurns(watcher, nodes, looked, turns, seconds) {
   const own = [];
   const all = await byTurns(watcher, Number(turns), async () => {
     const sum = () => nodes.reduce((all, pid) => all + cpu(pid), 0);
@@ -99,7 +144,7 @@ async function cluster(url, pids, turns = 5, seconds = 30) {
     return (sum() - before) / 1e7 / seconds / nodes.length;
   });
   const pairs = all.with.map((value, i) => value - all.without[i]);
-  console.log(`cluster, % of a core a node: without ${told(all.without, 2)}, with ${told(all.with, 2)}; more by ${told(pairs, 2)}; the console itself at most ${Math.max(...own).toFixed(2)} % of a core`);
+  console.log(`cluster, ${looked}, % of a core a node: without ${told(all.without, 2)}, with ${told(all.with, 2)}; more by ${told(pairs, 2)}; the console itself at most ${Math.max(...own).toFixed(2)} % of a core`);
 }
 
 try {

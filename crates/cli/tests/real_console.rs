@@ -1,8 +1,9 @@
-//! The console before real clusters, in a real browser: three nodes of OpenSearch behind two gateways, and a
-//! second cluster.
+//! The console in a real browser: before three nodes of OpenSearch behind two gateways, and a second cluster;
+//! and before what misbehaves.
 //!
-//! The walk itself is `web/test/real/walk.test.mjs`; this starts what it walks on. It wants Node, Chromium,
-//! and the packages of `web/package-lock.json`, which `./dev test` brings.
+//! The walk itself is `web/test/real/walk.test.mjs`; this starts what it walks on. `broken.test.mjs` starts
+//! all of its own. They want Node, Chromium, and the packages of `web/package-lock.json`, which `./dev test`
+//! brings.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,25 +17,112 @@ mod gateway;
 #[path = "black_box/console/process.rs"]
 mod process;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use gateway::Gateway;
 use process::Console;
+use serde_json::{Value, json};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 use testkit::real::{Kind, RealCluster};
 
-#[test]
-fn the_walk_through_runs_in_a_browser() -> Result<()> {
+fn web() -> Result<PathBuf> {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
     ensure!(
         web.join("node_modules/playwright-core").is_dir(),
         "the page's packages are not there: `npm ci --prefix web`"
     );
-    let cluster = RealCluster::shared(Kind::OpenSearch)?;
-    let second = RealCluster::shared(Kind::Elasticsearch7)?;
+    Ok(web)
+}
+
+#[test]
+fn what_misbehaves_and_a_proxy_before_it_in_a_browser() -> Result<()> {
+    let output = Command::new("node")
+        .args(["--test", "--test-force-exit", "test/real/broken.test.mjs"])
+        .current_dir(web()?)
+        .env("PROGRAM", env!("CARGO_BIN_EXE_tidegate"))
+        .output()
+        .context("Node cannot be run")?;
+    ensure!(
+        output.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    Ok(())
+}
+
+/// Documents with a number as text, which the cluster refuses.
+const LETTERS: usize = 20_000;
+
+#[test]
+fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_exact() -> Result<()> {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).storing())?;
     let home = tempfile::tempdir()?;
-    let file = home.path().join("queueing.yml");
+    let file = queueing_file(home.path(), &cluster.urls()[0])?;
+    let gateway = Gateway::start(&["--config", &file]);
+    gateway.wait_until("it watches the cluster", |status| status["state"] == "watching");
+    let reason =
+        "failed to parse field [n] of type [long] in document with id '1'. Preview of field's value: '12'";
+    cluster.cue(
+        Cue::bulk(Fault::Items {
+            every: 1,
+            status: 400,
+            error: json!({"type": "mapper_parsing_exception", "reason": reason}).to_string(),
+        })
+        .always(),
+    );
+    for bulk in 0..LETTERS / 1000 {
+        let lines = (0..1000).map(|n| {
+            let id = bulk * 1000 + n;
+            format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":\"{id}\",\"f\":1.10}}\n")
+        });
+        gateway.bulk(&lines.collect::<String>()).ok()?;
+    }
+    let began = Instant::now();
+    loop {
+        let told: Value = gateway.admin().get("/queue/stats")?.ok()?.json()?;
+        if told["q"]["dead_letters"] == LETTERS {
+            break;
+        }
+        ensure!(began.elapsed() < Duration::from_secs(120), "{told:#}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    cluster.behave();
+    let console = Console::start(&[]);
+    let output = Command::new("node")
+        .args(["--test", "--test-force-exit", "test/real/letters.test.mjs"])
+        .current_dir(web()?)
+        .env("CONSOLE_URL", format!("http://{}/", console.address()))
+        .env("CONSOLE_LINK", console.link.as_ref().context("a one-time link")?)
+        .env("GATEWAY_URL", format!("http://{}", gateway.admin))
+        .env("LETTERS", LETTERS.to_string())
+        .output()
+        .context("Node cannot be run")?;
+    ensure!(
+        output.status.success(),
+        "{}\n{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        console.log()
+    );
+    let docs = cluster.docs("logs");
+    ensure!(docs.len() == LETTERS, "{} documents", docs.len());
+    for (id, doc) in &docs {
+        ensure!(
+            doc.source == format!("{{\"n\":{id},\"f\":1.10}}"),
+            "{id}: {}",
+            doc.source
+        );
+    }
+    Ok(())
+}
+
+/// A configuration that queues what is written: its file.
+fn queueing_file(home: &Path, endpoint: &str) -> Result<String> {
+    let file = home.join("queueing.yml");
     let text = format!(
         "path.data: '{}'
 admin: {{binding: '127.0.0.1:0'}}
@@ -46,13 +134,22 @@ flow:
       - bulk_reshuffle: {{elasticsearch: c, mode: async, queue: {{name: q, min_free: 1mb}}}}
       - elasticsearch: {{elasticsearch: c}}
 pipeline: [{{name: p, processor: [{{bulk_indexing: {{elasticsearch: c}}}}]}}]
-elasticsearch: [{{name: c, endpoint: '{}'}}]
+elasticsearch: [{{name: c, endpoint: '{endpoint}'}}]
 ",
-        home.path().join("data").display(),
-        cluster.url(1),
+        home.join("data").display(),
     );
     std::fs::write(&file, text)?;
-    let queueing = Gateway::start(&["--config", &file.to_string_lossy()]);
+    Ok(file.to_string_lossy().into_owned())
+}
+
+#[test]
+fn the_walk_through_runs_in_a_browser() -> Result<()> {
+    let web = web()?;
+    let cluster = RealCluster::shared(Kind::OpenSearch)?;
+    let second = RealCluster::shared(Kind::Elasticsearch7)?;
+    let home = tempfile::tempdir()?;
+    let file = queueing_file(home.path(), &cluster.url(1))?;
+    let queueing = Gateway::start(&["--config", &file]);
     let splitting = Gateway::start(&[
         "--cluster",
         &cluster.url(2),

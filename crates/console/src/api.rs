@@ -1,6 +1,7 @@
 //! The HTTP API, as the page uses it: JSON in and out, and one stream of events.
 
 mod calls;
+mod gateways;
 mod guard;
 mod live;
 mod refusal;
@@ -26,6 +27,7 @@ use crate::password::Passwords;
 use crate::poll::Polls;
 use crate::throttle::Throttle;
 
+pub(crate) use gateways::Asked;
 pub(crate) use refusal::Refusal;
 
 /// What all requests share.
@@ -36,6 +38,8 @@ pub(crate) struct Desk {
     /// What the one-time link holds, until there is a user.
     pub(crate) setup: Mutex<Option<Secret>>,
     pub(crate) names: Names,
+    /// What gateways have said of their queues a moment ago.
+    pub(crate) asked: Asked,
     /// The overview as of this second.
     pub(crate) overview: watch::Receiver<Arc<Value>>,
     /// Names by which this server may be called, besides addresses and `localhost`.
@@ -95,6 +99,9 @@ pub(crate) fn router(desk: &Arc<Desk>) -> Router {
             post(calls::call).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)),
         )
         .route("/clusters/{id}/names", get(calls::names))
+        .route("/gateways/{id}/queues", get(gateways::queues))
+        .route("/gateways/{id}/lag", get(gateways::lag))
+        .route("/gateways/{id}/call", post(gateways::call))
         .route("/tabs", get(texts::tabs).put(texts::set_tabs))
         .route("/audit", get(texts::audit))
         .layer(from_fn_with_state(Arc::clone(desk), guard::logged_in));

@@ -57,8 +57,17 @@ pub(crate) struct Watched {
     pub(crate) series: BTreeMap<&'static str, Series>,
     /// What a gateway delivers, by the cluster's name in its configuration.
     pub(crate) delivered: BTreeMap<String, Series>,
+    /// How far a gateway's consumer groups are behind, by queue and group.
+    pub(crate) groups: BTreeMap<(String, String), Behind>,
     /// The table of nodes as the page gets it, and when it was asked for.
     pub(crate) nodes: Option<(i64, Vec<Value>)>,
+}
+
+/// How far a consumer group is behind, over time.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    pub(crate) lag_s: Series,
+    pub(crate) pending: Series,
 }
 
 /// All of them.
@@ -155,6 +164,25 @@ impl Board {
         }
         series.insert("gateway_docs_per_s".to_owned(), json!(delivered));
         json!({"step_ms": step_ms, "from_ms": from_ms, "series": series})
+    }
+
+    /// How far the consumer groups of a gateway's queue were behind in the last minutes.
+    pub(crate) fn lag(&self, id: &str, queue: &str, minutes: u32) -> Value {
+        let (step_ms, span_ms) = step_for(minutes);
+        let to_ms = now_ms().div_euclid(step_ms) * step_ms;
+        let from_ms = to_ms - span_ms;
+        let watched = self.lock();
+        let one = watched.get(&Key::Gateway(id.to_owned()));
+        let groups = one.into_iter().flat_map(|one| &one.groups);
+        let groups = groups
+            .filter(|((of, _), _)| of == queue)
+            .map(|((_, group), behind)| {
+                let values = |series: &Series| series.values(step_ms, from_ms, to_ms);
+                let told = json!({"lag_s": values(&behind.lag_s), "pending": values(&behind.pending)});
+                (group.clone(), told)
+            });
+        let groups: serde_json::Map<_, _> = groups.collect();
+        json!({"step_ms": step_ms, "from_ms": from_ms, "groups": groups})
     }
 
     /// A cluster's nodes, as of when they were asked for.

@@ -23,6 +23,7 @@
     )
 )]
 
+mod accounts;
 mod api;
 mod board;
 mod clock;
@@ -213,6 +214,7 @@ fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -
         board: Arc::new(Board::default()),
         outbound,
         changed: Arc::new(Notify::new()),
+        attention: Arc::new(poll::Attention::new()),
     };
     let (told, overview) = watch::channel(Arc::new(Value::Null));
     spawn(Work::Watch, runner.run(worker));
@@ -230,6 +232,7 @@ fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -
         throttle: throttle::Throttle::default(),
         setup: Mutex::new(link.map(Secret::new)),
         names: names::Names::default(),
+        asked: api::Asked::default(),
         overview,
         hosts: options.hosts.clone(),
         tls: options.tls.is_some(),
@@ -246,6 +249,7 @@ async fn tell(polls: Polls, told: watch::Sender<Arc<Value>>) {
         if told.receiver_count() < 2 {
             continue;
         }
+        polls.attention.look();
         match (polls.store.clusters(), polls.store.gateways()) {
             (Ok(clusters), Ok(gateways)) => {
                 let overview = polls.board.overview(&clusters, &gateways);

@@ -1,6 +1,7 @@
 //! Polls: one task for each cluster and gateway, so that none waits for another, and each asks one question
 //! at a time.
 
+mod attention;
 mod clusters;
 mod gateways;
 mod pace;
@@ -18,6 +19,7 @@ use crate::clock::now_ms;
 use crate::outbound::{AskError, Outbound};
 use crate::store::{ClusterEntry, GatewayEntry, Store};
 
+pub(crate) use attention::Attention;
 pub(crate) use clusters::flavour_of;
 pub(crate) use gateways::adopt;
 
@@ -29,6 +31,7 @@ pub(crate) struct Polls {
     pub(crate) outbound: Outbound,
     /// Told when the registry has changed.
     pub(crate) changed: Arc<Notify>,
+    pub(crate) attention: Arc<Attention>,
 }
 
 #[derive(Clone, PartialEq)]

@@ -57,6 +57,11 @@ impl CallPath {
         (!first.starts_with('_') || first == "_all").then_some(first)
     }
 
+    /// Its segments, decoded.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().map(String::as_str)
+    }
+
     /// Whether a call only reads, as far as is known.
     pub(crate) fn only_reads(&self, method: &Method) -> bool {
         let words: Vec<&str> = self.segments.iter().map(String::as_str).collect();

@@ -11,6 +11,7 @@ import { Empty, Header, Loading, Meter, Name, Num, StateBadge, Tag, Trouble } fr
 import { Chart, newest, type Line } from "../ui/chart.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { usePoll } from "../ui/poll.ts";
+import { Whys } from "../ui/whys.tsx";
 import { Health } from "./overview.tsx";
 
 const RANGES = [5, 15, 60, 120];
@@ -41,15 +42,7 @@ export function ClusterPage({ id }: { id: string }) {
           {t.cluster.edit}
         </a>
       </Header>
-      {row?.why.length ? (
-        <ul class={`why panel-note ${row.state}`}>
-          {row.why.map((why) => (
-            <li key={why}>
-              <bdi>{visible(why)}</bdi>
-            </li>
-          ))}
-        </ul>
-      ) : null}
+      <Whys row={row} />
       {series.problem ? <Trouble text={series.problem} onRetry={series.again} /> : null}
       {series.data ? <Charts series={series.data} old={series.problem !== null} /> : series.problem ? null : <Loading lines={8} />}
       <NodeTable nodes={nodes.data} problem={nodes.problem} again={nodes.again} />

@@ -120,7 +120,7 @@ function ageOf(row: Row): number | null {
 function Line({ row, heads }: { row: Row; heads: readonly string[] }) {
   const age = ageOf(row);
   const old = age === null || age > OLD_MS;
-  const to = row.kind === "cluster" ? link(["c", row.id]) : link(["registry", "gateway", row.id]);
+  const to = row.kind === "cluster" ? link(["c", row.id]) : link(["g", row.id]);
   const entry = row.kind === "cluster" ? clusterOf(row.id) : undefined;
   const c = t.overview.columns;
   return (

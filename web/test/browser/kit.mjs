@@ -110,6 +110,9 @@ export const PAGES = {
   "gateway-form": "#/registry/gateway/new",
   import: "#/registry/import",
   audit: "#/audit",
+  queues: "#/g/gateway-1",
+  queue: "#/g/gateway-1/q/logs",
+  letters: "#/g/gateway-1/q/logs/letters",
 };
 
 /** Waits until a page stands: no grey lines any more, and the charts are drawn. */
@@ -133,10 +136,20 @@ export function numbersDiffer(made, ms = 4000) {
     };
     const json = async (path) => (await fetch(path)).json();
     const id = /^#\/c\/([^/?]+)$/.exec(location.hash.split("?")[0])?.[1];
+    const gateway = /^#\/g\/([^/?]+)/.exec(location.hash)?.[1];
     const ask = async () => {
       for (const { kind, name, ...row } of (await json("api/overview")).rows) {
         keep(`${kind} ${name}`, row);
-        if (id && row.id === decodeURIComponent(id)) keep("lead", row);
+        if (row.id === decodeURIComponent(id ?? gateway ?? "")) keep("lead", row);
+      }
+      if (gateway) {
+        for (const [name, { groups, ...queue }] of Object.entries((await json(`api/gateways/${gateway}/queues`)).queues)) {
+          keep(`queue ${name}`, queue);
+          for (const [group, { lanes, ...told }] of Object.entries(groups)) {
+            keep(`group ${name} ${group}`, told);
+            keep(`lanes ${name} ${group}`, (lanes ?? []).map((lane) => ({ ...lane, pending: lane.accepted - lane.done })));
+          }
+        }
       }
       if (!id) return;
       for (const list of Object.values((await json(`api/clusters/${id}/series?minutes=15`)).series)) keep("tiles", list.slice(-12));
@@ -154,7 +167,8 @@ export function numbersDiffer(made, ms = 4000) {
     const shown = [...document.querySelectorAll("main data.num")].map((data) => {
       const kind = data.closest("table.cluster") ? "cluster" : data.closest("table.gateway") ? "gateway" : data.closest("table.nodes") ? "node" : null;
       const name = kind && data.closest("tr").querySelector("th .name").textContent;
-      return { key: kind ? `${kind} ${name}` : data.closest(".lead") ? "lead" : "tiles", value: Number(data.value), text: data.textContent };
+      const given = data.closest("[data-numbers]")?.dataset.numbers;
+      return { key: given ?? (kind ? `${kind} ${name}` : data.closest(".lead") ? "lead" : "tiles"), value: Number(data.value), text: data.textContent };
     });
     await ask();
     for (const { key, value, text } of shown) {

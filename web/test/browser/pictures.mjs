@@ -21,6 +21,8 @@ for (const [name, colorScheme, hash] of [
   ["console-overview", "light", "#/"],
   ["console-cluster", "dark", "#/c/production"],
   ["console-dev", "light", "#/dev?cluster=staging"],
+  ["console-queue", "light", "#/g/gateway-1/q/logs"],
+  ["console-letters", "dark", "#/g/gateway-1/q/logs/letters"],
   ["console-who", "dark", "#/c/staging/templates/who?index=logs-2026.11.23"],
 ]) {
   const p = await page(url, { colorScheme, viewport: { width: 1280, height: 700 } });

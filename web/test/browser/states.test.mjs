@@ -46,6 +46,8 @@ test("hostile names are words on every page, and nothing of them runs", async ()
   }
   const evil = mock.clusters.at(-1);
   evil.nodeNames = hostile;
+  const gate = mock.gateways.at(-1);
+  gate.queueNames = hostile;
   const cluster = mock.live.get(`cluster ${evil.id}`).cluster;
   for (const name of hostile) {
     cluster.indices.push(name);
@@ -62,6 +64,9 @@ test("hostile names are words on every page, and nothing of them runs", async ()
       "evil-templates": `#/c/${encodeURIComponent(evil.id)}/templates`,
       "evil-template": `#/c/${encodeURIComponent(evil.id)}/templates/legacy/${encodeURIComponent(hostile[0])}`,
       "evil-who": `#/c/${encodeURIComponent(evil.id)}/templates/who?index=${encodeURIComponent(hostile[0])}`,
+      "evil-queues": `#/g/${encodeURIComponent(gate.id)}`,
+      "evil-queue": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}`,
+      "evil-letters": `#/g/${encodeURIComponent(gate.id)}/q/${encodeURIComponent(hostile[0])}/letters`,
       "evil-entry": `#/registry/cluster/${encodeURIComponent(evil.id)}`,
       "evil-search": `#/?q=${encodeURIComponent(hostile[0])}`,
     };
@@ -120,7 +125,7 @@ test("half-broken answers leave each page standing, with words", async () => {
   const p = await page(url);
   await logIn(p, url);
   for (const mode of ["garbage", "down"]) {
-    for (const hash of ["#/c/staging", "#/c/staging/templates", "#/audit"]) {
+    for (const hash of ["#/c/staging", "#/c/staging/templates", "#/audit", "#/g/gateway-1", "#/g/gateway-1/q/logs"]) {
       await to(p, "#/registry");
       mock.mode = mode;
       await to(p, hash);
@@ -239,7 +244,7 @@ test("every number of a page is the API's of that moment", async () => {
   const { url, close } = await server();
   const p = await page(url);
   await logIn(p, url);
-  for (const [hash, least] of [["#/", 10], ["#/c/production", 10]]) {
+  for (const [hash, least] of [["#/", 10], ["#/c/production", 10], ["#/g/gateway-1", 20], ["#/g/gateway-1/q/logs", 12]]) {
     await to(p, hash);
     await settled(p);
     await p.waitForTimeout(1200);

@@ -120,6 +120,37 @@ class Mock {
     };
   }
 
+  /** A gateway's queues as the real server tells them, sums and all; `off` documents are missing where a test says so. */
+  queues(entry) {
+    const second = Math.floor(Date.now() / 1000);
+    const all = entry.queueNames ?? (entry.name === "gateway-2" ? ["ingest"] : ["logs", "orders"]);
+    const lane = (n, of) => ({ accepted: 9000 + n * 13, done: 9000 + n * 13 - of, dead: 0, lost: 0, skipped: 0, rewound: 0, pending_bytes: of * 312, position: 48_000 + n * 100, doing: of ? (n % 3 ? "retrying" : "paused") : "idle", why: of ? (n % 3 ? "node-7 answers 429" : "index_closed") : null });
+    const group = (name, q) => {
+      const behind = name === "archive" ? [1200, 4000, 33] : [0, 0, 0];
+      const lanes = Array.from({ length: 12 }, (_, n) => lane(n, behind[n] ?? 0));
+      const pending = lanes.reduce((sum, l) => sum + l.accepted - l.done, 0);
+      const [dead, parked, replayed] = [3, 40, 2];
+      const accepted = 1_000_000 + second % 1000;
+      const states = { indexed: accepted - dead - parked - replayed - pending - (entry.off ?? 0), dead, parked, pending, replayed, purged: 0, skipped: 0, lost: 0 };
+      const sum = Object.values(states).reduce((a, b) => a + b, 0);
+      const waits = name === "archive" ? [{ reason: "retrying", why: "node-7 has no time: 429", cluster: name, lanes: [1, 2], for_s: 240.5, next_try_s: 1.2 }, { reason: "parked", why: "they wait apart from their lanes", documents: parked }] : [];
+      return [accepted, { ...states, rewound: 0, pending_bytes: pending * 312, waits, cluster: name, pipeline: `to-${name}`, state: entry.stopped ? "stopped" : "running", lag_s: pending ? 41.5 : 0, lanes, accounted: q === "kafka" ? null : accepted, states: q === "kafka" ? null : sum, adds_up: q === "kafka" ? null : sum === accepted }];
+    };
+    const queues = {};
+    for (const name of all) {
+      const groups = ["production", "archive"].map((one) => [one, group(one, name)]);
+      queues[name] = { accepted: groups[0][1][0], records: 1200, bytes: 88_123_456, start: 0, end: 99_000, poisoned: null, refuses: null, dead_letters: 6, ...(name === "kafka" ? { topic: "tidegate-kafka" } : {}), groups: Object.fromEntries(groups.map(([one, [, value]]) => [one, value])) };
+    }
+    return { at_ms: Date.now(), queues };
+  }
+
+  lag(minutes) {
+    const n = minutes * 60;
+    const to = Math.floor(Date.now() / 1000) * 1000;
+    const map = (make) => Array.from({ length: n }, (_, i) => (i > n * 0.55 && i < n * 0.6 ? null : make(to / 1000 - n + i)));
+    return { step_ms: 1000, from_ms: to - n * 1000, groups: { production: { lag_s: map(() => 0.2), pending: map((s) => 20 + (s % 7)) }, archive: { lag_s: map((s) => 20 + 20 * Math.abs(Math.sin(s / 90))), pending: map((s) => Math.round(3000 + 2000 * Math.abs(Math.sin(s / 90)))) } } };
+  }
+
   note(what, target, more = {}) {
     this.audit.unshift({ at_ms: Date.now(), user: this.user?.name ?? "?", what, target, before: null, after: null, reason: null, ...more });
   }
@@ -212,6 +243,7 @@ async function inner(mock, method, parts, query, body, request) {
         await new Promise((done) => setTimeout(done, 120));
         return testOf(gateway ? body.url : (body.endpoints?.[0] ?? ""), !!(body.password ?? body.token), gateway);
       }
+      if (third === "call" && gateway) return gatewayCall(mock, entryOf(mock.gateways), body);
       if (third === "call") return mock.live.get(`cluster ${second}`) ? callOf(mock, entryOf(mock.clusters), body, request) : refuse(404, "unknown", "There is no such cluster.");
       const { password, token, ...entry } = body;
       const made = gateway ? mock.addGateway({ ...entry, has_token: !!token, clusters: ["demo"] }) : mock.addCluster({ ...entry, has_password: !!password });
@@ -236,6 +268,12 @@ async function inner(mock, method, parts, query, body, request) {
       mock.note(`${first.slice(0, -1)} removed`, entry.name, { before: entry });
       return {};
     }
+    case "GET gateways": {
+      const entry = entryOf(mock.gateways);
+      if (third === "queues") return mock.queues(entry);
+      if (third === "lag") return mock.lag(Number(query.get("minutes") ?? 15));
+      break;
+    }
     case "GET clusters": {
       const entry = entryOf(mock.clusters);
       if (third === "series") return mock.series(entry, Number(query.get("minutes") ?? 15));
@@ -248,6 +286,32 @@ async function inner(mock, method, parts, query, body, request) {
 
 function refuse(status, type, reason, more) {
   throw new Refusal(status, type, reason, more);
+}
+
+function gatewayCall(mock, entry, { method, path }) {
+  const told = (value, status = 200) => ({ status, took_ms: 2, headers: {}, body: JSON.stringify(value), truncated: false });
+  const [at] = path.split("?");
+  if (method !== "GET") mock.note(`${method} ${path}`, entry.name);
+  if (/^\/pipeline\//.test(at)) {
+    entry.stopped = at.endsWith("_stop");
+    return told({});
+  }
+  if (at.startsWith("/dead_letters")) return told(lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
+  return told({ error: { reason: "no such endpoint" } }, 404);
+}
+
+/** 120 letters of two kinds, or with hostile words. */
+function lettersOf(entry, at, query) {
+  const reasons = entry.queueNames ?? ["failed to parse field [price] of type [long] in document with id '…'. Preview of field's value: '…'", "mapping set to strict, dynamic introduction of [colour] within [_doc] is not allowed"];
+  const fields = entry.queueNames ?? ["price", "colour"];
+  entry.letters ??= Array.from({ length: 120 }, (_, n) => ({ id: 1000 + n, died_ms: Date.now() - n * 60_000, index: entry.queueNames?.[n % 7] ?? "orders-2026.11", action: { index: { _index: "orders-2026.11", _id: String(n) } }, source: { price: `${n}`, note: reasons[0] }, status: 400, type: "mapper_parsing_exception", reason: reasons[n % reasons.length], field: fields[n % fields.length], attempts: 1, group: "archive", cluster: "archive" }));
+  const fits = (one) => ["index", "type", "group", "field"].every((name) => !query.get(name) || one[name] === query.get(name)) && (!query.get("like") || one.reason === query.get("like")) && (!query.get("status") || String(one.status) === query.get("status")) && (!query.get("reason") || one.reason.includes(query.get("reason")));
+  const found = entry.letters.filter(fits);
+  const facet = (of) => ({ values: [...new Set(found.map(of))].map((value) => ({ value: String(value), letters: found.filter((one) => of(one) === value).length })), others: 0 });
+  if (at.endsWith("_facets")) return { letters: found.length, like: facet((one) => one.reason), field: facet((one) => one.field), index: facet((one) => one.index), type: facet((one) => one.type), status: facet((one) => one.status), group: facet((one) => one.group) };
+  const from = Number(query.get("from") ?? 0);
+  const limit = Number(query.get("limit") ?? 100);
+  return { dead_letters: found.slice(from, from + limit), next: from + limit < found.length ? from + limit : null };
 }
 
 const WRITES = (method, path) => method === "DELETE" || method === "PUT" || (method === "POST" && !/_search|_count|_simulate|_analyze|_msearch/.test(path));

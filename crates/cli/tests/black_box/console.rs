@@ -2,6 +2,7 @@
 
 mod calls;
 mod process;
+mod queues;
 mod starting;
 mod watching;
 

@@ -49,6 +49,97 @@ fn kill_documents(gateway: &Gateway, cluster: &FakeCluster, text: &str) {
 }
 
 #[test]
+fn letters_are_counted_by_what_they_share_and_changed_together() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).index("other", 2).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    let line = |id: usize, n: &str| {
+        format!(
+            "{{\"index\":{{\"_index\":\"other\",\"_id\":\"{id}\"}}}}\n{{\"big\":12345678901234567890123,\"n\":{n}}}\n"
+        )
+    };
+    let others: String = (0..30).map(|id| line(id, &format!("\"{id}\""))).collect();
+    let unfit = line(30, "\"x\"") + &line(31, "5") + "{\"delete\":{\"_index\":\"other\",\"_id\":\"d\"}}\n";
+    kill_documents(&gateway, &cluster, &(body(8) + &others + &unfit));
+    let facets = get(&gateway, "/dead_letters/_facets");
+    assert_eq!(facets["letters"], 41);
+    assert_eq!(
+        facets["field"],
+        json!({"values": [{"value": "n", "letters": 41}], "others": 0})
+    );
+    let by_index = json!([{"value": "other", "letters": 33}, {"value": "logs", "letters": 8}]);
+    assert_eq!(facets["index"]["values"], by_index);
+    assert_eq!(facets["like"]["values"][0]["value"], "failed to parse field [n]");
+    assert_eq!(get(&gateway, "/dead_letters/_facets?index=logs")["letters"], 8);
+    assert_eq!(
+        letters(&gateway, "field=n&like=failed%20to%20parse%20field%20%5Bn%5D").len(),
+        41
+    );
+    assert_eq!(letters(&gateway, "field=m").len(), 0);
+
+    let convert = r#"{"patch": [{"convert": {"field": "n", "to": "long"}}]}"#;
+    let patch =
+        |query: &str, body: &str| send(&gateway, "POST", &format!("/dead_letters/_patch?{query}"), body);
+    assert_eq!(patch("", convert).status, 400, "nothing says which");
+    for wrong in [
+        "",
+        "{}",
+        r#"{"patch": []}"#,
+        r#"{"patch": [{"set": {"field": ""}}]}"#,
+        r#"{"patch": [{"eval": {}}]}"#,
+    ] {
+        assert_eq!(patch("index=other", wrong).status, 400, "{wrong}");
+    }
+    let told: Value = patch("index=other&dry_run=true", convert)
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(
+        (
+            &told["would"],
+            &told["unchanged"],
+            &told["refused"],
+            told["preview"].as_array().unwrap().len()
+        ),
+        (&json!(30), &json!(1), &json!(2), 20)
+    );
+    assert!(
+        letters(&gateway, "index=other")
+            .iter()
+            .all(|letter| letter["original"].is_null()),
+        "only looked"
+    );
+    let told: Value = patch("index=other", convert).ok().unwrap().json().unwrap();
+    assert_eq!(
+        (&told["patched"], &told["refused"], &told["more"]),
+        (&json!(30), &json!(2), &json!(false))
+    );
+    let whys = told["refusals"].to_string();
+    assert!(
+        whys.contains("is no whole number") && whys.contains("a delete has no source"),
+        "{whys}"
+    );
+    assert_eq!(letters(&gateway, "").len(), 41, "a changed letter is one letter");
+    let again: Value = patch("index=other", convert).ok().unwrap().json().unwrap();
+    assert_eq!((&again["patched"], &again["unchanged"]), (&json!(0), &json!(31)));
+    // They are there after a restart, and go back as they were changed.
+    drop(gateway);
+    let gateway = place.start();
+    assert_eq!(
+        post(&gateway, "/dead_letters/_replay?index=other&field=n")["replayed"],
+        33
+    );
+    drained(&gateway, "c0");
+    let docs = cluster.docs("other");
+    assert_eq!(
+        docs["7"].source, "{\"big\":12345678901234567890123,\"n\":7}",
+        "the rest byte for byte"
+    );
+    assert_eq!(docs["30"].source, "{\"big\":12345678901234567890123,\"n\":\"x\"}");
+}
+
+#[test]
 fn letters_are_found_by_what_they_are_edited_and_replayed_and_the_books_say_so() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 6).index("other", 2).storing()).unwrap();
     let place = Place::before(&[&cluster], "");

@@ -31,9 +31,16 @@ pub(super) struct Call {
 
 /// What a user says who means it.
 #[derive(Deserialize)]
-struct Confirm {
+pub(super) struct Confirm {
     index: String,
-    reason: String,
+    pub(super) reason: String,
+}
+
+impl Confirm {
+    /// Whether this is what was asked for.
+    pub(super) fn means(&self, index: &str) -> bool {
+        self.index == index && !self.reason.trim().is_empty()
+    }
 }
 
 #[derive(Deserialize)]
@@ -107,9 +114,7 @@ fn admit(cluster: &ClusterEntry, path: &CallPath, confirm: Option<&Confirm>) -> 
     }
     if cluster.protected {
         let index = path.index().unwrap_or(&cluster.name);
-        let meant =
-            confirm.is_some_and(|confirm| confirm.index == index && !confirm.reason.trim().is_empty());
-        if !meant {
+        if !confirm.is_some_and(|confirm| confirm.means(index)) {
             return Err(Refusal::confirm(index));
         }
     }

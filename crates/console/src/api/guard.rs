@@ -103,6 +103,7 @@ pub(super) async fn logged_in(State(desk): State<Arc<Desk>>, mut request: Reques
     };
     match found {
         Ok(Some(user)) => {
+            desk.polls.attention.look();
             request.extensions_mut().insert(user);
             if let Some(token) = token {
                 request.extensions_mut().insert(Token(token));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Polls, QUESTION_WITHIN};
@@ -64,6 +64,9 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
         (Question::Holds, Pace::new(Duration::from_secs(15))),
     ];
     loop {
+        let looked_at = polls.attention.is_there();
+        indexing.attend(looked_at);
+        others.iter_mut().for_each(|(_, pace)| pace.attend(looked_at));
         let began = Instant::now();
         let went = poll.indexing().await;
         polls.heard(&poll.key, went.as_ref().copied());
@@ -91,7 +94,7 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
                 }
             }
         }
-        sleep_until(indexing.due()).await;
+        polls.attention.rest(indexing.due()).await;
     }
 }
 

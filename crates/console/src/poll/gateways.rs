@@ -1,16 +1,17 @@
 //! What a gateway is asked, of its admin API alone: its counters each second, its clusters each five.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Address;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Polls, QUESTION_WITHIN};
-use crate::board::{Key, State};
+use crate::accounts;
+use crate::board::{Key, State, Watched};
 use crate::clock::now_ms;
 use crate::secrets::row_id;
 use crate::store::{Change, ClusterEntry, GatewayEntry, Store, StoreError};
@@ -38,6 +39,9 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
     let mut clusters = Pace::new(Duration::from_secs(5));
     let mut last = None;
     loop {
+        let looked_at = polls.attention.is_there();
+        counters.attend(looked_at);
+        clusters.attend(looked_at);
         let began = Instant::now();
         if !counters.is_failing() && clusters.is_due(began) {
             let told = polls
@@ -69,7 +73,7 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
                 last = None;
             }
         }
-        sleep_until(counters.due()).await;
+        polls.attention.rest(counters.due()).await;
     }
 }
 
@@ -103,7 +107,11 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
     let rate = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64 / seconds?);
     let (queues, notes) = queues(told);
     polls.noted(key, "queues", notes);
+    let since_ms = last.as_ref().map(|last| last.at_ms);
     polls.board.change(key, |one| {
+        if let Some(since_ms) = since_ms {
+            keep_lag(one, told, since_ms, mark.at_ms);
+        }
         one.facts.version = told["version"].as_str().map(str::to_owned);
         one.facts.flavour = Some("tidegate".to_owned());
         one.facts.docs_per_s = rate(mark.docs, last.as_ref().map(|last| last.docs));
@@ -123,6 +131,30 @@ fn take(polls: &Polls, key: &Key, entry: &GatewayEntry, told: &Value, last: Opti
         }
     });
     mark
+}
+
+/// How far each consumer group is behind, in seconds and in documents.
+fn keep_lag(one: &mut Watched, told: &Value, since_ms: i64, at_ms: i64) {
+    let mut gone: BTreeSet<(String, String)> = one.groups.keys().cloned().collect();
+    for (queue, values) in told["queues"].as_object().into_iter().flatten() {
+        for (group, values) in values["groups"].as_object().into_iter().flatten() {
+            let name = (queue.clone(), group.clone());
+            gone.remove(&name);
+            if one.groups.len() >= GROUPS_MAX && !one.groups.contains_key(&name) {
+                continue;
+            }
+            let kept = one.groups.entry(name).or_default();
+            // Nothing that waits is no lag; a group that nobody delivers for has none that is known.
+            let idle = (values["pending"] == 0).then_some(0.0);
+            if let Some(lag) = values["lag_s"].as_f64().or(idle) {
+                kept.lag_s.put(since_ms, at_ms, lag);
+            }
+            if let Some(pending) = values["pending"].as_f64() {
+                kept.pending.put(since_ms, at_ms, pending);
+            }
+        }
+    }
+    one.groups.retain(|name, _| !gone.contains(name));
 }
 
 /// Documents that queues have delivered, by cluster.
@@ -152,7 +184,8 @@ fn queues(told: &Value) -> (Option<Value>, Vec<(State, String)>) {
     let Some(queues) = told["queues"].as_object().filter(|queues| !queues.is_empty()) else {
         return (None, Vec::new());
     };
-    let mut notes = Vec::new();
+    let faults = accounts::faults(&told["queues"]);
+    let mut notes: Vec<_> = faults.into_iter().map(|words| (State::Bad, words)).collect();
     let mut dead = 0;
     for (name, queue) in queues {
         dead += queue["dead_letters"].as_u64().unwrap_or(0);
@@ -259,6 +292,8 @@ fn register(
 
 /// Addresses of a cluster that are kept.
 const ENDPOINTS_MAX: usize = 5;
+/// Consumer groups of a gateway whose lag is kept.
+const GROUPS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,8 @@ pub(super) struct Pace {
     every: Duration,
     due: Instant,
     failures: u32,
+    /// Whether somebody looks at what is found.
+    looked_at: bool,
 }
 
 impl Pace {
@@ -18,7 +20,16 @@ impl Pace {
             every,
             due: Instant::now(),
             failures: 0,
+            looked_at: true,
         }
+    }
+
+    /// Whether somebody looks at what is found: if not, it is asked less often; if so again, at once.
+    pub(super) fn attend(&mut self, looked_at: bool) {
+        if looked_at && !self.looked_at && !self.is_failing() {
+            self.due = Instant::now();
+        }
+        self.looked_at = looked_at;
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -39,10 +50,11 @@ impl Pace {
         let now = Instant::now();
         self.failures = 0;
         let took = now.duration_since(began);
+        let every = self.every * if self.looked_at { 1 } else { UNSEEN };
         // In step with the beginning, so that each second has its poll.
-        self.due = (self.due.max(began) + self.every).max(began + took * SHARE);
+        self.due = (self.due.max(began) + every).max(began + took * SHARE);
         if self.due < now {
-            self.due = now + self.every;
+            self.due = now + every;
         }
     }
 
@@ -55,6 +67,8 @@ impl Pace {
 }
 
 const SHARE: u32 = 20;
+/// So many times as long are the pauses while nobody looks.
+const UNSEEN: u32 = 5;
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -79,5 +93,20 @@ mod tests {
             })
             .collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_looks_at_is_asked_less_often_until_somebody_does() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        pace.attend(false);
+        let began = Instant::now();
+        pace.answered(began);
+        assert_eq!(pace.due(), began + Duration::from_secs(5));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        pace.attend(true);
+        assert!(pace.is_due(Instant::now()));
+        pace.answered(Instant::now());
+        pace.attend(true);
+        assert!(!pace.is_due(Instant::now()), "it is in step again");
     }
 }

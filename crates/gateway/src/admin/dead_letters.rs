@@ -1,6 +1,6 @@
 //! Dead letters: list, show, edit, replay, purge.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use super::AdminState;
 use super::refusal::Refusal;
 use crate::beside::beside;
 use crate::queue::Queue;
-use crate::queue::dead_letters::{Edit, LettersError, ReplayTarget, Unfit, Wanted};
+use crate::queue::dead_letters::{Edit, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, Wanted};
 
 /// What the query of these endpoints may say.
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +28,8 @@ pub(super) struct Asked {
     status: Option<String>,
     r#type: Option<String>,
     reason: Option<String>,
+    like: Option<String>,
+    field: Option<String>,
     since: Option<String>,
     until: Option<String>,
     #[serde(default)]
@@ -102,11 +104,9 @@ pub(super) async fn edit(
     })?;
     let snapshot = admin.snapshot(&queue)?;
     blocking(move || {
-        let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now_ms = now_ms.map_or(0, |since| since.as_millis() as u64);
         let edited = queue
             .dead_letters
-            .edit(id, &edit, &queue.committed(), &snapshot.table, now_ms);
+            .edit(id, &edit, &queue.committed(), &snapshot.table, now_ms());
         match edited {
             Ok(letter) => Ok(Json(letter.shown()).into_response()),
             Err(Unfit::NoLetter) => Err(no_letter(id)),
@@ -115,6 +115,79 @@ pub(super) async fn edit(
         }
     })
     .await
+}
+
+/// Letters counted by what they have in common.
+pub(super) async fn facets(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
+    let asked = asked(query)?;
+    let (queue, wanted) = (asked.queue(&admin)?, asked.wanted()?);
+    blocking(move || {
+        let counted = queue.dead_letters.facets(&wanted, &queue.committed());
+        Ok(Json(counted.map_err(Refusal::failed)?).into_response())
+    })
+    .await
+}
+
+pub(super) async fn patch(
+    State(admin): State<Arc<AdminState>>,
+    query: Query_,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let asked = asked(query)?;
+    let (queue, wanted) = (asked.queue(&admin)?, asked.selection()?);
+    let patch: Patch = serde_json::from_slice(&body).map_err(|error| {
+        Refusal::invalid(format!(
+            "the body is {{\"patch\": [STEP, …]}}, a step one of set, remove, rename, convert: {error}"
+        ))
+    })?;
+    if let Some(fault) = patch.fault() {
+        return Err(Refusal::invalid(fault));
+    }
+    let snapshot = admin.snapshot(&queue)?;
+    blocking(move || {
+        let terms = PatchTerms {
+            table: &snapshot.table,
+            now_ms: now_ms(),
+            dry_run: asked.dry_run,
+            within: REPLAY_MAX,
+        };
+        let done = queue
+            .dead_letters
+            .patch(&patch, &wanted, &queue.committed(), &terms);
+        let done = done.map_err(|error| failed(&error))?;
+        if !asked.dry_run {
+            tracing::info!(
+                queue = &*queue.name,
+                patched = done.patched,
+                unchanged = done.unchanged,
+                refused = done.refused.len(),
+                "dead letters were patched"
+            );
+        }
+        let preview = done.preview.iter();
+        let preview =
+            preview.map(|(before, after)| json!({"before": before.shown(), "after": after.shown()}));
+        Ok(Json(json!({
+            (if asked.dry_run { "would" } else { "patched" }): done.patched,
+            "unchanged": done.unchanged,
+            "refused": done.refused.len(),
+            "refusals": refusals(&done.refused),
+            "preview": preview.collect::<Vec<_>>(),
+            "more": done.more,
+        }))
+        .into_response())
+    })
+    .await
+}
+
+fn refusals(refused: &BTreeMap<u64, String>) -> Vec<Value> {
+    let shown = refused.iter().take(REFUSED_SHOWN);
+    shown.map(|(id, why)| json!({"id": id, "why": why})).collect()
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) -> Result<Response, Refusal> {
@@ -164,16 +237,10 @@ pub(super) async fn replay(State(admin): State<Arc<AdminState>>, query: Query_) 
             stopped = done.stopped,
             "dead letters were replayed"
         );
-        let refused: Vec<Value> = done
-            .refused
-            .iter()
-            .take(REFUSED_SHOWN)
-            .map(|(id, why)| json!({"id": id, "why": why}))
-            .collect();
         Ok(Json(json!({
             "replayed": done.replayed,
             "refused": done.refused.len(),
-            "refusals": refused,
+            "refusals": refusals(&done.refused),
             "stopped": done.stopped,
             "more": done.more,
         }))
@@ -259,6 +326,8 @@ impl Asked {
             status: status.transpose()?,
             kind: self.r#type.clone(),
             reason: self.reason.clone(),
+            like: self.like.clone(),
+            field: self.field.clone(),
             since_ms: self.since.as_deref().map(time_ms).transpose()?,
             until_ms: self.until.as_deref().map(time_ms).transpose()?,
         })

@@ -269,6 +269,8 @@ const DEAD_LETTERS: &[Endpoint] = &[
             STATUS,
             TYPE,
             REASON,
+            LIKE,
+            FIELD,
             SINCE,
             UNTIL,
             parameter("from", "integer", "Where to go on: `next` of the answer before."),
@@ -280,6 +282,26 @@ const DEAD_LETTERS: &[Endpoint] = &[
         ],
         body: None,
         route: || get(dead_letters::list),
+    },
+    Endpoint {
+        method: "GET",
+        path: "/dead_letters/_facets",
+        says: "Those that fit, counted: by reasons that are alike, field, index, type, status and group.",
+        parameters: &[
+            QUEUE, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL,
+        ],
+        body: None,
+        route: || get(dead_letters::facets),
+    },
+    Endpoint {
+        method: "POST",
+        path: "/dead_letters/_patch",
+        says: "Changes fields in the sources of many: `set`, `remove`, `rename`, `convert`. All else stays byte for byte.",
+        parameters: &[
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN,
+        ],
+        body: Some("{\"patch\": [{\"convert\": {\"field\": \"n\", \"to\": \"long\"}}, …]}"),
+        route: || post(dead_letters::patch),
     },
     Endpoint {
         method: "GET",
@@ -302,7 +324,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
         path: "/dead_letters/_replay",
         says: "Puts dead letters back into the queue, for the consumer group that had given them up.",
         parameters: &[
-            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, SINCE, UNTIL, ALL, DRY_RUN,
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN,
         ],
         body: None,
         route: || post(dead_letters::replay),
@@ -312,7 +334,7 @@ const DEAD_LETTERS: &[Endpoint] = &[
         path: "/dead_letters/_purge",
         says: "Throws dead letters away for good.",
         parameters: &[
-            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, SINCE, UNTIL, ALL, DRY_RUN, CONFIRM,
+            QUEUE, IDS, GROUP, INDEX, STATUS, TYPE, REASON, LIKE, FIELD, SINCE, UNTIL, ALL, DRY_RUN, CONFIRM,
         ],
         body: None,
         route: || post(dead_letters::purge),
@@ -336,6 +358,12 @@ const REASON: Parameter = parameter(
     "string",
     "With this text in the reason; case doesn't matter.",
 );
+const LIKE: Parameter = parameter(
+    "like",
+    "string",
+    "With a reason like this: a value of `like` in the facets, where numbers and quoted text are left out.",
+);
+const FIELD: Parameter = parameter("field", "string", "With a reason that is about this field.");
 const SINCE: Parameter = parameter(
     "since",
     "string",

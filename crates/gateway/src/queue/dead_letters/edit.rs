@@ -97,7 +97,7 @@ fn one_line(json: &RawValue) -> Vec<u8> {
 }
 
 /// Whether these lines are one operation that delivery knows to send, with a document that is one.
-fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), String> {
+pub(super) fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), String> {
     let no_operation =
         || "this is not one operation: an action line and, but for a delete, a source".to_owned();
     let head = head_of(&letter.cause.target).ok_or_else(no_operation)?;

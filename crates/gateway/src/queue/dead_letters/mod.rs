@@ -9,7 +9,9 @@
 mod catalog;
 mod edit;
 mod encoding;
+mod facets;
 mod letter;
+mod patch;
 mod replay;
 mod room;
 mod tidy;
@@ -28,6 +30,7 @@ use catalog::Catalog;
 pub(crate) use catalog::Tally;
 pub(crate) use edit::{Edit, Unfit};
 pub(crate) use letter::{Cause, Letter, Shown};
+pub(crate) use patch::{Patch, PatchTerms};
 pub(crate) use replay::{REPLAYED, ReplayTarget, recount};
 pub(crate) use room::NotPut;
 use room::Room;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use super::facets::{field, like};
 use super::letter::Letter;
 
 /// Which letters are meant: those that fit all that is said.
@@ -20,6 +21,10 @@ pub(crate) struct Wanted {
     pub(crate) kind: Option<String>,
     /// With this text in the reason; case doesn't matter.
     pub(crate) reason: Option<String>,
+    /// With a reason like this one: as the facets tell it.
+    pub(crate) like: Option<String>,
+    /// With a reason that is about this field.
+    pub(crate) field: Option<String>,
     /// Given up at this time or later, ms since 1970.
     pub(crate) since_ms: Option<u64>,
     /// Given up before this time, ms since 1970.
@@ -53,6 +58,14 @@ impl Wanted {
             && self.since_ms.is_none_or(|since| letter.died_ms >= since)
             && self.until_ms.is_none_or(|until| letter.died_ms < until)
             && reason()
+            && self
+                .like
+                .as_ref()
+                .is_none_or(|wanted| like(&cause.reason) == *wanted)
+            && self
+                .field
+                .as_deref()
+                .is_none_or(|wanted| field(&cause.reason) == Some(wanted))
             && index()
     }
 
@@ -128,6 +141,8 @@ mod tests {
             status: Some(400..=499),
             kind: Some("mapper_parsing_exception".to_owned()),
             reason: Some("PARSE FIELD".to_owned()),
+            like: Some("Failed to parse field [n]".to_owned()),
+            field: Some("n".to_owned()),
             since_ms: Some(1000),
             until_ms: Some(1001),
         };
@@ -144,6 +159,8 @@ mod tests {
             other(|wanted| wanted.status = Some(401..=499)),
             other(|wanted| wanted.kind = Some("mapper".to_owned())),
             other(|wanted| wanted.reason = Some("nothing".to_owned())),
+            other(|wanted| wanted.like = Some("Failed to parse field [#]".to_owned())),
+            other(|wanted| wanted.field = Some("m".to_owned())),
             other(|wanted| wanted.since_ms = Some(1001)),
             other(|wanted| wanted.until_ms = Some(1000)),
         ] {

@@ -1,0 +1,269 @@
+//! A gateway's queues: their accounts, how far behind they are, and what may be done to a gateway.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::fake::{FakeCluster, Spec};
+
+use super::process::Console;
+use crate::gateway::body;
+use crate::place::{Place, drained};
+
+/// A gateway's admin port that says what it is told to say; and what it was asked.
+struct Told {
+    address: String,
+    queues: Arc<Mutex<Value>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Told {
+    fn new(queues: Value) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (queues, asked) = (Arc::new(Mutex::new(queues)), Arc::new(Mutex::new(Vec::new())));
+        let (says, heard) = (Arc::clone(&queues), Arc::clone(&asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (says, heard) = (Arc::clone(&says), Arc::clone(&heard));
+                std::thread::spawn(move || {
+                    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                    while let Some(Ok(line)) = lines.next() {
+                        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+                        while lines
+                            .next()
+                            .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+                        {
+                        }
+                        let queues = says.lock().unwrap().clone();
+                        let answer = match path.as_str() {
+                            "/stats" => json!({"version": "1", "gateway": {}, "queues": queues}),
+                            "/queue/stats" => queues,
+                            _ => json!({}),
+                        };
+                        heard.lock().unwrap().push(path);
+                        let text = answer.to_string();
+                        let head = format!(
+                            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                            text.len()
+                        );
+                        if (&stream).write_all((head + &text).as_bytes()).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            queues,
+            asked,
+        }
+    }
+
+    fn count(&self, path: &str) -> usize {
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|asked| *asked == path)
+            .count()
+    }
+}
+
+fn gateway(console: &Console, name: &str, address: &str) -> String {
+    let made = console.post(
+        "/api/gateways",
+        &json!({"name": name, "url": format!("http://{address}")}),
+    );
+    made.json["id"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{}", made.text))
+        .to_owned()
+}
+
+#[test]
+fn accounts_that_do_not_add_up_are_bad_within_two_seconds_and_only_while_they_do_not() {
+    let queues = json!({"q": {"accepted": 10, "dead_letters": 0, "groups": {"c0": {
+        "indexed": 7, "dead": 0, "parked": 1, "pending": 2, "replayed": 0, "purged": 0, "skipped": 0, "lost": 0, "rewound": 0,
+    }}}});
+    let told = Told::new(queues.clone());
+    let console = Console::start(&[]).set_up();
+    let id = gateway(&console, "gw", &told.address);
+    console.wait_for_row("gw", |row| row["state"] == "ok" && row["queues"]["pending"] == 2);
+    told.queues.lock().unwrap()["q"]["groups"]["c0"]["indexed"] = json!(6);
+    let began = Instant::now();
+    let row = console.wait_for_row("gw", |row| row["state"] == "bad");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(
+        row["why"][0],
+        "queue q, group c0: the accounts do not add up: 10 documents were accepted, 9 are accounted for"
+    );
+    let path = format!("/api/gateways/{id}/queues");
+    let group = || console.get(&path).json["queues"]["q"]["groups"]["c0"].clone();
+    assert_eq!(
+        (&group()["adds_up"], &group()["accounted"], &group()["states"]),
+        (&json!(false), &json!(10), &json!(9))
+    );
+    *told.queues.lock().unwrap() = queues;
+    console.wait_for_row("gw", |row| row["state"] == "ok");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(group()["adds_up"], true);
+    // Many pages are one question.
+    std::thread::sleep(Duration::from_secs(1));
+    let before = told.count("/queue/stats");
+    for _ in 0..20 {
+        assert_eq!(console.get(&path).status, 200);
+    }
+    assert!(told.count("/queue/stats") <= before + 2);
+    assert_eq!(console.get("/api/gateways/none/queues").status, 404);
+}
+
+#[test]
+fn a_real_gateways_queues_are_told_as_its_api_tells_them_and_its_lag_is_kept() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 6).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let queueing = place.start();
+    let console = Console::start(&[]).set_up();
+    let id = gateway(&console, "gw", &queueing.admin.to_string());
+    queueing.bulk(&body(60)).ok().unwrap();
+    drained(&queueing, "c0");
+    std::thread::sleep(Duration::from_secs(1));
+    let told = console.get(&format!("/api/gateways/{id}/queues")).json;
+    let own: Value = queueing
+        .admin()
+        .get("/queue/stats")
+        .unwrap()
+        .ok()
+        .unwrap()
+        .json()
+        .unwrap();
+    let (name, queue) = own.as_object().unwrap().iter().next().unwrap();
+    let shown = &told["queues"][name];
+    assert_eq!(
+        (
+            &shown["accepted"],
+            &shown["groups"]["c0"]["indexed"],
+            &shown["groups"]["c0"]["lanes"]
+        ),
+        (&json!(60), &json!(60), &queue["groups"]["c0"]["lanes"])
+    );
+    assert_eq!(shown["groups"]["c0"]["adds_up"], true);
+    let pending = |console: &Console| {
+        let lag = console
+            .get(&format!("/api/gateways/{id}/lag?queue={name}&minutes=5"))
+            .json;
+        let values = lag["groups"]["c0"]["pending"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        values.iter().filter_map(Value::as_f64).fold(-1.0, f64::max)
+    };
+    let call = |method: &str, path: &str| {
+        let call = json!({"method": method, "path": path});
+        console.post(&format!("/api/gateways/{id}/call"), &call)
+    };
+    let pipeline = queue["groups"]["c0"]["pipeline"].as_str().unwrap();
+    assert_eq!(
+        call("POST", &format!("/pipeline/{pipeline}/_stop?wait_s=5")).json["status"],
+        200
+    );
+    queueing.bulk(&body(40)).ok().unwrap();
+    let began = Instant::now();
+    while pending(&console) < 40.0 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", pending(&console));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let waits = console.get(&format!("/api/gateways/{id}/queues")).json;
+    assert_eq!(
+        waits["queues"][name]["groups"]["c0"]["waits"][0]["reason"],
+        "stopped"
+    );
+    let noted = console.get("/api/audit?limit=1").json;
+    assert_eq!(
+        noted["entries"][0]["what"],
+        format!("POST /pipeline/{pipeline}/_stop?wait_s=5")
+    );
+}
+
+#[test]
+fn calls_to_a_gateway_are_those_of_the_pages_and_its_clusters_fences_hold_for_them() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 2).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let queueing = place.start();
+    let console = Console::start(&[]).set_up();
+    let cluster_id = console.register(json!({"name": "prod", "endpoints": cluster.urls()}));
+    let id = gateway(&console, "gw", &queueing.admin.to_string());
+    console.wait_for_row("gw", |row| row["state"] == "ok");
+    let began = Instant::now();
+    while console.get("/api/registry").json["gateways"][0]["clusters"][0]["cluster_id"] != json!(cluster_id) {
+        assert!(began.elapsed() < Duration::from_secs(15));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let call = |method: &str, path: &str, confirm: Value| {
+        let call = json!({"method": method, "path": path, "confirm": confirm});
+        console.post(&format!("/api/gateways/{id}/call"), &call)
+    };
+    for (method, path) in [
+        ("GET", "/config"),
+        ("PUT", "/switches/c0"),
+        ("POST", "/queue/q/groups/c0/offset"),
+        ("DELETE", "/dead_letters/1"),
+        ("GET", "http://127.0.0.1:1/dead_letters"),
+        ("POST", "/dead_letters"),
+        ("GET", "/dead_letters/../config"),
+    ] {
+        assert_eq!(call(method, path, Value::Null).status, 400, "{method} {path}");
+    }
+    assert_eq!(call("GET", "/dead_letters", Value::Null).json["status"], 200);
+    let purge = "/dead_letters/_purge?all=true&confirm=true";
+    let register = |more: Value| {
+        let mut entry = json!({"name": "prod", "endpoints": cluster.urls()});
+        entry
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        assert_eq!(
+            console.put(&format!("/api/clusters/{cluster_id}"), &entry).status,
+            200
+        );
+    };
+    register(json!({"read_only": true}));
+    let refused = call("POST", purge, Value::Null);
+    assert_eq!(
+        (refused.status, &refused.json["error"]["type"]),
+        (403, &json!("read_only"))
+    );
+    let hidden = "/dead_letters/_purge?all=true&confirm=true&reason=dry_run=true";
+    assert_eq!(
+        call("POST", hidden, Value::Null).status,
+        403,
+        "only a parameter counts"
+    );
+    assert_eq!(call("GET", "/dead_letters", Value::Null).json["status"], 200);
+    assert_eq!(
+        call("POST", "/dead_letters/_purge?all=true&dry_run=true", Value::Null).json["status"],
+        200,
+        "what only counts is no write"
+    );
+    register(json!({"read_only": false, "protected": true}));
+    let asked = call("POST", purge, Value::Null);
+    assert_eq!(
+        (asked.status, &asked.json["confirm"]["index"]),
+        (409, &json!("gw"))
+    );
+    assert_eq!(
+        call("POST", purge, json!({"index": "prod", "reason": "x"})).status,
+        409
+    );
+    assert_eq!(
+        call("POST", purge, json!({"index": "gw", "reason": "a repair"})).json["status"],
+        200
+    );
+    assert_eq!(
+        console.get("/api/audit?limit=1").json["entries"][0]["reason"],
+        "a repair"
+    );
+}

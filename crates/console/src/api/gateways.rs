@@ -1,0 +1,245 @@
+//! What the pages of a gateway ask: its queues, how they were, and calls to its admin API, of which only
+//! those of the list below go out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, Method};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use wire::lock;
+
+use super::calls::Confirm;
+use super::{Desk, Refusal};
+use crate::accounts::Sum;
+use crate::clock::now_ms;
+use crate::outbound::Ask;
+use crate::rights::CallPath;
+use crate::store::{Change, GatewayEntry, StoreError, User};
+use crate::target::Target;
+
+/// A gateway's queues as of a moment ago, and whoever asks for them now: however many pages are open, a
+/// gateway is asked once.
+#[derive(Default)]
+pub(crate) struct Asked(Mutex<HashMap<String, Slot>>);
+
+type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Value>)>>>;
+
+#[derive(Deserialize)]
+pub(super) struct Span {
+    queue: String,
+    minutes: Option<u32>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Call {
+    method: String,
+    /// Path and query, as the admin API has them.
+    path: String,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    confirm: Option<Confirm>,
+}
+
+/// All queues, each consumer group with its sum.
+pub(super) async fn queues(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let gateway = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let slot = {
+        let mut asked = lock(&desk.asked.0);
+        asked.retain(|_, slot| {
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| is_fresh(&kept).is_some())
+        });
+        Arc::clone(asked.entry(id).or_default())
+    };
+    let mut kept = slot.lock().await;
+    if let Some(told) = is_fresh(&kept) {
+        return Ok(Json(Value::clone(&told)));
+    }
+    let target = Arc::new(target(&desk, &gateway)?);
+    let mut queues = desk.polls.outbound.get(&target, "/queue/stats", WITHIN).await?;
+    for queue in queues
+        .as_object_mut()
+        .into_iter()
+        .flat_map(serde_json::Map::values_mut)
+    {
+        let names: Vec<String> = queue["groups"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            let sum = Sum::of(queue, &queue["groups"][&name]);
+            let group = &mut queue["groups"][&name];
+            group["accounted"] = json!(sum.as_ref().map(|sum| sum.accounted));
+            group["states"] = json!(sum.as_ref().map(|sum| sum.states));
+            group["adds_up"] = json!(sum.as_ref().map(Sum::adds_up));
+        }
+    }
+    let told = Arc::new(json!({"at_ms": now_ms(), "queues": queues}));
+    *kept = Some((Instant::now(), Arc::clone(&told)));
+    Ok(Json(Value::clone(&told)))
+}
+
+fn is_fresh(kept: &Option<(Instant, Arc<Value>)>) -> Option<Arc<Value>> {
+    let (at, told) = kept.as_ref()?;
+    (at.elapsed() < KEPT).then(|| Arc::clone(told))
+}
+
+/// How far a queue's consumer groups were behind.
+pub(super) async fn lag(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+    Query(span): Query<Span>,
+) -> Result<Json<Value>, Refusal> {
+    desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let minutes = span.minutes.unwrap_or(15).clamp(1, MINUTES_MAX);
+    Ok(Json(desk.polls.board.lag(&id, &span.queue, minutes)))
+}
+
+/// Sends a call to the admin API and tells the answer.
+pub(super) async fn call(
+    State(desk): State<Arc<Desk>>,
+    Extension(user): Extension<User>,
+    Path(id): Path<String>,
+    Json(call): Json<Call>,
+) -> Result<Json<Value>, Refusal> {
+    let store = &desk.polls.store;
+    let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let path = CallPath::parse(&call.path).map_err(|error| Refusal::bad(format!("path: {error}")))?;
+    let method = call.method.to_uppercase();
+    let words: Vec<&str> = path.segments().collect();
+    let known = CALLS
+        .iter()
+        .find(|known| known.method == method && known.fits(&words));
+    let known = known.ok_or_else(|| Refusal::bad("path: the console makes no such call to a gateway"))?;
+    let only_counts = call
+        .path
+        .split_once('?')
+        .is_some_and(|(_, query)| query.split('&').any(|one| one == "dry_run=true"));
+    if known.writes && !only_counts {
+        admit(&desk, &gateway, call.confirm.as_ref())?;
+        store.note(&Change {
+            user: &user.name,
+            what: &format!("{method} {}", call.path),
+            target: &gateway.name,
+            reason: call.confirm.as_ref().map(|confirm| confirm.reason.trim()),
+            ..Change::default()
+        })?;
+    }
+    let mut headers = HeaderMap::new();
+    if call.body.is_some() {
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+    }
+    let method =
+        Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::bad("method: there is no such one"))?;
+    let ask = Ask {
+        method,
+        headers,
+        body: call.body.unwrap_or_default().into_bytes(),
+        bytes_max: BYTES_MAX,
+        ..Ask::get(&call.path, CALL_WITHIN)
+    };
+    let began = Instant::now();
+    let answer = desk
+        .polls
+        .outbound
+        .send(&Arc::new(target(&desk, &gateway)?), ask)
+        .await?;
+    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(json!({
+        "status": answer.status.as_u16(), "took_ms": took_ms, "headers": {},
+        "body": String::from_utf8_lossy(&answer.body), "truncated": answer.truncated,
+    })))
+}
+
+/// What acts on a gateway acts on its clusters: one that is only read forbids it, a protected one wants the
+/// gateway's name and a reason.
+fn admit(desk: &Desk, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
+    let mut is_protected = false;
+    for id in gateway
+        .clusters
+        .iter()
+        .filter_map(|link| link.cluster_id.as_deref())
+    {
+        let Some(cluster) = desk.polls.store.cluster(id)? else {
+            continue;
+        };
+        if cluster.read_only {
+            let reason = format!(
+                "the gateway writes to {}, which is registered as read-only",
+                cluster.name
+            );
+            return Err(Refusal::forbidden("read_only", reason));
+        }
+        is_protected |= cluster.protected;
+    }
+    if is_protected && !confirm.is_some_and(|confirm| confirm.means(&gateway.name)) {
+        return Err(Refusal::confirm(&gateway.name));
+    }
+    Ok(())
+}
+
+fn target(desk: &Desk, gateway: &GatewayEntry) -> Result<Target, Refusal> {
+    Target::of_gateway(&desk.polls.store, gateway).map_err(|error| Refusal::bad(error.to_string()))
+}
+
+/// A call that goes out; `*` is any one segment.
+struct Known {
+    method: &'static str,
+    path: &'static [&'static str],
+    writes: bool,
+}
+
+impl Known {
+    fn fits(&self, words: &[&str]) -> bool {
+        let alike = |(known, word): (&&str, &&str)| *known == "*" || known == word;
+        self.path.len() == words.len() && self.path.iter().zip(words).all(alike)
+    }
+}
+
+const fn reads(path: &'static [&'static str]) -> Known {
+    Known {
+        method: "GET",
+        path,
+        writes: false,
+    }
+}
+
+const fn writes(method: &'static str, path: &'static [&'static str]) -> Known {
+    Known {
+        method,
+        path,
+        writes: true,
+    }
+}
+
+const CALLS: [Known; 11] = [
+    reads(&["queue", "*", "records"]),
+    reads(&["queue", "*", "parked"]),
+    reads(&["trace"]),
+    reads(&["dead_letters"]),
+    reads(&["dead_letters", "_facets"]),
+    reads(&["dead_letters", "*"]),
+    writes("PUT", &["dead_letters", "*"]),
+    writes("POST", &["dead_letters", "_patch"]),
+    writes("POST", &["dead_letters", "_replay"]),
+    writes("POST", &["dead_letters", "_purge"]),
+    writes("POST", &["pipeline", "*", "*"]),
+];
+
+/// How long what was told of queues is told again.
+const KEPT: Duration = Duration::from_millis(900);
+const WITHIN: Duration = Duration::from_secs(5);
+/// A replay takes its time.
+const CALL_WITHIN: Duration = Duration::from_secs(60);
+const BYTES_MAX: usize = 20 << 20;
+const MINUTES_MAX: u32 = 24 * 60;

@@ -1,0 +1,72 @@
+//! Whether anybody looks: while nobody does, clusters and gateways are asked less often, since what that
+//! costs them buys nothing but history.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use wire::lock;
+
+/// When somebody looked last.
+pub(crate) struct Attention {
+    last: Mutex<Instant>,
+    began: Notify,
+}
+
+impl Attention {
+    /// Whoever starts a console is about to look.
+    pub(crate) fn new() -> Self {
+        Self {
+            last: Mutex::new(Instant::now()),
+            began: Notify::new(),
+        }
+    }
+
+    /// Somebody looks now.
+    pub(crate) fn look(&self) {
+        let before = std::mem::replace(&mut *lock(&self.last), Instant::now());
+        if before.elapsed() >= KEPT {
+            self.began.notify_waiters();
+        }
+    }
+
+    /// Whether somebody looks, or did a moment ago.
+    pub(super) fn is_there(&self) -> bool {
+        lock(&self.last).elapsed() < KEPT
+    }
+
+    /// Waits until then, or until somebody begins to look.
+    pub(super) async fn rest(&self, until: Instant) {
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = self.began.notified() => {}
+        }
+    }
+}
+
+/// Whoever reloads the page has not left.
+const KEPT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_begins_to_look_ends_the_rest() {
+        let attention = std::sync::Arc::new(Attention::new());
+        assert!(attention.is_there());
+        tokio::time::advance(KEPT).await;
+        assert!(!attention.is_there());
+        let began = Instant::now();
+        let looking = std::sync::Arc::clone(&attention);
+        let rest = attention.rest(began + Duration::from_secs(60));
+        let look = async move {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            looking.look();
+        };
+        tokio::join!(rest, look);
+        assert_eq!(began.elapsed(), Duration::from_secs(2));
+        assert!(attention.is_there());
+    }
+}

@@ -1,0 +1,205 @@
+//! Letters counted by what they have in common, so that whoever has a hundred thousand sees that they are
+//! three faults.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use log::ReadError;
+use serde::Serialize;
+
+use super::{Committed, DeadLetters, Wanted};
+
+/// Letters, by each of the things that they can have in common.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Facets {
+    /// How many letters there are.
+    pub(crate) letters: u64,
+    /// Reasons without what differs from document to document.
+    like: Facet,
+    field: Facet,
+    index: Facet,
+    r#type: Facet,
+    status: Facet,
+    group: Facet,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+struct Facet {
+    counts: BTreeMap<String, u64>,
+    /// Of values beyond those that are kept apart.
+    others: u64,
+}
+
+impl Serialize for Facet {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Value<'a> {
+            value: &'a str,
+            letters: u64,
+        }
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            values: Vec<Value<'a>>,
+            others: u64,
+        }
+        let mut values: Vec<_> = self
+            .counts
+            .iter()
+            .map(|(value, letters)| Value {
+                value,
+                letters: *letters,
+            })
+            .collect();
+        values.sort_by_key(|one| std::cmp::Reverse(one.letters));
+        let others = self.others + values.iter().skip(SHOWN_MAX).map(|one| one.letters).sum::<u64>();
+        values.truncate(SHOWN_MAX);
+        Shown { values, others }.serialize(serializer)
+    }
+}
+
+impl Facet {
+    fn count(&mut self, value: Option<&str>) {
+        let Some(value) = value else { return };
+        if let Some(count) = self.counts.get_mut(value) {
+            *count += 1;
+        } else if self.counts.len() < KEPT_MAX {
+            self.counts.insert(value.to_owned(), 1);
+        } else {
+            self.others += 1;
+        }
+    }
+}
+
+impl DeadLetters {
+    /// Counts the letters that somebody means. Reads all of the store.
+    pub(crate) fn facets(&self, wanted: &Wanted, committed: &Committed) -> Result<Facets, ReadError> {
+        let mut facets = Facets::default();
+        self.visit_settled(0, committed, |letter| {
+            if wanted.takes(&letter) {
+                let cause = &letter.cause;
+                facets.letters += 1;
+                facets.like.count(Some(&like(&cause.reason)));
+                facets.field.count(field(&cause.reason));
+                facets.index.count(letter.index().as_deref());
+                facets.r#type.count(Some(&cause.kind));
+                facets.status.count(Some(&cause.status.to_string()));
+                facets.group.count(Some(&cause.group));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(facets)
+    }
+}
+
+/// A reason without what differs from document to document: what stands in quotes, numbers, and the id that
+/// reasons of conflicts begin with.
+pub(super) fn like(reason: &str) -> String {
+    let mut out = String::with_capacity(reason.len().min(LIKE_BYTES_MAX) + 4);
+    let mut rest = reason;
+    if let Some((_, after)) = reason.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+        out.push_str("[…]: ");
+        rest = after;
+    }
+    let mut chars = rest.chars().peekable();
+    while let Some(char) = chars.next() {
+        if out.len() > LIKE_BYTES_MAX {
+            out.push('…');
+            break;
+        }
+        match char {
+            '\'' | '"'
+                if out
+                    .chars()
+                    .next_back()
+                    .is_none_or(|before| !before.is_alphanumeric()) =>
+            {
+                let closed = chars.by_ref().any(|inner| inner == char);
+                out.extend([char, '…']);
+                if closed {
+                    out.push(char);
+                }
+            }
+            '0'..='9' => {
+                while chars.next_if(char::is_ascii_digit).is_some() {}
+                out.push('#');
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The field that a reason is about, as servers word it.
+pub(super) fn field(reason: &str) -> Option<&str> {
+    let named = FIELDS.iter().find_map(|before| {
+        let (_, after) = reason.split_once(before)?;
+        Some(after.split_once(']')?.0)
+    });
+    named.filter(|name| !name.is_empty() && name.len() <= FIELD_BYTES_MAX)
+}
+
+/// What stands before a field's name; what comes first is the field that the document has.
+const FIELDS: [&str; 5] = [
+    "object mapping for [",
+    "dynamic introduction of [",
+    "parse field [",
+    "mapper [",
+    "field [",
+];
+const LIKE_BYTES_MAX: usize = 300;
+const FIELD_BYTES_MAX: usize = 512;
+/// Values that are counted apart, and those that are told.
+const KEPT_MAX: usize = 10_000;
+const SHOWN_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_differ_by_their_documents_are_alike() {
+        let parse = |id: &str, value: &str| {
+            format!(
+                "failed to parse field [n] of type [long] in document with id '{id}'. Preview of field's value: '{value}'"
+            )
+        };
+        assert_eq!(
+            like(&parse("a", "x 1")),
+            like(&parse("b'", "12")).replace("''", "'")
+        );
+        assert_eq!(
+            like(&parse("a", "x")),
+            "failed to parse field [n] of type [long] in document with id '…'. Preview of field's value: '…'"
+        );
+        assert_eq!(
+            like("[x7]: version conflict, current version [12] is higher"),
+            "[…]: version conflict, current version [#] is higher"
+        );
+        assert_eq!(like("never 'closed"), "never '…");
+        assert!(like(&"x".repeat(10_000)).len() < 400);
+    }
+
+    #[test]
+    fn a_reasons_field_is_the_documents() {
+        for (reason, name) in [
+            ("failed to parse field [a.b] of type [long]", Some("a.b")),
+            (
+                "object mapping for [user] tried to parse field [null] as object",
+                Some("user"),
+            ),
+            (
+                "mapping set to strict, dynamic introduction of [foo] within [_doc] is not allowed",
+                Some("foo"),
+            ),
+            (
+                "mapper [n] cannot be changed from type [long] to [text]",
+                Some("n"),
+            ),
+            ("failed to parse", None),
+            ("parse field [never closed", None),
+        ] {
+            assert_eq!(field(reason), name, "{reason}");
+        }
+    }
+}

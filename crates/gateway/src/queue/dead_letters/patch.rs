@@ -1,0 +1,428 @@
+//! One change for many letters: fields of their sources are set, removed, renamed or converted, and all else
+//! stays byte for byte.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bulk::RouteTable;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::edit::check;
+use super::letter::{Letter, first_line};
+use super::{Committed, DeadLetters, LettersError, Wanted, lock};
+
+/// What is to be done to each source, in this order.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Patch {
+    patch: Vec<Step>,
+}
+
+/// One step. A field is named as in a mapping, `a.b`; where the source has no such field, only `set` does
+/// anything.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Step {
+    Set { field: String, value: Box<RawValue> },
+    Remove { field: String },
+    Rename { field: String, to: String },
+    Convert { field: String, to: Kind },
+}
+
+/// What a value is made.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Long,
+    Double,
+    Boolean,
+    String,
+}
+
+/// What a patch came to.
+#[derive(Debug, Default)]
+pub(crate) struct Patched {
+    pub(crate) patched: u64,
+    /// Letters that the patch does nothing to.
+    pub(crate) unchanged: u64,
+    /// Letters that it does not fit, and why.
+    pub(crate) refused: BTreeMap<u64, String>,
+    /// The first ones, as they are and as they are or would be then.
+    pub(crate) preview: Vec<(Letter, Letter)>,
+    /// Time was up: whoever asks again gets on with the rest.
+    pub(crate) more: bool,
+}
+
+/// What holds while letters are patched.
+pub(crate) struct PatchTerms<'a> {
+    pub(crate) table: &'a RouteTable,
+    pub(crate) now_ms: u64,
+    /// Only looks what would be.
+    pub(crate) dry_run: bool,
+    /// So long it may take, or little longer.
+    pub(crate) within: Duration,
+}
+
+impl Patch {
+    /// Why nobody can mean this.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        if self.patch.is_empty() {
+            return Some("`patch` has no step");
+        }
+        let names = self.patch.iter().flat_map(|step| match step {
+            Step::Rename { field, to } => vec![field, to],
+            Step::Set { field, .. } | Step::Remove { field } | Step::Convert { field, .. } => vec![field],
+        });
+        let broken = |name: &String| name.split('.').any(str::is_empty);
+        names
+            .into_iter()
+            .any(broken)
+            .then_some("a field is named as `a` or `a.b`")
+    }
+
+    /// A source with all steps done; none if that changes nothing.
+    fn apply(&self, source: &str) -> Result<Option<String>, String> {
+        let mut object: Object =
+            serde_json::from_str(source).map_err(|_| "its source is no JSON object".to_owned())?;
+        let mut changed = false;
+        for step in &self.patch {
+            changed |= match step {
+                Step::Set { field, value } => object.set(field, one_line(value))?,
+                Step::Remove { field } => object.take(field)?.is_some(),
+                Step::Rename { field, to } => match object.take(field)? {
+                    Some(value) => object.set(to, value)?,
+                    None => false,
+                },
+                Step::Convert { field, to } => match object.get(field)? {
+                    Some(value) => {
+                        match converted(value.get(), *to).map_err(|why| format!("{field}: {why}"))? {
+                            Some(value) => object.set(field, value)?,
+                            None => false,
+                        }
+                    }
+                    None => false,
+                },
+            };
+        }
+        Ok(changed.then(|| object.to_json()))
+    }
+}
+
+impl DeadLetters {
+    /// Patches the letters that somebody means; durable when it returns. The first lines of each are kept
+    /// beside them.
+    pub(crate) fn patch(
+        &self,
+        patch: &Patch,
+        wanted: &Wanted,
+        committed: &Committed,
+        terms: &PatchTerms<'_>,
+    ) -> Result<Patched, LettersError> {
+        let work = lock(&self.work);
+        let picked = self.pick(wanted, committed)?;
+        let (began, mut done) = (Instant::now(), Patched::default());
+        let mut changed = Vec::new();
+        let mut bytes = 0;
+        for one in &picked {
+            if began.elapsed() > terms.within {
+                done.more = true;
+                break;
+            }
+            let Some(before) = self.get(one.id, committed)? else {
+                continue;
+            };
+            match after(&before, patch, terms) {
+                Ok(None) => done.unchanged += 1,
+                Err(why) => drop(done.refused.insert(before.id, why)),
+                Ok(Some(after)) => {
+                    done.patched += 1;
+                    if done.preview.len() < PREVIEW_MAX {
+                        done.preview.push((before, after.clone()));
+                    }
+                    if !terms.dry_run {
+                        bytes += one.bytes;
+                        changed.push(after);
+                    }
+                }
+            }
+            if changed.len() >= LETTERS_MAX || bytes >= BYTES_MAX {
+                self.rewrite(&std::mem::take(&mut changed))?;
+                bytes = 0;
+            }
+        }
+        if !changed.is_empty() {
+            self.rewrite(&changed)?;
+        }
+        if !terms.dry_run {
+            self.tidy(&work);
+        }
+        Ok(done)
+    }
+}
+
+/// The letter with its source patched; none if nothing changes.
+fn after(letter: &Letter, patch: &Patch, terms: &PatchTerms<'_>) -> Result<Option<Letter>, String> {
+    let before = letter.lines.as_ref().ok_or("the disk has damaged its lines")?;
+    let action = first_line(before);
+    let source = before
+        .get(action.len() + 1..)
+        .map(first_line)
+        .filter(|source| !source.is_empty());
+    let source =
+        std::str::from_utf8(source.ok_or("a delete has no source")?).map_err(|_| "its source is no UTF-8")?;
+    let Some(source) = patch.apply(source)? else {
+        return Ok(None);
+    };
+    let lines = [action, b"\n", source.as_bytes(), b"\n"].concat();
+    check(&lines, letter, terms.table)?;
+    Ok(Some(Letter {
+        original: letter.original.clone().or_else(|| Some(before.clone())),
+        lines: Some(lines),
+        edited_ms: Some(terms.now_ms),
+        ..letter.clone()
+    }))
+}
+
+/// JSON on one line: newlines stand only between its parts.
+fn one_line(json: &RawValue) -> Box<RawValue> {
+    let text = json.get().replace(['\n', '\r'], " ");
+    RawValue::from_string(text).unwrap_or_else(|_| json.to_owned())
+}
+
+/// A value as another kind; none if it is one already.
+fn converted(text: &str, to: Kind) -> Result<Option<Box<RawValue>>, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let words = match &value {
+        Value::String(words) => words.trim().to_owned(),
+        Value::Number(_) | Value::Bool(_) => text.trim().to_owned(),
+        _ => return Err("it is neither text, number nor boolean".to_owned()),
+    };
+    let raw = |json: String| {
+        RawValue::from_string(json)
+            .map(Some)
+            .map_err(|error| error.to_string())
+    };
+    match (to, &value) {
+        (Kind::String, Value::String(_)) | (Kind::Boolean, Value::Bool(_)) => Ok(None),
+        (Kind::Double, Value::Number(_)) => Ok(None),
+        (Kind::Long, Value::Number(number)) if number.is_i64() => Ok(None),
+        (Kind::String, _) => to_raw_value(&words).map(Some).map_err(|error| error.to_string()),
+        (Kind::Boolean, _) => match words.as_str() {
+            "true" | "false" => raw(words),
+            _ => Err(format!("{text} is neither true nor false")),
+        },
+        (Kind::Long, _) => match words.parse::<i64>() {
+            Ok(number) => raw(number.to_string()),
+            Err(_) => Err(format!("{} is no whole number", brief(text))),
+        },
+        (Kind::Double, _) => match words.parse::<f64>() {
+            Ok(number) if number.is_finite() => {
+                to_raw_value(&number).map(Some).map_err(|error| error.to_string())
+            }
+            _ => Err(format!("{} is no number", brief(text))),
+        },
+    }
+}
+
+fn brief(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// A JSON object whose values stay as they were written, in their order.
+struct Object(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Object(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl Object {
+    fn at(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|(field, _)| field == name)
+    }
+
+    /// The object that a field holds, and the rest of its name; none if there is no such object.
+    fn inner(&self, name: &str) -> Option<(usize, Object, String)> {
+        name.match_indices('.').find_map(|(dot, _)| {
+            let at = self.at(&name[..dot])?;
+            let inner = serde_json::from_str(self.0[at].1.get()).ok()?;
+            Some((at, inner, name[dot + 1..].to_owned()))
+        })
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Box<RawValue>>, String> {
+        if let Some(at) = self.at(name) {
+            return Ok(Some(self.0[at].1.clone()));
+        }
+        self.inner(name)
+            .map_or(Ok(None), |(_, inner, rest)| inner.get(&rest))
+    }
+
+    /// Takes a field away: its value.
+    fn take(&mut self, name: &str) -> Result<Option<Box<RawValue>>, String> {
+        if let Some(at) = self.at(name) {
+            return Ok(Some(self.0.remove(at).1));
+        }
+        let Some((at, mut inner, rest)) = self.inner(name) else {
+            return Ok(None);
+        };
+        let taken = inner.take(&rest)?;
+        if taken.is_some() {
+            self.0[at].1 = inner.to_raw()?;
+        }
+        Ok(taken)
+    }
+
+    /// Gives a field a value, and says whether it had another.
+    fn set(&mut self, name: &str, value: Box<RawValue>) -> Result<bool, String> {
+        if let Some(at) = self.at(name) {
+            let changed = self.0[at].1.get() != value.get();
+            self.0[at].1 = value;
+            return Ok(changed);
+        }
+        if let Some((at, mut inner, rest)) = self.inner(name) {
+            let changed = inner.set(&rest, value)?;
+            self.0[at].1 = inner.to_raw()?;
+            return Ok(changed);
+        }
+        // A name that nothing of the source has is nested, as mappings read it.
+        match name.split_once('.') {
+            Some((first, _)) if self.at(first).is_some() => Err(format!("{first} is no object")),
+            Some((first, rest)) => {
+                let mut inner = Object(Vec::new());
+                inner.set(rest, value)?;
+                self.0.push((first.to_owned(), inner.to_raw()?));
+                Ok(true)
+            }
+            None => {
+                self.0.push((name.to_owned(), value));
+                Ok(true)
+            }
+        }
+    }
+
+    fn to_json(&self) -> String {
+        let fields = self
+            .0
+            .iter()
+            .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), value.get()));
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+    }
+
+    fn to_raw(&self) -> Result<Box<RawValue>, String> {
+        RawValue::from_string(self.to_json()).map_err(|error| error.to_string())
+    }
+}
+
+/// Letters that are shown as they would be.
+const PREVIEW_MAX: usize = 20;
+/// Letters that are written together.
+const LETTERS_MAX: usize = 500;
+const BYTES_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patched(steps: &str, source: &str) -> Result<Option<String>, String> {
+        let patch: Patch = serde_json::from_str(&format!("{{\"patch\": [{steps}]}}")).unwrap();
+        assert_eq!(patch.fault(), None);
+        patch.apply(source)
+    }
+
+    #[test]
+    fn what_no_step_names_stays_byte_for_byte() {
+        let source = r#"{"big": 12345678901234567890123, "n":"12", "f": 1.10, "a": {"b" : [1,  2]}}"#;
+        assert_eq!(
+            patched(r#"{"convert": {"field": "n", "to": "long"}}"#, source)
+                .unwrap()
+                .unwrap(),
+            r#"{"big":12345678901234567890123,"n":12,"f":1.10,"a":{"b" : [1,  2]}}"#
+        );
+        assert_eq!(patched(r#"{"remove": {"field": "x.y"}}"#, source).unwrap(), None);
+    }
+
+    #[test]
+    fn fields_are_named_as_mappings_name_them() {
+        let source = r#"{"a":{"b":1,"c":{"d":2}},"x.y":3}"#;
+        let one = |step: &str| patched(step, source).unwrap().unwrap_or_default();
+        assert_eq!(
+            one(r#"{"set": {"field": "a.c.d", "value": 5}}"#),
+            r#"{"a":{"b":1,"c":{"d":5}},"x.y":3}"#
+        );
+        assert_eq!(
+            one(r#"{"set": {"field": "x.y", "value": null}}"#),
+            r#"{"a":{"b":1,"c":{"d":2}},"x.y":null}"#
+        );
+        assert_eq!(
+            one(r#"{"set": {"field": "p.q", "value": {}}}"#),
+            r#"{"a":{"b":1,"c":{"d":2}},"x.y":3,"p":{"q":{}}}"#
+        );
+        assert_eq!(one(r#"{"remove": {"field": "a.c"}}"#), r#"{"a":{"b":1},"x.y":3}"#);
+        assert_eq!(
+            one(r#"{"rename": {"field": "a.b", "to": "e"}}"#),
+            r#"{"a":{"c":{"d":2}},"x.y":3,"e":1}"#
+        );
+        assert_eq!(
+            one(r#"{"set": {"field": "x.y", "value": 3}}"#),
+            "",
+            "nothing changes"
+        );
+        assert!(
+            patched(r#"{"set": {"field": "a.b.c", "value": 1}}"#, source)
+                .unwrap_err()
+                .contains("no object")
+        );
+    }
+
+    #[test]
+    fn values_are_converted_only_where_nothing_is_lost() {
+        let to = |kind: &str, value: &str| {
+            patched(
+                &format!(r#"{{"convert": {{"field": "n", "to": "{kind}"}}}}"#),
+                &format!("{{\"n\":{value}}}"),
+            )
+        };
+        for (kind, value, made) in [
+            ("long", "\" 12\"", "12"),
+            ("double", "\"1.5\"", "1.5"),
+            ("boolean", "\"true\"", "true"),
+            ("string", "1.10", "\"1.10\""),
+        ] {
+            assert_eq!(to(kind, value).unwrap().unwrap(), format!("{{\"n\":{made}}}"));
+        }
+        for (kind, value) in [
+            ("long", "\"1.5\""),
+            ("long", "\"x\""),
+            ("long", "1.5"),
+            ("boolean", "1"),
+            ("long", "null"),
+            ("double", "\"NaN\""),
+        ] {
+            assert!(to(kind, value).is_err(), "{kind} {value}");
+        }
+        assert_eq!(to("long", "5").unwrap(), None);
+        let empty: Patch = serde_json::from_str("{\"patch\": []}").unwrap();
+        assert!(empty.fault().is_some());
+    }
+}

@@ -1,0 +1,95 @@
+// Calls to a gateway's admin API through the console, and what they answer.
+import { api, Problem } from "./api.ts";
+import { confirmed, type Call } from "./call.tsx";
+import { t } from "./strings.ts";
+import type { CallResult } from "./types.ts";
+
+/** The answer of a call to the admin API that has to have succeeded; the person is asked where it must be confirmed. */
+export async function ask<T>(gateway: string, what: Call, abort?: AbortSignal): Promise<T> {
+  const answer = await confirmed((confirm) =>
+    api<CallResult>(`gateways/${encodeURIComponent(gateway)}/call`, {
+      method: "POST",
+      body: { ...what, ...(confirm ? { confirm } : {}) },
+      ...(abort ? { signal: abort } : {}),
+    }),
+  );
+  let value: unknown;
+  try {
+    value = JSON.parse(answer.body);
+  } catch {
+    throw new Problem(answer.status, "not_json", t.problems.notJson(answer.status));
+  }
+  if (answer.status < 400) return value as T;
+  const error = (value as { error?: { reason?: string } }).error;
+  throw new Problem(answer.status, "gateway", `${answer.status}: ${error?.reason ?? answer.body.slice(0, 300)}`);
+}
+
+/** Path and query; words that are empty are left out. */
+export function pathOf(parts: readonly string[], query: Readonly<Record<string, string | number | boolean | undefined>> = {}): string {
+  const words = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") words.set(key, String(value));
+  const tail = words.toString().replaceAll("+", "%20");
+  return `/${parts.map(encodeURIComponent).join("/")}${tail ? `?${tail}` : ""}`;
+}
+
+export interface Wait {
+  readonly reason: string;
+  readonly why: string;
+  readonly documents?: number;
+  readonly cluster?: string;
+  readonly lanes?: readonly number[];
+  readonly for_s?: number | null;
+  readonly next_try_s?: number | null;
+}
+
+export interface Lane {
+  readonly accepted: number;
+  readonly done: number;
+  readonly dead: number;
+  readonly pending_bytes: number;
+  readonly position: number;
+  readonly doing: string;
+  readonly why: string | null;
+}
+
+export const STATES = ["indexed", "dead", "parked", "pending", "replayed", "purged", "skipped", "lost"] as const;
+export type DocState = (typeof STATES)[number];
+
+export type Group = Readonly<Record<DocState, number>> & {
+  readonly rewound: number;
+  readonly pending_bytes: number;
+  readonly accounted: number | null;
+  readonly states: number | null;
+  /** Null where no gateway can know: a queue in Kafka. */
+  readonly adds_up: boolean | null;
+  readonly waits: readonly Wait[];
+  readonly cluster?: string;
+  readonly pipeline?: string;
+  readonly state?: string;
+  readonly lag_s?: number | null;
+  readonly lanes?: readonly Lane[];
+};
+
+export interface Queue {
+  readonly accepted: number;
+  readonly records: number;
+  readonly bytes: number;
+  readonly start: number;
+  readonly end: number;
+  readonly topic?: string;
+  readonly poisoned: string | null;
+  readonly refuses: unknown;
+  readonly dead_letters: number;
+  readonly groups: Readonly<Record<string, Group>>;
+}
+
+export interface Queues {
+  readonly at_ms: number;
+  readonly queues: Readonly<Record<string, Queue>>;
+}
+
+export interface Lag {
+  readonly step_ms: number;
+  readonly from_ms: number;
+  readonly groups: Readonly<Record<string, { readonly lag_s: readonly (number | null)[]; readonly pending: readonly (number | null)[] }>>;
+}

@@ -1,0 +1,426 @@
+// Dead letters of a queue: what they have in common, one change for all of them with a preview, and their way back.
+import { useState } from "preact/hooks";
+import { reason } from "../api.ts";
+import { dateTime, exact, visible } from "../format.ts";
+import { ask, pathOf } from "../gateway_call.ts";
+import { requery, route } from "../router.ts";
+import { t } from "../strings.ts";
+import { Button, Empty, Loading, Name, Note, Num, Trouble } from "../ui/bits.tsx";
+import { Ask, Dialog } from "../ui/dialog.tsx";
+import { Text } from "../ui/field.tsx";
+import { usePoll } from "../ui/poll.ts";
+import { tell } from "../ui/toast.tsx";
+
+const l = t.letters;
+const FACETS = ["like", "field", "index", "type", "status", "group"] as const;
+type FacetName = (typeof FACETS)[number];
+const PAGE = 50;
+
+export interface Letter {
+  readonly id: number;
+  readonly died_ms: number;
+  readonly edited_ms?: number;
+  readonly index: string | null;
+  readonly action: unknown;
+  readonly source: unknown;
+  readonly original?: { readonly action: unknown; readonly source: unknown };
+  readonly status: number;
+  readonly type: string;
+  readonly reason: string;
+  readonly attempts: number;
+  readonly group: string;
+  readonly cluster: string;
+}
+interface Facet {
+  readonly values: readonly { readonly value: string; readonly letters: number }[];
+  readonly others: number;
+}
+type Facets = Readonly<Record<FacetName, Facet>> & { readonly letters: number };
+interface Page {
+  readonly dead_letters: readonly Letter[];
+  readonly next: number | null;
+}
+interface Refused {
+  readonly id: number;
+  readonly why: string;
+}
+interface Patched {
+  readonly would?: number;
+  readonly patched?: number;
+  readonly unchanged: number;
+  readonly refused: number;
+  readonly refusals: readonly Refused[];
+  readonly preview: readonly { readonly before: Letter; readonly after: Letter }[];
+  readonly more: boolean;
+}
+interface Replayed {
+  readonly replayed: number;
+  readonly refused: number;
+  readonly refusals: readonly Refused[];
+  readonly stopped: string | null;
+  readonly more: boolean;
+}
+type Words = Readonly<Record<string, string | undefined>>;
+
+export function Letters({ id, queue }: { id: string; queue: string }) {
+  const q = route.value.query;
+  const filter: Record<string, string | undefined> = { queue, reason: q.get("reason") };
+  for (const name of FACETS) filter[name] = q.get(name);
+  const key = JSON.stringify(filter);
+  const facets = usePoll((signal) => ask<Facets>(id, { method: "GET", path: pathOf(["dead_letters", "_facets"], filter) }, signal), 0, [id, key]);
+  const [opened, open] = useState<Letter | null>(null);
+  const [doing, act] = useState<"patch" | "replay" | "purge" | null>(null);
+  const [round, setRound] = useState(0);
+  const again = () => (facets.again(), setRound(round + 1));
+  const done = () => (act(null), again());
+  const n = facets.data?.letters ?? 0;
+  // What acts says which: no filter means all of them, and that has to be said.
+  const narrowed = Object.entries(filter).some(([name, word]) => name !== "queue" && word);
+  const which: Words = { ...filter, ...(narrowed ? {} : { all: "true" }) };
+  return (
+    <section class="panel letters" aria-label={t.nav.letters}>
+      <div class="panel-head">
+        <h2>{t.nav.letters}</h2>
+        <span class="sub" data-numbers="letters">
+          {facets.data ? <Num value={n} /> : null}
+        </span>
+        <Button onClick={again}>{l.reload}</Button>
+        <span class="actions">
+          <Button disabled={!n} onClick={() => act("patch")}>
+            {l.patch}
+          </Button>
+          <Button look="primary" disabled={!n} onClick={() => act("replay")}>
+            {l.replay}
+          </Button>
+          <Button look="danger" disabled={!n} onClick={() => act("purge")}>
+            {l.purge}
+          </Button>
+        </span>
+        <input type="search" class="filter" data-filter aria-label={l.filter} placeholder={`${l.filter}  /`} value={q.get("reason") ?? ""} onChange={(e) => requery({ reason: e.currentTarget.value })} />
+      </div>
+      {facets.problem ? <Trouble text={facets.problem} onRetry={facets.again} /> : null}
+      {facets.data ? <FacetLists facets={facets.data} filter={filter} /> : facets.problem ? null : <Loading />}
+      <List key={`${key} ${round}`} id={id} filter={filter} onOpen={open} narrowed={narrowed} />
+      {opened ? <One id={id} queue={queue} letter={opened} onClose={() => open(null)} onChanged={() => (open(null), again())} /> : null}
+      {doing === "patch" ? <PatchForm id={id} which={which} n={n} onDone={done} onClose={() => act(null)} /> : null}
+      {doing === "replay" ? <Replay id={id} which={which} n={n} onClose={done} /> : null}
+      {doing === "purge" ? (
+        <Ask
+          title={l.purgeTitle(exact(n))}
+          text={l.purgeText}
+          yes={l.purge}
+          onClose={() => act(null)}
+          onYes={() =>
+            void ask<{ purged: number }>(id, { method: "POST", path: pathOf(["dead_letters", "_purge"], { ...which, confirm: true }) }).then(
+              ({ purged }) => (tell(l.purged(exact(purged))), done()),
+              (error: unknown) => (tell(reason(error), "bad"), act(null)),
+            )
+          }
+        />
+      ) : null}
+    </section>
+  );
+}
+
+function FacetLists({ facets, filter }: { facets: Facets; filter: Words }) {
+  return (
+    <div class="facets">
+      {FACETS.map((name) => {
+        const { values, others } = facets[name];
+        if (!values.length && !filter[name]) return null;
+        const shown = values.slice(0, 8);
+        const rest = others + values.slice(8).reduce((sum, one) => sum + one.letters, 0);
+        return (
+          <div key={name} role="group" aria-label={l.facets[name]} data-numbers={`facet ${name}`}>
+            <h3>{l.facets[name]}</h3>
+            <ul>
+              {shown.map(({ value, letters }) => (
+                <li key={value}>
+                  <button type="button" aria-pressed={filter[name] === value} onClick={() => requery({ [name]: filter[name] === value ? undefined : value })}>
+                    <Name value={value} />
+                    <Num value={letters} />
+                  </button>
+                </li>
+              ))}
+            </ul>
+            {rest ? <p class="sub">{l.others(exact(rest))}</p> : null}
+            {filter[name] && !values.some((one) => one.value === filter[name]) ? <Button onClick={() => requery({ [name]: undefined })}>{l.drop(visible(filter[name]!))}</Button> : null}
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onOpen: (letter: Letter) => void; narrowed: boolean }) {
+  const [from, setFrom] = useState<readonly number[]>([0]);
+  const at = from.at(-1)!;
+  const { data, problem, again } = usePoll((signal) => ask<Page>(id, { method: "GET", path: pathOf(["dead_letters"], { ...filter, from: at, limit: PAGE }) }, signal), 0, [id, JSON.stringify(filter), at]);
+  const c = l.columns;
+  if (!data) return problem ? <Trouble text={problem} onRetry={again} /> : <Loading />;
+  if (!data.dead_letters.length) return <Empty title={narrowed ? l.noMatch : l.none} text={narrowed ? "" : l.noneText} />;
+  return (
+    <>
+      <table class="grid rows">
+        <thead>
+          <tr>
+            {[c.id, c.died, c.group, c.index, c.status, c.reason].map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {data.dead_letters.map((one) => (
+            <tr key={one.id} data-row>
+              <th scope="row" data-label={c.id}>
+                <Button look="quiet" onClick={() => onOpen(one)} aria-label={`${c.id} ${one.id}`}>
+                  {one.id}
+                </Button>
+              </th>
+              <td data-label={c.died} class="num nowrap">
+                {dateTime(one.died_ms)}
+                {one.edited_ms ? <span class="sub"> {l.edited}</span> : null}
+              </td>
+              <td data-label={c.group}>
+                <Name value={one.group} />
+              </td>
+              <td data-label={c.index}>{one.index === null ? t.none : <Name value={one.index} />}</td>
+              <td data-label={c.status} class="num">
+                {one.status}
+              </td>
+              <td data-label={c.reason}>
+                <bdi>{visible(one.reason)}</bdi>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="more">
+        {from.length > 1 ? <Button onClick={() => setFrom(from.slice(0, -1))}>{l.before}</Button> : null} {data.next !== null ? <Button onClick={() => setFrom([...from, data.next!])}>{l.next}</Button> : null}
+      </p>
+    </>
+  );
+}
+
+const json = (value: unknown) => (value === null || value === undefined ? "" : JSON.stringify(value, null, 2));
+
+function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: string; letter: Letter; onClose: () => void; onChanged: () => void }) {
+  const [source, setSource] = useState(json(letter.source));
+  const [problem, setProblem] = useState<string | null>(null);
+  // A number that the browser cannot hold would be altered by showing it: such a source is edited as text elsewhere.
+  const safe = !/\d{16,}|\d\.\d*0\b|[eE][+-]?\d/.test(json(letter.source));
+  const only = { queue, id: String(letter.id) };
+  const send = async (method: string, parts: string[], query: Words, body?: string) => {
+    try {
+      const told = await ask<Replayed>(id, { method, path: pathOf(parts, query), ...(body === undefined ? {} : { body }) });
+      const refused = told.refusals?.[0]?.why ?? told.stopped;
+      if (refused) return setProblem(refused);
+      tell(method === "PUT" ? l.saved(letter.id) : l.replayedOne(letter.id));
+      onChanged();
+    } catch (error) {
+      setProblem(reason(error));
+    }
+  };
+  return (
+    <Dialog title={`${l.columns.id} ${letter.id}`} onClose={onClose}>
+      <p>
+        <bdi>
+          {letter.status} {visible(letter.type)}: {visible(letter.reason)}
+        </bdi>
+      </p>
+      <pre tabIndex={0} aria-label={l.action}>
+        {json(letter.action)}
+      </pre>
+      {letter.source === null ? null : (
+        <label class="field">
+          <span>{l.source}</span>
+          <textarea class="mono" rows={10} value={source} readOnly={!safe} onInput={(e) => setSource(e.currentTarget.value)} />
+        </label>
+      )}
+      {letter.original ? (
+        <details>
+          <summary>{l.original}</summary>
+          <pre tabIndex={0}>{json(letter.original.source)}</pre>
+        </details>
+      ) : null}
+      {safe ? null : <Note kind="info">{l.unsafe}</Note>}
+      {problem ? <Trouble text={problem} /> : null}
+      <div class="actions">
+        <Button disabled={!safe || letter.source === null || source === json(letter.source)} onClick={() => void send("PUT", ["dead_letters", String(letter.id)], { queue }, `{"source":${source}}`)}>
+          {l.save}
+        </Button>
+        <Button look="primary" onClick={() => void send("POST", ["dead_letters", "_replay"], only)}>
+          {l.replayOne}
+        </Button>
+      </div>
+    </Dialog>
+  );
+}
+
+const KINDS = ["convert", "set", "remove", "rename"] as const;
+
+function PatchForm({ id, which, n, onDone, onClose }: { id: string; which: Words; n: number; onDone: () => void; onClose: () => void }) {
+  const [kind, setKind] = useState<(typeof KINDS)[number]>("convert");
+  const [field, setField] = useState(which["field"] ?? "");
+  const [word, setWord] = useState("");
+  const [to, setTo] = useState("long");
+  const [shown, setShown] = useState<{ body: string; told: Patched } | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const step = { convert: { field, to }, set: { field, value: "" }, remove: { field }, rename: { field, to: word } }[kind];
+  // A value goes out as it was typed: what is no JSON is text.
+  const value = () => {
+    try {
+      JSON.parse(word);
+      return word;
+    } catch {
+      return JSON.stringify(word);
+    }
+  };
+  const body = `{"patch":[{${JSON.stringify(kind)}:${kind === "set" ? `{"field":${JSON.stringify(field)},"value":${value()}}` : JSON.stringify(step)}}]}`;
+  const send = async (dry: boolean) => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      let patched = 0;
+      for (;;) {
+        const told = await ask<Patched>(id, { method: "POST", path: pathOf(["dead_letters", "_patch"], { ...which, dry_run: dry ? "true" : undefined }), body });
+        patched += told.patched ?? 0;
+        if (dry) return setShown({ body, told });
+        if (told.more) continue;
+        tell(l.patched(exact(patched)));
+        return onDone();
+      }
+    } catch (error) {
+      setProblem(reason(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const fresh = shown?.body === body ? shown.told : null;
+  return (
+    <Dialog title={l.patchTitle(exact(n))} onClose={onClose}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void send(true);
+        }}
+      >
+        <label class="field">
+          <span>{l.step}</span>
+          <select value={kind} onChange={(e) => setKind(e.currentTarget.value as typeof kind)}>
+            {KINDS.map((one) => (
+              <option key={one} value={one}>
+                {l.kinds[one]}
+              </option>
+            ))}
+          </select>
+        </label>
+        <Text label={l.field} value={field} onValue={setField} autocomplete="off" required />
+        {kind === "convert" ? (
+          <label class="field">
+            <span>{l.to}</span>
+            <select value={to} onChange={(e) => setTo(e.currentTarget.value)}>
+              {["long", "double", "boolean", "string"].map((one) => (
+                <option key={one}>{one}</option>
+              ))}
+            </select>
+          </label>
+        ) : kind === "remove" ? null : (
+          <Text label={kind === "set" ? l.value : l.newName} value={word} onValue={setWord} autocomplete="off" required={kind === "rename"} />
+        )}
+        <div class="actions">
+          <Button type="submit" busy={busy} disabled={!field}>
+            {l.preview}
+          </Button>
+          <Button look="primary" busy={busy} disabled={!fresh?.would} onClick={() => void send(false)}>
+            {fresh?.would ? l.apply(exact(fresh.would)) : l.applyNone}
+          </Button>
+        </div>
+      </form>
+      {problem ? <Trouble text={problem} /> : null}
+      {fresh ? (
+        <>
+          <p role="status">
+            {l.would(exact(fresh.would ?? 0), exact(fresh.unchanged), exact(fresh.refused))}
+            {fresh.more ? ` ${l.partly}` : ""}
+          </p>
+          <Refusals list={fresh.refusals} />
+          {fresh.preview.map(({ before, after }) => (
+            <div key={before.id} class="two">
+              <pre tabIndex={0} aria-label={`${t.audit.before} ${before.id}`}>
+                {json(before.source)}
+              </pre>
+              <pre tabIndex={0} aria-label={`${t.audit.after} ${before.id}`}>
+                {json(after.source)}
+              </pre>
+            </div>
+          ))}
+        </>
+      ) : null}
+    </Dialog>
+  );
+}
+
+function Refusals({ list }: { list: readonly Refused[] }) {
+  if (!list.length) return null;
+  return (
+    <ul class="why bad refusals">
+      {list.slice(0, 100).map(({ id, why }) => (
+        <li key={id}>
+          {id}: <bdi>{visible(why)}</bdi>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Puts letters back until none is left or the gateway stops; each that is refused is named with the reason. */
+function Replay({ id, which, n, onClose }: { id: string; which: Words; n: number; onClose: () => void }) {
+  const [state, set] = useState<{ at: "asking" | "running" | "done"; replayed: number; refused: Map<number, string>; total: number; stopped: string | null }>({ at: "asking", replayed: 0, refused: new Map(), total: 0, stopped: null });
+  const run = async () => {
+    let { replayed } = state;
+    const refused = new Map<number, string>();
+    const now = (at: "running" | "done", total: number, stopped: string | null) => set({ at, replayed, refused: new Map(refused), total, stopped });
+    now("running", 0, null);
+    try {
+      for (;;) {
+        const told = await ask<Replayed>(id, { method: "POST", path: pathOf(["dead_letters", "_replay"], which) });
+        replayed += told.replayed;
+        for (const one of told.refusals) refused.set(one.id, one.why);
+        // Nothing gets on any more where only refused ones are left.
+        const over = !told.more || told.stopped !== null || told.replayed === 0;
+        now(over ? "done" : "running", told.refused, told.stopped);
+        if (over) return;
+      }
+    } catch (error) {
+      now("done", refused.size, reason(error));
+    }
+  };
+  return (
+    <Dialog title={l.replayTitle(exact(n))} onClose={onClose}>
+      {state.at === "asking" ? <p>{l.replayText}</p> : null}
+      {state.at === "asking" ? null : (
+        <p role="status" data-replayed={state.replayed}>
+          {l.replayed(exact(state.replayed), exact(state.total))}
+          {state.at === "running" ? ` ${l.goesOn}` : ""}
+        </p>
+      )}
+      {state.stopped ? <Trouble text={state.stopped} /> : null}
+      <Refusals list={[...state.refused].map(([one, why]) => ({ id: one, why }))} />
+      <div class="actions">
+        {state.at === "asking" ? (
+          <Button look="primary" onClick={() => void run()}>
+            {l.replay}
+          </Button>
+        ) : (
+          <Button disabled={state.at === "running"} onClick={onClose}>
+            {t.help.close}
+          </Button>
+        )}
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,67 @@
+// The pages of a gateway's queues.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { closeAll, finish, logIn, page, server, settled, shot, to } from "./kit.mjs";
+
+after(closeAll);
+
+test("accounts that do not add up are red within two seconds, and well again as soon", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await p.getByRole("link", { name: "gateway-1", exact: true }).click();
+  await p.getByRole("heading", { level: 1, name: "gateway-1" }).waitFor();
+  await settled(p);
+  assert.equal(await p.locator(".accounts .adds").count(), 4);
+  const gateway = mock.gateways.find((one) => one.name === "gateway-1");
+  const began = Date.now();
+  gateway.off = 7;
+  await p.getByText(/documents were accepted, .* are accounted for \(−7\)/).first().waitFor({ timeout: 2000 });
+  assert.ok(Date.now() - began < 2000);
+  assert.equal(await p.locator(".accounts.wrong").count(), 4);
+  await shot(p, "queues-wrong");
+  gateway.off = 0;
+  await p.locator(".accounts.wrong").first().waitFor({ state: "detached", timeout: 3000 });
+  await finish(p);
+  close();
+});
+
+test("who holds back whom is said, with its lanes and since when; a pipeline is stopped and started", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await to(p, "#/g/gateway-1");
+  await p.getByRole("link", { name: "logs", exact: true }).click();
+  await settled(p);
+  const wait = p.locator("table.waits tbody tr").filter({ hasText: "tries again" });
+  assert.deepEqual((await wait.locator("td").allTextContents()).slice(2), ["node-7 has no time: 429", "2", "4,033", "4 min", "1 s"]);
+  const lanes = p.locator("section").filter({ has: p.getByRole("heading", { name: "Lanes: archive" }) });
+  assert.deepEqual(await lanes.locator("tbody th").allTextContents(), ["1", "0", "2"], "the most pending first");
+  await p.getByRole("button", { name: "Stop to-archive" }).click();
+  await p.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
+  await p.getByRole("button", { name: "Start to-archive" }).waitFor();
+  await p.getByText("to-archive: stopped").waitFor();
+  await p.getByRole("button", { name: "Start to-archive" }).click();
+  await p.getByText("to-archive: running").waitFor();
+  assert.deepEqual(mock.audit.slice(0, 2).map(({ what }) => what), ["POST /pipeline/to-archive/_start", "POST /pipeline/to-archive/_stop?wait_s=5"]);
+  await p.getByRole("group", { name: "Time range" }).getByRole("button", { name: "5 min", exact: true }).click();
+  assert.match(p.url(), /q\/logs\?minutes=5$/);
+  await finish(p);
+  close();
+});
+
+test("numbers of a gateway that falls silent are kept, with their age and the reason", async () => {
+  const { url, close, mock } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await to(p, "#/g/gateway-1");
+  await settled(p);
+  mock.mode = "down";
+  await p.getByText(/These numbers are .* old/).waitFor();
+  await p.getByRole("alert").filter({ hasText: "The store does not answer." }).first().waitFor();
+  assert.ok((await p.locator(".stale .accounts data").count()) > 8);
+  mock.mode = "";
+  await p.getByText(/These numbers are .* old/).waitFor({ state: "detached", timeout: 20_000 });
+  await finish(p);
+  close();
+});
