@@ -81,7 +81,12 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
     }
 
     fn start(&self) -> Gateway {
-        let gateway = Gateway::start(&["--config", self.file.to_str().unwrap()]);
+        self.start_with(&[])
+    }
+
+    /// In an environment with these variables too.
+    fn start_with(&self, variables: &[(&str, &str)]) -> Gateway {
+        let gateway = Gateway::start_with(&["--config", self.file.to_str().unwrap()], variables);
         gateway.wait_until("the topology is known", |status| status["state"] == "watching");
         gateway
     }
@@ -90,7 +95,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
 impl Place {
     /// A gateway of this place ends at once; returns what it said.
     fn does_not_start(&self) -> String {
-        let refused = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        let refused = Command::new(gateway::program())
             .args(["gateway", "--config", self.file.to_str().unwrap()])
             .output()
             .unwrap();

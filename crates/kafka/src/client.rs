@@ -49,14 +49,29 @@ fn add_tls(config: &mut ClientConfig, tls: &Tls) {
         .set("enable.ssl.certificate.verification", certificate)
         .set("ssl.endpoint.identification.algorithm", name);
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    if let Some(file) = &tls.ca_file {
-        config.set("ssl.ca.location", text(file));
-    }
+    match (&tls.ca_file, machine_authorities()) {
+        (Some(file), _) => config.set("ssl.ca.location", text(file)),
+        (None, Some(place)) => config.set("ssl.ca.location", place),
+        (None, None) => config,
+    };
     if let Some((certificate, key)) = &tls.client_certificate {
         config
             .set("ssl.certificate.location", text(certificate))
             .set("ssl.key.location", text(key));
     }
+}
+
+/// Where the machine's authorities are, where OpenSSL itself does not know it: a program that brought its own
+/// OpenSSL along would look at the place of the machine that it was built on.
+fn machine_authorities() -> Option<String> {
+    if !cfg!(feature = "own-openssl") {
+        return None;
+    }
+    // As OpenSSL has it, and TLS to clusters too.
+    let named = std::env::var("SSL_CERT_FILE")
+        .ok()
+        .filter(|file| !file.is_empty());
+    Some(named.unwrap_or_else(|| "probe".to_owned()))
 }
 
 fn add_sasl(config: &mut ClientConfig, sasl: &Sasl) {

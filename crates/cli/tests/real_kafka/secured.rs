@@ -102,3 +102,17 @@ fn with_a_wrong_password_or_a_certificate_of_nobodys_a_gateway_says_so_accepts_n
     wait(&gateway, |one| one["indexed"] == 100);
     assert_eq!(cluster.docs("logs").len(), 100);
 }
+
+#[test]
+fn without_authorities_of_its_own_a_queue_trusts_those_of_the_machine() {
+    let cluster = cluster();
+    let more = account("SCRAM-SHA-512", ACCOUNT.1, "");
+    let place = Place::at(&cluster, &broker().scram_address(), "authorities", &more);
+    let refused = place.does_not_start();
+    assert!(refused.contains("certificate verify failed"), "{refused}");
+    let authorities = broker().ca_file();
+    let gateway = place.start_with(&[("SSL_CERT_FILE", authorities.to_str().unwrap())]);
+    gateway.bulk(&body(100)).ok().unwrap();
+    wait(&gateway, |one| one["indexed"] == 100);
+    assert_eq!(cluster.docs("logs").len(), 100);
+}
