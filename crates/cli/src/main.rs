@@ -65,6 +65,7 @@ enum Command {
     Switch(switch::Arguments),
     DeadLetters(dead_letters::Arguments),
     Pipelines(pipelines::Arguments),
+    #[command(visible_alias = "queue")]
     Queues(queues::Arguments),
     Console(console::Arguments),
     Service(service::Arguments),

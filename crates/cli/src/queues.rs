@@ -1,9 +1,14 @@
 //! `tidegate queues`: what is in queues, and where consumer groups are.
 
+mod carry;
+mod export;
+mod import;
+
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -12,9 +17,9 @@ use crate::dead_letters::moment;
 use crate::output::{table, time};
 use crate::standstill;
 
-/// Queues of a running gateway: list, show, browse, set offsets
+/// Queues: list, show, browse, set offsets; export and import
 ///
-/// The gateway is reached at its admin port. A token is read from --token-file
+/// A running gateway is reached at its admin port. A token is read from --token-file
 /// or TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 done, 1 there is no such queue or group, 2 wrong usage, or not
@@ -30,6 +35,15 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    Asked(Asked),
+    Export(export::Export),
+    Import(import::Import),
+}
+
+/// What a running gateway is asked.
+#[derive(Subcommand)]
+enum Asked {
     /// List queues, the accounts of their consumer groups, and why nothing moves
     List,
     Show(Show),
@@ -37,6 +51,31 @@ enum Verb {
     Offset(Offset),
     RemoveGroup(RemoveGroup),
     Parked(Parked),
+}
+
+/// The data of a gateway that need not run.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct InData {
+    /// The gateway's configuration file, whose path.data says where queues are
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The folder that path.data names
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+}
+
+impl InData {
+    fn data(&self) -> Result<PathBuf> {
+        if let Some(folder) = &self.data {
+            return Ok(folder.clone());
+        }
+        let file = self.config.as_ref().context("--config or --data is required")?;
+        let loaded = ::config::Config::load(file);
+        let loaded =
+            loaded.map_err(|rejected| anyhow::anyhow!("the configuration can't be used:\n{rejected}"))?;
+        Ok(loaded.config.paths.data.clone())
+    }
 }
 
 /// Show one queue, lane by lane
@@ -144,10 +183,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn dispatch(arguments: &Arguments) -> Result<bool> {
-    let (admin, json) = (arguments.admin.client()?, arguments.admin.json);
+    let json = arguments.admin.json;
     let mut out = io::stdout().lock();
-    match &arguments.verb {
-        Verb::List => {
+    // No gateway runs when a queue is exported or imported.
+    let asked = match &arguments.verb {
+        Verb::Export(export) => return export::run(export, json, &mut out),
+        Verb::Import(import) => return import::run(import, json, &mut out),
+        Verb::Asked(asked) => asked,
+    };
+    let admin = arguments.admin.client()?;
+    match asked {
+        Asked::List => {
             let all = admin.get("/queue/stats", &Terms::new())?;
             print(&all, json, &mut out, |all, out| {
                 let queues = all.as_object().into_iter().flatten();
@@ -160,16 +206,16 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
                 standstill::write(&lines, out)
             })
         }
-        Verb::Show(show) => {
+        Asked::Show(show) => {
             let queue = admin.get(&format!("/queue/{}", segment(&show.queue)), &Terms::new())?;
             print(&queue, json, &mut out, |queue, out| {
                 write_queue(&show.queue, queue, out)
             })
         }
-        Verb::Browse(browse) => run_browse(browse, &admin, json, &mut out),
-        Verb::Offset(offset) => run_offset(offset, &admin, json, &mut out),
-        Verb::Parked(parked) => run_parked(parked, &admin, json, &mut out),
-        Verb::RemoveGroup(remove) => {
+        Asked::Browse(browse) => run_browse(browse, &admin, json, &mut out),
+        Asked::Offset(offset) => run_offset(offset, &admin, json, &mut out),
+        Asked::Parked(parked) => run_parked(parked, &admin, json, &mut out),
+        Asked::RemoveGroup(remove) => {
             let (queue, group) = (&remove.queue, &remove.group);
             let question = format!("forget the consumer group {group} of the queue {queue}?");
             if !remove.yes && !admin::confirm(&question)? {

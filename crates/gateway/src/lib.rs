@@ -67,4 +67,5 @@ pub use admission::rights::{AccountRight, AccountRights, AccountUse, Verdict, ac
 pub use front::{ACCESS_LOG, Opened, tls_problems};
 pub use gateway::{Gateway, Reloaded};
 pub use live::watch;
+pub use queue::moving;
 pub use start_error::StartError;

@@ -38,6 +38,7 @@ mod install;
 mod loadgen;
 mod logs;
 mod memory;
+mod moving;
 mod neighbours;
 mod nodes;
 mod online;

@@ -14,6 +14,7 @@ pub(crate) mod dead_letters;
 mod fence;
 pub(crate) mod idempotency;
 mod journal;
+pub mod moving;
 pub(crate) mod parked;
 mod queues;
 mod record;

@@ -19,7 +19,7 @@ use crate::queue::journal::{Consumer, Journal};
 use crate::queue::parked::{Parked, ParkedOfQueue, ParkedTopic};
 use crate::queue::sent_marks::SentMarks;
 use crate::queue::whereabouts::Whereabouts;
-use crate::queue::{dead_letters, parked};
+use crate::queue::{dead_letters, moving, parked};
 use crate::start_error::StartError;
 
 /// All queues, open, and who delivers from them.
@@ -316,6 +316,9 @@ impl std::fmt::Debug for Queue {
 
 /// The log of a queue on this machine's disk.
 fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, String> {
+    if let Some(why) = moving::why_not_ours(data, &settings.name) {
+        return Err(why);
+    }
     let folder = data.join("queue").join(&*settings.name);
     let log = Log::open(&folder, log_options(settings), RealDisk::default());
     let log = log.map_err(|error| error.to_string())?;

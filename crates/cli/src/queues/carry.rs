@@ -1,0 +1,277 @@
+//! What an export and an import of a queue have in common: the list of its files, and files copied so that
+//! they are whole or not there.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use aws_lc_rs::digest::{Context as Digest, SHA256};
+use serde::{Deserialize, Serialize};
+
+/// The list of an export's files, which is written when all of them are there.
+pub(super) const LIST: &str = "EXPORT";
+
+/// Of an export whose list says another number nothing can be known.
+const FORMAT: u32 = 1;
+
+/// An export's list.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct List {
+    format: u32,
+    /// The version that made it.
+    tidegate: String,
+    pub(super) queue: String,
+    pub(super) made: String,
+    /// By their paths in the export.
+    pub(super) files: BTreeMap<String, Listed>,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Listed {
+    pub(super) bytes: u64,
+    pub(super) sha256: String,
+}
+
+/// Copies at this many bytes a second.
+pub(super) struct Pace {
+    rate: Option<u64>,
+    begun: Instant,
+    bytes: u64,
+}
+
+/// What was done with the files.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) copied: u64,
+    /// They were there from an attempt before.
+    pub(super) there: u64,
+    pub(super) bytes: u64,
+}
+
+// === impl List ===
+
+impl List {
+    pub(super) fn new(queue: &str, files: BTreeMap<String, Listed>) -> Self {
+        Self {
+            format: FORMAT,
+            tidegate: env!("CARGO_PKG_VERSION").to_owned(),
+            queue: queue.to_owned(),
+            made: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            files,
+        }
+    }
+
+    /// Puts it into the export's folder, durably, with a checksum of its own as its last line.
+    pub(super) fn write(&self, export: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let sum = sum_of(text.as_bytes());
+        put(&export.join(LIST), format!("{text}sha256 {sum}\n").as_bytes())
+    }
+
+    /// Reads it, and its checksum; none: the export is not finished, or this is none.
+    pub(super) fn read(export: &Path) -> Result<Option<(Self, String)>> {
+        let file = export.join(LIST);
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+        };
+        let damaged = || format!("{} is damaged: copy the export again", file.display());
+        let (text, sum) = text.rsplit_once("sha256 ").with_context(damaged)?;
+        ensure!(sum == format!("{}\n", sum_of(text.as_bytes())), damaged());
+        let format = serde_json::from_str::<serde_json::Value>(text)?["format"].as_u64();
+        if format != Some(FORMAT.into()) {
+            let format = format.unwrap_or_default();
+            bail!(
+                "{} was made by another version of Tidegate: its format is {format}, this one reads {FORMAT}",
+                file.display()
+            );
+        }
+        let list: Self = serde_json::from_str(text).with_context(damaged)?;
+        for path in list.files.keys() {
+            let mut parts = Path::new(path).components();
+            let inside = parts.all(|part| matches!(part, Component::Normal(_)));
+            ensure!(
+                inside && !path.is_empty(),
+                "{}: `{path}` is no file of an export",
+                file.display()
+            );
+        }
+        Ok(Some((list, sum.trim_end().to_owned())))
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    pub(super) fn new(rate: Option<u64>) -> Self {
+        Self {
+            rate,
+            begun: Instant::now(),
+            bytes: 0,
+        }
+    }
+
+    fn went(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        let Some(rate) = self.rate.filter(|rate| *rate > 0) else {
+            return;
+        };
+        let due = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
+        std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
+    }
+}
+
+// === impl Listed ===
+
+impl Listed {
+    /// What a file is.
+    pub(super) fn of(file: &Path) -> Result<Self> {
+        let mut read = File::open(file).with_context(|| file.display().to_string())?;
+        read_through(&mut read, |_| Ok(())).with_context(|| file.display().to_string())
+    }
+
+    /// Whether a file is this; a file of another length is not read.
+    pub(super) fn is(&self, file: &Path) -> Result<bool> {
+        match fs::metadata(file) {
+            Ok(found) if found.is_file() && found.len() == self.bytes => Ok(Self::of(file)? == *self),
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| file.display().to_string()),
+        }
+    }
+}
+
+/// Copies a file, so that the other one is whole and durable or is not there; what was copied.
+pub(super) fn copy(from: &Path, to: &Path, pace: &mut Pace) -> Result<Listed> {
+    let folder = to.parent().context("a file is in a folder")?;
+    make_folder(folder)?;
+    let part = PathBuf::from(format!("{}.part", to.display()));
+    let mut read = File::open(from).with_context(|| from.display().to_string())?;
+    let mut write = File::create(&part).with_context(|| part.display().to_string())?;
+    let copied = read_through(&mut read, |bytes| {
+        pace.went(bytes.len());
+        write.write_all(bytes)
+    });
+    let copied = copied.with_context(|| format!("{} to {}", from.display(), part.display()))?;
+    write.sync_all().with_context(|| part.display().to_string())?;
+    owned_as(&part, folder)?;
+    fs::rename(&part, to).with_context(|| to.display().to_string())?;
+    sync_folder(folder)?;
+    Ok(copied)
+}
+
+/// Puts a small file in place, durably.
+pub(super) fn put(file: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = file.parent().context("a file is in a folder")?;
+    make_folder(folder)?;
+    let part = PathBuf::from(format!("{}.part", file.display()));
+    let written = File::create(&part).and_then(|mut write| {
+        write.write_all(bytes)?;
+        write.sync_all()
+    });
+    written.with_context(|| part.display().to_string())?;
+    owned_as(&part, folder)?;
+    fs::rename(&part, file).with_context(|| file.display().to_string())?;
+    sync_folder(folder)
+}
+
+/// Makes a folder and those that it is in; each belongs to whom the one around it belongs to.
+pub(super) fn make_folder(folder: &Path) -> Result<()> {
+    if folder.is_dir() || folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let around = folder.parent().unwrap_or(Path::new("."));
+    make_folder(around)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| folder.display().to_string());
+        }
+        _ => {}
+    }
+    owned_as(folder, around)?;
+    sync_folder(around)
+}
+
+/// What root makes among another user's files is to be that user's: the gateway's, in most cases.
+fn owned_as(file: &Path, around: &Path) -> Result<()> {
+    let around = if around.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        around
+    };
+    let (ours, theirs) = (fs::metadata(file)?, fs::metadata(around)?);
+    if ours.uid() != theirs.uid() && ours.uid() == 0 {
+        chown(file, Some(theirs.uid()), Some(theirs.gid())).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let synced = File::open(folder).and_then(|open| open.sync_all());
+    synced.with_context(|| folder.display().to_string())
+}
+
+/// The files below a folder, or a file itself, by their paths from there.
+pub(super) fn files_below(path: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(vec![PathBuf::new()]),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = PathBuf::from(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            let below = files_below(&entry.path())?;
+            found.extend(below.into_iter().map(|file| name.join(file)));
+        } else {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads to the end, and tells what was read.
+fn read_through(read: &mut File, mut seen: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Listed> {
+    let (mut digest, mut bytes) = (Digest::new(&SHA256), 0);
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match read.read(&mut buffer)? {
+            0 => break,
+            length => {
+                digest.update(&buffer[..length]);
+                bytes += length as u64;
+                seen(&buffer[..length])?;
+            }
+        }
+    }
+    let sha256 = hex(digest.finish().as_ref());
+    Ok(Listed { bytes, sha256 })
+}
+
+fn sum_of(bytes: &[u8]) -> String {
+    hex(aws_lc_rs::digest::digest(&SHA256, bytes).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}"); // a string takes everything
+    }
+    text
+}

@@ -1,0 +1,197 @@
+//! `tidegate queues export`: a queue of a stopped gateway, with all that belongs to it, into a folder that can
+//! be copied anywhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ::log::{Disk as _, RealDisk};
+use anyhow::{Context as _, Result, bail, ensure};
+use gateway::moving::{MOVED, parts};
+use serde_json::json;
+
+use super::InData;
+use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_folder};
+
+/// Copy a queue of a stopped gateway into a folder, to back it up or move it
+///
+/// The folder has the queue's records, where its consumer groups are, dead
+/// letters, parked operations and idempotency keys, and a list of them with
+/// checksums, which is written last. What is stopped is gone on with by the same
+/// command. `tidegate queues import` makes a queue of it, on any host.
+///
+/// With --move the queue here is marked: no gateway delivers from it any more.
+///
+/// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
+/// usage, 3 it could not be done; a gateway has the queue, say.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Export {
+    /// Its name
+    queue: String,
+    #[command(flatten)]
+    from: InData,
+    /// The folder to make
+    #[arg(long, value_name = "FOLDER")]
+    to: PathBuf,
+    /// Mark the queue here, so that no gateway delivers it a second time
+    #[arg(long = "move")]
+    moves: bool,
+    /// Copy at most so much a second, as in 50mb
+    #[arg(long, value_name = "SIZE", value_parser = crate::diff::bytes)]
+    rate: Option<u64>,
+}
+
+/// In the folder of an export that is not finished.
+const BEGUN: &str = "EXPORTING";
+
+/// Runs the command.
+pub(super) fn run(arguments: &Export, as_json: bool, out: &mut impl Write) -> Result<bool> {
+    let data = arguments.from.data()?;
+    let (queue, to) = (&arguments.queue, &arguments.to);
+    let parts = parts(&data, queue);
+    let log = &parts[0].1;
+    if !log.join("LOG").exists() {
+        writeln!(
+            io::stderr(),
+            "tidegate: there is no queue {queue} on the disk: {} has none",
+            log.display()
+        )?;
+        return Ok(false);
+    }
+    if to.join(LIST).exists() {
+        writeln!(
+            io::stderr(),
+            "tidegate: {} is a whole export already: name another folder",
+            to.display()
+        )?;
+        return Ok(false);
+    }
+    let _locked = RealDisk::default()
+        .lock(&log.join("LOCK"))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => anyhow::anyhow!("a gateway has the queue {queue}: stop it first"),
+            _ => error.into(),
+        })?;
+    begin(to)?;
+    let mut pace = Pace::new(arguments.rate);
+    let (mut files, mut done) = (BTreeMap::new(), Done::default());
+    // The log, which is large, comes last.
+    for (part, folder) in parts.iter().rev() {
+        for file in files_below(folder)?.iter().filter(|file| belongs(file)) {
+            let (from, name) = (joined(folder, file), joined(Path::new(part), file));
+            let name = name
+                .to_str()
+                .with_context(|| format!("{} is no name in UTF-8", from.display()))?;
+            let listed = carry(&from, &to.join(name), &mut pace, &mut done)?;
+            files.insert(name.to_owned(), listed);
+        }
+    }
+    // Of an attempt before, which saw other files.
+    for file in files_below(to)? {
+        if file != Path::new(BEGUN) && !files.contains_key(&*file.to_string_lossy()) {
+            fs::remove_file(to.join(&file))?;
+        }
+    }
+    let list = List::new(queue, files);
+    list.write(to)?;
+    if arguments.moves {
+        let told = format!(
+            "it was exported to {} at {}, to be delivered elsewhere\n",
+            to.display(),
+            list.made
+        );
+        put(&log.join(MOVED), told.as_bytes())?;
+    }
+    fs::remove_file(to.join(BEGUN))?;
+    sync_folder(to)?;
+    tell(arguments, &done, as_json, out)?;
+    Ok(true)
+}
+
+/// Takes a new folder, or one in which an export was begun.
+fn begin(to: &Path) -> Result<()> {
+    let begun = to.join(BEGUN);
+    let is_empty = match fs::read_dir(to) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(error).with_context(|| to.display().to_string()),
+    };
+    if !is_empty && !begun.exists() {
+        bail!("{} has other files in it: name a new folder", to.display());
+    }
+    put(&begun, b"")
+}
+
+/// Copies a file, unless it is there.
+fn carry(from: &Path, to: &Path, pace: &mut Pace, done: &mut Done) -> Result<Listed> {
+    if to.exists() {
+        let listed = Listed::of(from)?;
+        if listed.is(to)? {
+            done.there += 1;
+            done.bytes += listed.bytes;
+            return Ok(listed);
+        }
+    }
+    let listed = copy(from, to, pace)?;
+    // What was written is what will be read, and it was not written to meanwhile.
+    ensure!(
+        listed.is(to)?,
+        "{} is not what was written to it: look after the disk",
+        to.display()
+    );
+    done.copied += 1;
+    done.bytes += listed.bytes;
+    Ok(listed)
+}
+
+/// Locks, files that are kept to be written again and files that were never finished are no part of a queue.
+fn belongs(file: &Path) -> bool {
+    let name = file.file_name().map(|name| name.to_string_lossy());
+    name.is_none_or(|name| {
+        let passes = ["LOCK", MOVED].contains(&&*name)
+            || [".spare", ".new", ".part"].iter().any(|end| name.ends_with(end));
+        !passes
+    })
+}
+
+/// A path with nothing behind it is the path itself.
+fn joined(folder: &Path, file: &Path) -> PathBuf {
+    match file.as_os_str().is_empty() {
+        true => folder.to_owned(),
+        false => folder.join(file),
+    }
+}
+
+fn tell(arguments: &Export, done: &Done, as_json: bool, out: &mut impl Write) -> io::Result<()> {
+    let files = done.copied + done.there;
+    if as_json {
+        let told = json!({
+            "queue": arguments.queue,
+            "files": files,
+            "were_there": done.there,
+            "bytes": done.bytes,
+            "moved": arguments.moves,
+        });
+        return writeln!(out, "{told:#}");
+    }
+    let there = match done.there {
+        0 => String::new(),
+        there => format!(" ({there} were there)"),
+    };
+    let queue = &arguments.queue;
+    writeln!(
+        out,
+        "{queue}: {files} files{there}, {} bytes, in {}",
+        done.bytes,
+        arguments.to.display()
+    )?;
+    match arguments.moves {
+        true => writeln!(out, "no gateway delivers from the queue here any more"),
+        false => writeln!(
+            out,
+            "the queue here is as it was: deliver it here or from the export, not from both"
+        ),
+    }
+}
