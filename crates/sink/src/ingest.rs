@@ -1,5 +1,5 @@
-//! The one ingest pipeline that runs here, `stamps`, and how OpenSearch runs it: for all documents of a request
-//! and index at once, so that one that cannot be read fails them all.
+//! The one ingest pipeline that runs here, `stamps`, and how OpenSearch runs it: for all documents of a
+//! request and index at once, so that one that cannot be read fails them all.
 
 use std::collections::HashSet;
 

@@ -11,6 +11,7 @@ mod check;
 mod damage;
 mod ledger;
 mod load;
+mod names;
 mod neighbours;
 mod place;
 mod repeat;

@@ -1,5 +1,5 @@
-//! Asynchronous mode: pipelines of servers that run them for many documents at once, and fail all of these for
-//! one that cannot be read.
+//! Asynchronous mode: pipelines of servers that run them for many documents at once, and fail all of these
+//! for one that cannot be read.
 
 use std::fmt::Write as _;
 

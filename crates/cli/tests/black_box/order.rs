@@ -250,6 +250,54 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend(
     }
 }
 
+/// What was written and not synced is gone then: the marks of what was sent, and the lanes' places. And a
+/// rollover after the start is known to nobody here for a while.
+#[test]
+fn no_document_is_in_two_indices_after_the_machine_went_down_and_a_rollover() {
+    let cluster = cluster();
+    let place = place(&[&cluster], "auto_start: false, retry_delay_in_ms: 20");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    let text = text.replace(
+        "{elasticsearch: c0}}]",
+        "{elasticsearch: c0, bulk: {batch_size_in_kb: 100}}}]",
+    );
+    let text = text.replace("endpoint: ", "discovery: {refresh: {interval: 60s}}, endpoint: ");
+    std::fs::write(&place.file, text).unwrap();
+    let (cursor, sent) = (
+        place.data().join("queue/q/c0.cursor"),
+        place.data().join("sent/q/c0"),
+    );
+    let gateway = place.start();
+    leads(&gateway, "a", "i1");
+    begin(&gateway, "p0");
+    drained(&gateway, "c0");
+    let (cursor_before, sent_before) = (std::fs::read(&cursor).unwrap(), std::fs::read(&sent).unwrap());
+    // So much that a lane takes it in many batches.
+    let padding = "x".repeat(40_000);
+    for n in 0..100 {
+        let line = |at| {
+            format!("{{\"create\":{{\"_index\":\"a\",\"_id\":\"{n}-{at}\"}}}}\n{{\"v\":\"{padding}\"}}\n")
+        };
+        queued(&gateway, &(0..5).map(line).collect::<String>());
+    }
+    drained(&gateway, "c0");
+    gateway.signal("KILL");
+    drop(gateway);
+    std::fs::write(&cursor, cursor_before).unwrap();
+    // Only the mark for all lanes, at the end, is synced, and the boot is another one.
+    let mut marks = std::fs::read(&sent).unwrap();
+    let lanes = 8 + 16 + 8..marks.len() - 8;
+    marks[lanes.clone()].copy_from_slice(&sent_before[lanes]);
+    marks[8] ^= 1;
+    std::fs::write(&sent, marks).unwrap();
+    let gateway = place.start();
+    roll_over(&cluster);
+    begin(&gateway, "p0");
+    let one = drained(&gateway, "c0");
+    let docs = ["i1", "i2"].map(|index| cluster.docs(index).len());
+    assert_eq!((docs, &one["dead"]), ([500, 0], &json!(0)));
+}
+
 #[test]
 fn what_a_script_or_a_pipeline_has_changed_stays_in_the_index_that_has_it() {
     let scripted = "{\"script\":\"ctx._source.n++\",\"upsert\":{\"n\":1}}";

@@ -12,6 +12,7 @@ const BLOCKED: &str = r#"{"type":"cluster_block_exception","reason":"index [bloc
 const NO_RIGHT: &str = r#"{"type":"security_exception","reason":"action [indices:data/write/bulk[s]] is unauthorized for user [gateway] on indices [blocked]"}"#;
 const CLOSED: &str = r#"{"type":"index_closed_exception","reason":"closed","index":"blocked"}"#;
 const NO_WRITE_INDEX: &str = r#"{"type":"illegal_argument_exception","reason":"no write index is defined for alias [blocked]. The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index"}"#;
+const UNKNOWN_ALIAS: &str = r#"{"type":"invalid_index_name_exception","reason":"Invalid index name [blocked], already exists as alias"}"#;
 const FLOOD: &str = r#"{"type":"cluster_block_exception","reason":"index [blocked] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has read-only-allow-delete block];"}"#;
 
 /// Two nodes, with an index that is well and one that a test may block.
@@ -62,6 +63,7 @@ fn an_index_that_takes_nothing_holds_up_no_other_and_gets_all_in_order_when_it_d
         (403, NO_RIGHT),
         (400, CLOSED),
         (400, NO_WRITE_INDEX),
+        (400, UNKNOWN_ALIAS),
         (429, FLOOD),
     ] {
         let cluster = two_indices();

@@ -18,11 +18,20 @@ pub(crate) fn concerned(error: &Error) -> Option<Scope> {
         (400, "illegal_argument_exception") => {
             begins(NO_WRITE_INDEX) || several_indices(&error.reason).is_some()
         }
+        (400, INVALID_NAME) => is_alias_unknown_yet(error),
         (400, "validation_exception") => begins("Validation Failed: 1: this action would add ["),
         (503, "unavailable_shards_exception") => return Some(Scope::Shard),
         _ => false,
     };
     is_of_index.then_some(Scope::Index)
+}
+
+/// Whether a node that has just started wanted to make an index of a name that the elected one knows as an
+/// alias: its own state has not come yet (Elasticsearch 7.10, when the whole cluster starts).
+pub(crate) fn is_alias_unknown_yet(error: &Error) -> bool {
+    error.kind == INVALID_NAME
+        && error.reason.starts_with("Invalid index name [")
+        && error.reason.ends_with("], already exists as alias")
 }
 
 /// Whether a node had too much to do for a new field; it counts as a failure of nothing.
@@ -78,6 +87,7 @@ fn about<'e>(error: &'e Error, index: Option<&'e str>) -> About<'e> {
         "cluster_block_exception" => within("index [").map(|(name, _)| name),
         "index_not_found_exception" => index.or(within("no such index [").map(|(name, _)| name)),
         "index_closed_exception" => index,
+        INVALID_NAME => within("Invalid index name [").map(|(name, _)| name),
         "unavailable_shards_exception" => {
             let named = within("[").filter(|(_, rest)| rest.starts_with('['));
             named.map(|(name, _)| name)
@@ -114,6 +124,7 @@ fn several_indices(reason: &str) -> Option<&str> {
     (is_kind && begins.iter().any(|text| said.starts_with(text))).then_some(name)
 }
 
+const INVALID_NAME: &str = "invalid_index_name_exception";
 const NO_WRITE_INDEX: &str = "no write index is defined for alias [";
 
 #[cfg(test)]
@@ -141,6 +152,18 @@ mod tests {
                 400,
                 "illegal_argument_exception",
                 &format!("cannot read {several}"),
+                None,
+            ),
+            (
+                400,
+                INVALID_NAME,
+                "Invalid index name [a], already exists as alias",
+                Some(Scope::Index),
+            ),
+            (
+                400,
+                INVALID_NAME,
+                "Invalid index name [A], must be lowercase",
                 None,
             ),
             (400, "validation_exception", shards, Some(Scope::Index)),

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
-use crate::delivery::concern::{concerned, is_slow_mapping};
+use crate::delivery::concern::{concerned, is_alias_unknown_yet, is_slow_mapping};
 use crate::queue::parked::Scope;
 
 /// What became of an operation in one try.
@@ -137,7 +137,9 @@ impl Outcome {
     pub(crate) fn without_parking(self) -> Self {
         match self {
             Outcome::Park(_, again) => match again.error {
-                Some(error) if matches!(error.status, 400 | 404) => Outcome::Refused((*error).clone()),
+                Some(error) if matches!(error.status, 400 | 404) && !is_alias_unknown_yet(&error) => {
+                    Outcome::Refused((*error).clone())
+                }
                 Some(error) if error.status == 413 => Outcome::Again(Again::paused(format!(
                     "one operation alone is too large for the cluster: {}",
                     error.reason

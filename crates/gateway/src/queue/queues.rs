@@ -568,15 +568,15 @@ impl Group {
     pub(crate) fn doubt_all(&self) {
         let end = self.queue.log.status().end;
         for (before, lane) in self.doubtful_before.iter().zip(0..) {
-            let sent = self.sent_marks.as_ref().and_then(|marks| marks.before(lane));
-            before.store(sent.unwrap_or(end).min(end), Ordering::Relaxed);
+            let sent = self.sent_marks.as_ref().map_or(end, |marks| marks.before(lane));
+            before.store(sent.min(end), Ordering::Relaxed);
         }
     }
 
-    /// Whether all that [`Group::doubtful_before`] names was most likely sent, since what was not is known.
+    /// Whether lanes write down what they send, so that all that [`Group::doubtful_before`] names may have
+    /// been sent, and nothing else.
     pub(crate) fn knows_what_was_sent(&self) -> bool {
-        let marks = self.sent_marks.as_ref();
-        marks.is_some_and(|marks| marks.before(0).is_some())
+        self.sent_marks.is_some()
     }
 
     /// A lane is about to send what lies before `end`.

@@ -1,14 +1,17 @@
 //! How far each lane of a consumer group may have sent. What is committed is made durable now and then, so
 //! after a kill an earlier run may have executed much that counts as pending; and where a name has come to
 //! lead elsewhere meanwhile, it has to be looked for before it is sent again. Each lane therefore says what
-//! it is about to send: eight bytes of a small file, written and not synced. A kill leaves what was written;
-//! after the machine itself went down (another boot) nobody knows.
+//! it is about to send: eight bytes of a small file, written and not synced. A kill leaves what was written.
+//!
+//! After the machine itself went down (another boot) it may be gone. For that the file has one mark for all
+//! lanes. It is synced before any of them sends what lies beyond it, and set [`AHEAD`] of them, so that this
+//! is rare. What lies before it may have been sent then.
 //!
 //! The file: [`MAGIC`], the boot as 16 bytes, the number of lanes as 8, then 8 bytes for each lane, all
-//! little-endian: the position before which it may have sent.
+//! little-endian: the position before which it may have sent. At the end the mark for all lanes.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,20 +24,30 @@ pub(crate) struct SentMarks {
     file: Option<File>,
     /// By lane: what lies before this may have been sent.
     before: Vec<AtomicU64>,
-    /// Whether an earlier run's marks were found, so that nothing behind them was sent.
-    known: bool,
+    /// The mark for all lanes, as it is synced.
+    synced: AtomicU64,
+}
+
+/// What the file of an earlier run says.
+struct Found {
+    before: Vec<u64>,
+    synced: u64,
 }
 
 impl SentMarks {
     /// Those of a group, with what an earlier run has left in the file at `path`. All that is queued lies
-    /// before `end`, 0 if that is nothing.
+    /// before `end`, 0 if that is nothing. Where nobody knows, all of it may have been sent.
     pub(crate) fn open(path: &Path, lanes: u32, end: u64) -> Self {
         let boot = RealDisk::default().boot();
-        let found = boot.and_then(|boot| found(&fs::read(path).ok()?, boot, lanes));
-        let known = boot.is_some() && (found.is_some() || end == 0);
-        // Where nobody knows, the next run must not think that it knows better.
-        let before = found.unwrap_or_else(|| vec![end; lanes as usize]);
-        let file = boot.map(|boot| begin(path, boot, &before)).transpose();
+        let found = fs::read(path).ok().and_then(|bytes| found(&bytes, boot, lanes));
+        let found = found.unwrap_or_else(|| Found {
+            before: vec![end; lanes as usize],
+            synced: end,
+        });
+        let synced = found.synced.max(end).saturating_add(AHEAD);
+        let file = boot
+            .map(|boot| begin(path, boot, &found.before, synced))
+            .transpose();
         let file = file.unwrap_or_else(|error| {
             tracing::warn!(path = %path.display(), %error, "how far lanes send cannot be written down: after a kill all that is queued may have been sent");
             // What is there of an earlier run would say too little.
@@ -43,8 +56,8 @@ impl SentMarks {
         });
         Self {
             file,
-            before: before.into_iter().map(AtomicU64::new).collect(),
-            known,
+            before: found.before.into_iter().map(AtomicU64::new).collect(),
+            synced: AtomicU64::new(synced),
         }
     }
 
@@ -56,7 +69,11 @@ impl SentMarks {
         if before.fetch_max(end, Ordering::Relaxed) >= end {
             return;
         }
-        if let Err(error) = file.write_all_at(&end.to_le_bytes(), HEAD_BYTES + u64::from(lane) * 8) {
+        let mut written = file.write_all_at(&end.to_le_bytes(), HEAD_BYTES + u64::from(lane) * 8);
+        if end > self.synced.load(Ordering::Relaxed) {
+            written = written.and_then(|()| self.sync(file, end.saturating_add(AHEAD)));
+        }
+        if let Err(error) = written {
             wire::rationed!(
                 tracing::warn,
                 lane,
@@ -66,40 +83,69 @@ impl SentMarks {
         }
     }
 
-    /// What a lane holds before this may have been sent; none: nobody knows.
-    pub(crate) fn before(&self, lane: u32) -> Option<u64> {
-        let before = self.before.get(lane as usize).filter(|_| self.known)?;
-        Some(before.load(Ordering::Relaxed))
+    fn sync(&self, file: &File, mark: u64) -> io::Result<()> {
+        file.write_all_at(&mark.to_le_bytes(), HEAD_BYTES + self.before.len() as u64 * 8)?;
+        file.sync_data()?;
+        self.synced.fetch_max(mark, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a lane holds before this may have been sent.
+    pub(crate) fn before(&self, lane: u32) -> u64 {
+        let before = self.before.get(lane as usize);
+        before.map_or(u64::MAX, |before| before.load(Ordering::Relaxed))
     }
 }
 
-/// What the file of an earlier run says, if it is of this boot and whole.
-fn found(bytes: &[u8], boot: u128, lanes: u32) -> Option<Vec<u64>> {
-    let rest = bytes.strip_prefix(MAGIC)?;
-    let rest = rest.strip_prefix(&boot.to_le_bytes())?;
+/// What a file says, if it is whole: of each lane, or, where it is of another boot, of all lanes.
+fn found(bytes: &[u8], boot: Option<u128>, lanes: u32) -> Option<Found> {
+    let (rest, is_new) = match bytes.strip_prefix(MAGIC) {
+        Some(rest) => (rest, true),
+        None => (bytes.strip_prefix(MAGIC_BEFORE)?, false),
+    };
+    let (of, rest) = rest.split_at_checked(16)?;
+    let is_of_boot = boot.is_some_and(|boot| of == boot.to_le_bytes());
     let rest = rest.strip_prefix(&u64::from(lanes).to_le_bytes())?;
     let (marks, more) = rest.as_chunks::<8>();
-    let whole = marks.len() == lanes as usize && more.is_empty();
-    whole.then(|| marks.iter().map(|mark| u64::from_le_bytes(*mark)).collect())
+    let mut before: Vec<u64> = marks.iter().map(|mark| u64::from_le_bytes(*mark)).collect();
+    let synced = if is_new { Some(before.pop()?) } else { None };
+    if before.len() != lanes as usize || !more.is_empty() {
+        return None;
+    }
+    if !is_of_boot {
+        before.fill(synced?);
+    }
+    let sent = before.iter().copied().max().unwrap_or_default();
+    Some(Found {
+        before,
+        synced: synced.unwrap_or(sent),
+    })
 }
 
-/// Writes the file anew beside the one that is there, which it replaces: a kill leaves either of them.
-fn begin(path: &Path, boot: u128, before: &[u64]) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let marks = before.iter().flat_map(|mark| mark.to_le_bytes());
+/// Writes the file anew beside the one that is there, which it replaces: a kill leaves either of them, and so
+/// does the end of the machine.
+fn begin(path: &Path, boot: u128, before: &[u64], synced: u64) -> io::Result<File> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let marks = before.iter().chain([&synced]).flat_map(|mark| mark.to_le_bytes());
     let head = [MAGIC, &boot.to_le_bytes(), &(before.len() as u64).to_le_bytes()].concat();
     let bytes: Vec<u8> = head.into_iter().chain(marks).collect();
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new~");
-    fs::write(&beside, bytes)?;
+    let mut file = File::create(&beside)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
     fs::rename(beside, path)?;
-    File::options().write(true).open(path)
+    File::open(folder)?.sync_all()?;
+    Ok(file)
 }
 
-const MAGIC: &[u8] = b"TGSENT01";
+const MAGIC: &[u8] = b"TGSENT02";
+/// Without the mark for all lanes.
+const MAGIC_BEFORE: &[u8] = b"TGSENT01";
 const HEAD_BYTES: u64 = 8 + 16 + 8;
+/// So far ahead of what is sent the mark for all lanes is set, in bytes of the queue.
+const AHEAD: u64 = 256 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -110,32 +156,67 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sent/q/c0");
         let marks = SentMarks::open(&path, 3, 0);
-        assert_eq!(marks.before(1), Some(0), "a queue that is new");
+        assert_eq!(marks.before(1), 0, "a queue that is new");
         marks.sends(1, 700);
         marks.sends(1, 600);
-        marks.sends(2, u64::MAX);
+        marks.sends(2, 800);
         drop(marks);
         let marks = SentMarks::open(&path, 3, 900);
-        let before = [0, 1, 2].map(|lane| marks.before(lane));
-        assert_eq!(before, [Some(0), Some(700), Some(u64::MAX)]);
-        assert_eq!(marks.before(3), None);
+        assert_eq!([0, 1, 2].map(|lane| marks.before(lane)), [0, 700, 800]);
+        assert_eq!(marks.before(3), u64::MAX);
     }
 
     #[test]
-    fn of_another_boot_or_another_queue_nobody_knows_and_what_is_sent_since_is_written_down() {
+    fn of_another_queue_nobody_knows_and_what_is_sent_since_is_written_down() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c0");
         let before = |lanes| SentMarks::open(&path, lanes, 50).before(0);
-        assert_eq!(before(2), None, "no file");
-        assert_eq!(before(2), Some(50), "an earlier run did not know");
+        assert_eq!(before(2), 50, "no file");
         SentMarks::open(&path, 2, 50).sends(0, 90);
-        assert_eq!(before(2), Some(90));
-        assert_eq!(before(5), None, "other lanes");
+        assert_eq!(before(2), 90);
+        assert_eq!(before(5), 50, "other lanes");
+        fs::write(&path, MAGIC).unwrap();
+        assert_eq!(before(5), 50, "cut");
+    }
+
+    #[test]
+    fn after_the_machine_went_down_nothing_lies_behind_the_mark_that_is_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c0");
+        let marks = SentMarks::open(&path, 2, 0);
+        let synced = || {
+            let bytes = fs::read(&path).unwrap();
+            u64::from_le_bytes(*bytes.last_chunk().unwrap())
+        };
+        assert_eq!(synced(), AHEAD);
+        marks.sends(0, AHEAD);
+        assert_eq!(synced(), AHEAD, "it is ahead still");
+        marks.sends(1, AHEAD + 5);
+        assert_eq!(synced(), 2 * AHEAD + 5);
+        drop(marks);
         let mut bytes = fs::read(&path).unwrap();
         bytes[8] ^= 1;
-        fs::write(&path, bytes).unwrap();
-        assert_eq!(before(5), None, "another boot");
-        fs::write(&path, b"TGSENT01").unwrap();
-        assert_eq!(before(5), None, "cut");
+        // What was not synced is as it was before.
+        bytes[HEAD_BYTES as usize..][..16].fill(0);
+        fs::write(&path, &bytes).unwrap();
+        let marks = SentMarks::open(&path, 2, 700);
+        assert_eq!([marks.before(0), marks.before(1)], [2 * AHEAD + 5; 2]);
+        assert_eq!(synced(), 3 * AHEAD + 5);
+    }
+
+    #[test]
+    fn a_file_of_an_older_version_tells_of_its_own_boot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c0");
+        SentMarks::open(&path, 2, 0).sends(1, 70);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[..8].copy_from_slice(MAGIC_BEFORE);
+        bytes.truncate(bytes.len() - 8);
+        fs::write(&path, &bytes).unwrap();
+        let marks = SentMarks::open(&path, 2, 100);
+        assert_eq!([marks.before(0), marks.before(1)], [0, 70]);
+        bytes[8] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(SentMarks::open(&path, 2, 100).before(1), 100);
     }
 }

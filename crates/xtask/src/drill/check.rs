@@ -14,10 +14,18 @@ use super::load::{IN_MANY, MADE_AGAIN};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
     pub(crate) name: String,
-    /// Ids and the tokens in their documents; an id is there twice if the cluster has it twice.
-    pub(crate) docs: Vec<(String, u64)>,
+    /// An id is there twice if the cluster has it twice.
+    pub(crate) docs: Vec<Doc>,
     pub(crate) letters: Vec<Letter>,
     pub(crate) account: Account,
+}
+
+/// A document.
+#[derive(Clone, Debug)]
+pub(crate) struct Doc {
+    pub(crate) index: String,
+    pub(crate) id: String,
+    pub(crate) token: u64,
 }
 
 /// A dead letter.
@@ -219,7 +227,7 @@ impl Known {
             }
         }
         for holding in holdings {
-            let tokens = holding.docs.iter().map(|(_, token)| *token);
+            let tokens = holding.docs.iter().map(|doc| doc.token);
             let dead = holding.letters.iter().filter_map(|letter| letter.token);
             for token in tokens.chain(dead) {
                 if let Some((number, _)) = known.by_token.get(&token)
@@ -271,6 +279,13 @@ impl<'a> OfCluster<'a> {
         format!("{:?} {} of {id} ({told})", write.kind, write.token)
     }
 
+    /// For people: in which indices documents are.
+    fn where_is(&self, wanted: impl Fn(&Doc) -> bool) -> String {
+        let found = self.holding.docs.iter().filter(|doc| wanted(doc));
+        let found = found.map(|doc| format!("{} of {} ({})", doc.id, doc.index, doc.token));
+        format!(": {}", found.collect::<Vec<_>>().join(", "))
+    }
+
     fn is_damaged(&self, number: usize) -> bool {
         matches!(self.requests[number].told, Told::Queued(position) if self.damaged.contains(&position))
     }
@@ -278,7 +293,7 @@ impl<'a> OfCluster<'a> {
     /// Finds each write that is there, and tells what should not be.
     fn places(&mut self) -> Places {
         let mut places = Places::default();
-        for (id, token) in &self.holding.docs {
+        for Doc { id, token, .. } in &self.holding.docs {
             let Some(&name) = self.known.by_token.get(token) else {
                 self.flaw(
                     FlawKind::Unexpected,
@@ -290,13 +305,15 @@ impl<'a> OfCluster<'a> {
             let tokens = places.now.entry(id.clone()).or_default();
             tokens.push(*token);
             if tokens.len() > 1 && !in_many {
-                self.flaw(FlawKind::Twice, format!("the id {id} is there twice"));
+                let what = format!("the id {id} is there twice{}", self.where_is(|doc| doc.id == *id));
+                self.flaw(FlawKind::Twice, what);
             }
             let seen = places.docs.entry(name).or_default();
             *seen += 1;
             // One of a document that many write to is sent again to where the name leads after an older one.
             if *seen == 2 && !in_many {
-                let what = format!("{} is in two documents", self.shown(name));
+                let places = self.where_is(|doc| doc.token == *token);
+                let what = format!("{} is in two documents{places}", self.shown(name));
                 self.flaw(FlawKind::Twice, what);
             }
             let write = self.write(name);

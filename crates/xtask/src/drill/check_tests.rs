@@ -106,10 +106,7 @@ impl Run {
         ];
         let holding = |name: &str| Holding {
             name: name.to_owned(),
-            docs: docs
-                .iter()
-                .map(|(id, token)| ((*id).to_owned(), *token))
-                .collect(),
+            docs: docs.iter().map(|(id, token)| doc(id, *token)).collect(),
             letters: vec![Letter {
                 position: 100,
                 id: "s1".to_owned(),
@@ -144,8 +141,16 @@ impl Run {
 }
 
 fn set(holding: &mut Holding, id: &str, token: Option<u64>) {
-    holding.docs.retain(|(there, _)| there != id);
-    holding.docs.extend(token.map(|token| (id.to_owned(), token)));
+    holding.docs.retain(|there| there.id != id);
+    holding.docs.extend(token.map(|token| doc(id, token)));
+}
+
+fn doc(id: &str, token: u64) -> Doc {
+    Doc {
+        index: "drill".to_owned(),
+        id: id.to_owned(),
+        token,
+    }
 }
 
 #[test]
@@ -169,7 +174,7 @@ fn a_request_that_was_sent_again_and_accepted_twice_is_found_in_answers_document
     let mut run = Run::good();
     // Nobody got the first one's answer, and the ids were made anew.
     for holding in &mut run.holdings {
-        holding.docs.push(("made anew".to_owned(), 21));
+        holding.docs.push(doc("made anew", 21));
         holding.account.accepted += 4;
         holding.account.indexed += 4;
     }
@@ -202,10 +207,21 @@ fn a_document_that_is_gone_is_missed_whoever_made_its_id() {
 
 #[test]
 fn a_document_that_is_there_twice_is_found() {
-    let twice = Run::with(|one| one.docs.push(("made again".to_owned(), 21)));
+    let twice = Run::with(|one| one.docs.push(doc("made again", 21)));
     assert!(twice.contains(&FlawKind::Twice), "{twice:?}");
-    let twice = Run::with(|one| one.docs.push(("u1".to_owned(), 11)));
+    let twice = Run::with(|one| one.docs.push(doc("u1", 11)));
     assert!(twice.contains(&FlawKind::Twice), "{twice:?}");
+    let mut run = Run::good();
+    run.holdings[0].docs.push(Doc {
+        index: "drill-new".to_owned(),
+        ..doc("u1", 11)
+    });
+    let (flaws, _) = check(&run.requests, &run.holdings, &run.damaged);
+    let shown = &flaws[0].what;
+    assert!(
+        shown.ends_with(": u1 of drill (11), u1 of drill-new (11)"),
+        "{shown}"
+    );
     let twice = Run::with(|one| one.letters.push(one.letters[0].clone()));
     assert!(twice.contains(&FlawKind::Twice), "{twice:?}");
 }

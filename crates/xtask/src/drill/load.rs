@@ -41,7 +41,7 @@ impl<'l> Load<'l> {
             url,
             index,
             rng,
-            moving: setup.moving,
+            moving: true,
             begun: Instant::now(),
         }
     }

@@ -106,12 +106,8 @@ pipeline:
             ));
         }
         text.push_str("elasticsearch:\n");
-        // A run is short.
-        let discovery = if setup.moving {
-            ", discovery: {refresh: {interval: 100ms}}"
-        } else {
-            ""
-        };
+        let look = |ms: u32| format!(", discovery: {{refresh: {{interval: {ms}ms}}}}");
+        let discovery = setup.look_ms.map(look).unwrap_or_default();
         for (number, cluster) in clusters.iter().enumerate() {
             let urls = cluster.urls().join("', '");
             text.push_str(&format!(

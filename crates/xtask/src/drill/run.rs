@@ -220,10 +220,10 @@ impl<'a> Run<'a> {
             Act::CloseIndex(number) => cluster(number).close(true)?,
             Act::OpenIndex(number) => cluster(number).close(false)?,
             Act::LoseAnswers(number, times) => cluster(number).lose_answers(*times),
-            Act::SwapAlias(number, shards) => cluster(number).move_alias(*shards, false),
-            Act::RollOver(number, shards) => cluster(number).move_alias(*shards, true),
-            Act::Split(number, shards) => cluster(number).split(*shards),
-            Act::MakeAgain(number, shards) => cluster(number).make_again(*shards),
+            Act::SwapAlias(number, shards) => cluster(number).move_alias(*shards, false)?,
+            Act::RollOver(number, shards) => cluster(number).move_alias(*shards, true)?,
+            Act::Split(number, shards) => cluster(number).split(*shards)?,
+            Act::MakeAgain(number, shards) => cluster(number).make_again(*shards)?,
             Act::FillDisk | Act::FreeDisk => {
                 let disk = self.disk.as_ref().context("a small disk")?;
                 match act {

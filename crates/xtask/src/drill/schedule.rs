@@ -37,8 +37,8 @@ pub(crate) struct Setup {
     pub(crate) docs_max: usize,
     /// So often there is a new index, which the clusters do not have yet when it is written to first.
     pub(crate) index_ms: u64,
-    /// Names come to lead elsewhere: clients write through an alias too, and to an index that is made again.
-    pub(crate) moving: bool,
+    /// So often the gateway looks at its clusters, in ms, if not as it does by itself.
+    pub(crate) look_ms: Option<u32>,
     /// The pause of a writer between two requests at most, in ms.
     pub(crate) pause_ms: u64,
 }
@@ -173,6 +173,17 @@ enum Trouble {
     MakeAgain(usize),
 }
 
+/// How names come to lead elsewhere on real clusters, between other troubles. As in short runs, the alias of
+/// the second cluster is not swapped.
+const MOVES: [Trouble; 6] = [
+    Trouble::SwapAlias(0),
+    Trouble::RollOver(0),
+    Trouble::RollOver(1),
+    Trouble::Split(0),
+    Trouble::MakeAgain(0),
+    Trouble::MakeAgain(1),
+];
+
 /// So long an alias leads where it does, in ms.
 const ALIAS_STAYS_MS: u64 = 120;
 
@@ -233,7 +244,8 @@ impl Schedule {
             shared_ids: rng.u64(3..=60),
             docs_max: rng.usize(3..=60),
             index_ms: rng.u64(150..=1_000),
-            moving: true,
+            // A run is short.
+            look_ms: Some(100),
             pause_ms: rng.u64(2..=15),
         };
         let mut slots: Vec<(Part, u64, u64)> = Vec::new();
@@ -279,7 +291,7 @@ impl Schedule {
             shared_ids: 200,
             docs_max: 40,
             index_ms: 20_000,
-            moving: false,
+            look_ms: None,
             pause_ms: 100,
         };
         let mut acts = Vec::new();
@@ -317,8 +329,13 @@ impl Schedule {
                     some.push((killed + rng.u64(REAL.gateway_down.clone()), Act::StartGateway));
                 }
                 some.sort_by_key(|(at, _)| *at);
-                at = some.last().map_or(ends, |(at, _)| *at) + rng.u64(300..=2_000);
+                at = some.last().map_or(ends, |(at, _)| *at) + rng.u64(500..=2_000);
                 acts.extend(some);
+                let moved = MOVES[rng.usize(..MOVES.len())];
+                let mut some = Vec::new();
+                moved.act(at, at, &setup, &mut rng, &mut some);
+                acts.extend(some);
+                at += rng.u64(1_000..=2_000);
             }
         }
         Self { setup, acts, load_ms }

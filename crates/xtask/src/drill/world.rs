@@ -10,6 +10,8 @@ use testkit::client::Client;
 use testkit::fake::{Cue, FakeCluster, Fault, Flavour, Manners, Spec, Unfit};
 use testkit::real::{Kind, RealCluster};
 
+use super::check::Doc;
+use super::names;
 use super::schedule::Setup;
 use testkit::fake::lock;
 
@@ -92,10 +94,13 @@ impl Cluster {
             // A run that was broken off may have left one.
             client.delete(&format!("/{index}"))?;
             client.put(&format!("/{index}"), &settings)?.ok()?;
+            let first = format!("{}-0", alias(&index));
+            names::prepare(&real, &index, (&alias(&index), &first), setup.shards[number])?;
+            names::make_again(&real, &made_again(&index), setup.shards[number])?;
             real.wait_green()?;
             clusters.push(Self {
                 engine: Engine::Real(real),
-                behind_alias: Mutex::default(),
+                behind_alias: Mutex::new(vec![first]),
                 index: index.clone(),
                 shards: setup.shards[number],
                 down: Mutex::default(),
@@ -289,6 +294,14 @@ impl Cluster {
     pub(crate) fn settle(&self) {
         if let Engine::Fake(cluster) = &self.engine {
             let until = Instant::now() + Duration::from_secs(5);
+            // A connection that no thread has taken yet counts nowhere. They are taken in turn: once a later
+            // one is answered, all before it count.
+            for url in cluster.urls() {
+                let answer =
+                    Client::build(&url, None, Duration::from_secs(5)).and_then(|client| client.get("/"));
+                // A node that is down has none.
+                drop(answer);
+            }
             while cluster.connections().iter().any(|open| *open > 0) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -296,34 +309,49 @@ impl Cluster {
     }
 
     /// The alias leads to a new index of so many shards; with `roll`, it has the others still.
-    pub(crate) fn move_alias(&self, shards: u32, roll: bool) {
-        let Engine::Fake(cluster) = &self.engine else {
-            return;
-        };
+    pub(crate) fn move_alias(&self, shards: u32, roll: bool) -> Result<()> {
         let mut behind = self.behind_alias();
         let next = format!("{}-{}", alias(&self.index), behind.len());
-        cluster.create_index(&next, shards);
-        behind.push(next);
-        let newest = behind.iter().rev().map(String::as_str);
-        let leads_to: Vec<&str> = newest.take(if roll { behind.len() } else { 1 }).collect();
-        cluster.alias(&alias(&self.index), &leads_to);
-    }
-
-    /// The index behind the alias is split or shrunk.
-    pub(crate) fn split(&self, shards: u32) {
-        let Engine::Fake(cluster) = &self.engine else {
-            return;
-        };
-        let mut behind = self.behind_alias();
-        let next = format!("{}-{}", alias(&self.index), behind.len());
-        cluster.split_behind(&alias(&self.index), &next, shards);
-        behind.push(next);
-    }
-
-    pub(crate) fn make_again(&self, shards: u32) {
-        if let Engine::Fake(cluster) = &self.engine {
-            cluster.create_index(&made_again(&self.index), shards);
+        match &self.engine {
+            Engine::Fake(cluster) => {
+                cluster.create_index(&next, shards);
+                behind.push(next);
+                let newest = behind.iter().rev().map(String::as_str);
+                let leads_to: Vec<&str> = newest.take(if roll { behind.len() } else { 1 }).collect();
+                cluster.alias(&alias(&self.index), &leads_to);
+            }
+            Engine::Real(cluster) => {
+                let last = behind.last().context("the alias leads somewhere")?;
+                names::move_alias(cluster, &alias(&self.index), last, (&next, shards), roll)?;
+                behind.push(next);
+            }
         }
+        Ok(())
+    }
+
+    /// The index behind the alias is split or shrunk: a fake one to so many shards, a real one to twice as
+    /// many, or to one.
+    pub(crate) fn split(&self, shards: u32) -> Result<()> {
+        let mut behind = self.behind_alias();
+        let next = format!("{}-{}", alias(&self.index), behind.len());
+        match &self.engine {
+            Engine::Fake(cluster) => cluster.split_behind(&alias(&self.index), &next, shards),
+            Engine::Real(cluster) => {
+                let last = behind.last().context("the alias leads somewhere")?;
+                names::split_behind(cluster, &alias(&self.index), last, &next)?;
+            }
+        }
+        behind.push(next);
+        Ok(())
+    }
+
+    pub(crate) fn make_again(&self, shards: u32) -> Result<()> {
+        let name = made_again(&self.index);
+        match &self.engine {
+            Engine::Fake(cluster) => cluster.create_index(&name, shards),
+            Engine::Real(cluster) => names::make_again(cluster, &name, shards)?,
+        }
+        Ok(())
     }
 
     fn behind_alias(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -333,7 +361,7 @@ impl Cluster {
     // === what it has
 
     /// Every document of the shared index and of these, with its token. The cluster must be whole.
-    pub(crate) fn documents(&self, others: &BTreeSet<String>) -> Result<Vec<(String, u64)>> {
+    pub(crate) fn documents(&self, others: &BTreeSet<String>) -> Result<Vec<Doc>> {
         let mut docs = Vec::new();
         if let Engine::Real(cluster) = &self.engine {
             cluster.wait_green()?;
@@ -341,14 +369,19 @@ impl Cluster {
         let behind_alias = self.behind_alias();
         let others = others.iter().filter(|index| **index != alias(&self.index));
         for index in others.chain([&self.index]).chain(&*behind_alias) {
-            match &self.engine {
+            let found: Vec<(String, u64)> = match &self.engine {
                 Engine::Fake(cluster) => {
                     let token = |source: &str| token_of(&serde_json::from_str(source).unwrap_or_default());
                     let all = cluster.docs(index).into_iter();
-                    docs.extend(all.map(|(id, doc)| (id, token(&doc.source))));
+                    all.map(|(id, doc)| (id, token(&doc.source))).collect()
                 }
-                Engine::Real(cluster) => docs.extend(scroll(&cluster.client()?, index)?),
-            }
+                Engine::Real(cluster) => scroll(&cluster.client()?, index)?,
+            };
+            docs.extend(found.into_iter().map(|(id, token)| Doc {
+                index: index.clone(),
+                id,
+                token,
+            }));
         }
         Ok(docs)
     }
@@ -356,9 +389,12 @@ impl Cluster {
     /// Takes away what the run left.
     pub(crate) fn clear(&self, others: &BTreeSet<String>) -> Result<()> {
         if let Engine::Real(cluster) = &self.engine {
-            for index in others.iter().chain([&self.index]) {
+            let (behind, again) = (self.behind_alias(), made_again(&self.index));
+            let names = others.iter().filter(|name| **name != alias(&self.index));
+            for index in names.chain([&self.index, &again]).chain(&*behind) {
                 cluster.client()?.delete(&format!("/{index}"))?;
             }
+            names::forget(cluster, &self.index)?;
         }
         Ok(())
     }

@@ -1,0 +1,129 @@
+//! Names of a real cluster that come to lead elsewhere: as an operator or ILM lets them, while clients write.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+use testkit::real::RealCluster;
+
+/// Makes the alias and the index that it leads to first. New indices get the mapping by a template, those
+/// that a client's write makes too, while one is being made again.
+pub(super) fn prepare(
+    cluster: &RealCluster,
+    index: &str,
+    (alias, first): (&str, &str),
+    shards: u32,
+) -> Result<()> {
+    let template = json!({
+        "index_patterns": [format!("{index}-alias-*"), format!("{index}-again")],
+        "settings": {"index.unassigned.node_left.delayed_timeout": "0s", "number_of_replicas": 0},
+        "mappings": {"properties": {
+            "w": {"type": "long"}, "n": {"type": "long"}, "p": {"type": "keyword", "index": false},
+        }},
+    });
+    let client = cluster.client()?;
+    client.put(&format!("/_template/{index}"), &template)?.ok()?;
+    create(cluster, first, shards)?;
+    let add = json!({"add": {"index": first, "alias": alias, "is_write_index": true}});
+    change_aliases(cluster, &[add])
+}
+
+/// Takes the template away.
+pub(super) fn forget(cluster: &RealCluster, index: &str) -> Result<()> {
+    cluster.client()?.delete(&format!("/_template/{index}"))?;
+    Ok(())
+}
+
+fn create(cluster: &RealCluster, name: &str, shards: u32) -> Result<()> {
+    let settings = json!({"settings": {"number_of_shards": shards}});
+    cluster.client()?.put(&format!("/{name}"), &settings)?.ok()?;
+    Ok(())
+}
+
+fn change_aliases(cluster: &RealCluster, actions: &[Value]) -> Result<()> {
+    let actions = json!({ "actions": actions });
+    cluster.client()?.post("/_aliases?timeout=30s", &actions)?.ok()?;
+    Ok(())
+}
+
+/// The alias, which leads to `last`, leads to the next index; with `roll`, it has the others still.
+pub(super) fn move_alias(
+    cluster: &RealCluster,
+    alias: &str,
+    last: &str,
+    (next, shards): (&str, u32),
+    roll: bool,
+) -> Result<()> {
+    create(cluster, next, shards)?;
+    let leave = match roll {
+        true => json!({"add": {"index": last, "alias": alias, "is_write_index": false}}),
+        false => json!({"remove": {"index": format!("{alias}-*"), "alias": alias}}),
+    };
+    let lead = json!({"add": {"index": next, "alias": alias, "is_write_index": true}});
+    change_aliases(cluster, &[leave, lead])
+}
+
+/// The index behind the alias takes no writes, becomes one of twice as many shards, or of one if it has many,
+/// and that one takes its place.
+pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next: &str) -> Result<()> {
+    cluster.wait_green()?;
+    let client = cluster.client()?;
+    let all = client.get(&format!("/{last}/_settings"))?.ok()?.json()?;
+    let said = all[last]["settings"]["index"]["number_of_shards"].as_str();
+    let shards: u32 = said.unwrap_or_default().parse()?;
+    let shrinks = shards > SPLIT_MAX;
+    let home = if shrinks { json!("node-1") } else { Value::Null };
+    let stop = json!({"index.blocks.write": true, "index.routing.allocation.require._name": home});
+    client.put(&format!("/{last}/_settings"), &stop)?.ok()?;
+    if shrinks {
+        wait_for(cluster, last, "wait_for_no_relocating_shards=true")?;
+    }
+    let (action, shards) = if shrinks {
+        ("_shrink", 1)
+    } else {
+        ("_split", shards * 2)
+    };
+    let settings = json!({"settings": {
+        "index.number_of_shards": shards,
+        "index.blocks.write": null,
+        "index.routing.allocation.require._name": null,
+    }});
+    client
+        .post(&format!("/{last}/{action}/{next}?timeout=30s"), &settings)?
+        .ok()?;
+    wait_for(cluster, next, "wait_for_status=green")?;
+    let lead = json!({"add": {"index": next, "alias": alias, "is_write_index": true}});
+    change_aliases(cluster, &[lead, json!({"remove_index": {"index": last}})])
+}
+
+fn wait_for(cluster: &RealCluster, index: &str, what: &str) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let path = format!("/_cluster/health/{index}?{what}&timeout=10s");
+        let health = cluster.client()?.get(&path)?.json()?;
+        if health["timed_out"] == false {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < until,
+            "{index} does not come to {what}: {health}"
+        );
+    }
+}
+
+/// Deletes an index, if it is there, and makes it again. A client's write may make it in between.
+pub(super) fn make_again(cluster: &RealCluster, name: &str, shards: u32) -> Result<()> {
+    for _ in 0..20 {
+        cluster.client()?.delete(&format!("/{name}"))?;
+        let settings = json!({"settings": {"number_of_shards": shards}});
+        let made = cluster.client()?.put(&format!("/{name}"), &settings)?;
+        if made.status != 400 || !made.text().contains("resource_already_exists_exception") {
+            made.ok()?;
+            return Ok(());
+        }
+    }
+    bail!("{name} is made by others each time that it is deleted")
+}
+
+/// Indices of more shards are shrunk.
+const SPLIT_MAX: u32 = 4;
