@@ -13,6 +13,7 @@ import { Ask } from "../ui/dialog.tsx";
 import { usePoll, type Polled } from "../ui/poll.ts";
 import { tell } from "../ui/toast.tsx";
 import { Letters } from "./letters.tsx";
+import { Records } from "./records.tsx";
 import { rowOf, Whys } from "../ui/whys.tsx";
 import { useState } from "preact/hooks";
 
@@ -207,6 +208,7 @@ function Pipeline({ id, name, state }: { id: string; name: string; state: string
 const VIEWS = [
   [undefined, t.nav.queue],
   ["letters", t.nav.letters],
+  ["records", t.nav.records],
 ] as const;
 
 function One({ id, name, polled, view }: { id: string; name: string; polled: Polled<Queues>; view: string | undefined }) {
@@ -219,7 +221,7 @@ function One({ id, name, polled, view }: { id: string; name: string; polled: Pol
           </a>
         ))}
       </nav>
-      {view === "letters" ? <Letters id={id} queue={name} /> : <Backlog id={id} name={name} polled={polled} />}
+      {view === "letters" ? <Letters id={id} queue={name} /> : view === "records" && polled.data?.queues[name] ? <Records id={id} name={name} queue={polled.data.queues[name]} /> : <Backlog id={id} name={name} polled={polled} />}
     </>
   );
 }

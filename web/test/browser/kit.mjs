@@ -113,6 +113,7 @@ export const PAGES = {
   queues: "#/g/gateway-1",
   queue: "#/g/gateway-1/q/logs",
   letters: "#/g/gateway-1/q/logs/letters",
+  records: "#/g/gateway-1/q/logs/records",
 };
 
 /** Waits until a page stands: no grey lines any more, and the charts are drawn. */

@@ -50,6 +50,30 @@ test("who holds back whom is said, with its lanes and since when; a pipeline is 
   close();
 });
 
+test("the records browser says how far it has looked, and what it could not look through", async () => {
+  const { url, close } = await server();
+  const p = await page(url);
+  await logIn(p, url);
+  await to(p, "#/g/gateway-1/q/logs/records");
+  const said = p.locator(".searched");
+  await said.filter({ hasText: "Searched 5 kB of 99 kB, 50 records. 50 found." }).waitFor();
+  assert.equal(await p.locator("tbody tr").count(), 50);
+  await p.getByRole("button", { name: "Go on" }).click();
+  await p.getByRole("rowheader", { name: "5000", exact: true }).waitFor();
+  await p.getByLabel("Text in it").fill('"_id":"777"');
+  await p.getByRole("button", { name: "Look", exact: true }).click();
+  await said.filter({ hasText: "Searched 99 kB of 99 kB, 990 records. 1 found. Of 1 longer ones only the first 65.5 kB were searched." }).waitFor();
+  assert.equal(await p.getByRole("rowheader").textContent(), "77700");
+  assert.match(p.url(), /records\?text=/);
+  // None is never said alone.
+  await p.getByLabel("Text in it").fill("not there");
+  await p.getByLabel("Lane", { exact: true }).fill("3");
+  await p.getByRole("button", { name: "Look", exact: true }).click();
+  await said.filter({ hasText: "Searched 99 kB of 99 kB, 83 records. 0 found." }).waitFor();
+  await finish(p);
+  close();
+});
+
 test("numbers of a gateway that falls silent are kept, with their age and the reason", async () => {
   const { url, close, mock } = await server();
   const p = await page(url);

@@ -296,8 +296,18 @@ function gatewayCall(mock, entry, { method, path }) {
     entry.stopped = at.endsWith("_stop");
     return told({});
   }
+  const records = /^\/queue\/.*\/records$/.test(at);
+  if (records) return told(recordsOf(entry, new URLSearchParams(path.split("?")[1])));
   if (at.startsWith("/dead_letters")) return told(lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
   return told({ error: { reason: "no such endpoint" } }, 404);
+}
+
+/** 990 records of 100 bytes. */
+function recordsOf(entry, query) {
+  const [from, limit] = [Number(query.get("from")), Number(query.get("limit"))];
+  const all = Array.from({ length: 990 }, (_, n) => ({ position: n * 100, bytes: 100, documents: 1, time_ms: Date.now() - (990 - n) * 1000, kind: 0, params: {}, groups: [{ lane: n % 12, documents: 1, bytes: 90, damaged: n === 17, text: n === 17 ? "" : `{"index":{"_index":"logs","_id":"${n}"}}\n{"note":${JSON.stringify(entry.queueNames?.[n % 7] ?? "hello")}}\n`, cut: n === 5 }] }));
+  const of = all.filter((one) => one.position >= from && (!query.get("lane") || one.groups[0].lane === Number(query.get("lane"))));
+  return { records: of.slice(0, limit), next: of[limit]?.position ?? null };
 }
 
 /** 120 letters of two kinds, or with hostile words. */
