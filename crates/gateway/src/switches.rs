@@ -117,7 +117,10 @@ impl Switches {
                     known: Mutex::new(known.collect()),
                 })
             }
-            Err(why) => Err(StartError::Switches { file, why }),
+            Err(why) => Err(StartError::Switches {
+                file,
+                why: why.to_string(),
+            }),
         }
     }
 

@@ -2,6 +2,7 @@
 //! at.
 
 mod clocks;
+mod errors;
 mod knots;
 mod lengths;
 mod rooms;
@@ -55,6 +56,7 @@ pub(crate) fn run() -> Result<()> {
     let mut wrong = Vec::new();
     let files = tracked(&root)?;
     let mut lengths = lengths::Lengths::default();
+    let mut text_errors = errors::TextErrors::default();
     for file in &files {
         check_name(file, &mut wrong);
         // What is not text has no lines to check.
@@ -63,10 +65,12 @@ pub(crate) fn run() -> Result<()> {
             starts::check(file, &text, &mut wrong);
             clocks::check(file, &text, &mut wrong);
             lengths.look(file, &text);
+            text_errors.look(file, &text);
             check_links(&root, file, &text, &mut wrong);
         }
     }
     lengths.check(&root, &mut wrong)?;
+    text_errors.check(&root, &mut wrong)?;
     let metadata = metadata()?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
     check_arrows(&arrows(&architecture), &metadata, &mut wrong);

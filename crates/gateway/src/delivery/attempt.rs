@@ -17,7 +17,7 @@ use wire::{Outgoing, Pool, Shared};
 use crate::bulk_request::ask_of;
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Outcome, Outcomes};
+use crate::delivery::outcome::{Outcome, Outcomes, Untold};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
 use crate::nodes::lines::Load;
@@ -138,12 +138,11 @@ impl Route {
 
     /// Whether the document that an operation is in conflict with is the one that it was to write: then an
     /// earlier try has written it, or somebody the same.
-    pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, String> {
+    pub(crate) async fn is_ours(&self, work: &Work<'_>, operation: usize) -> Result<bool, Untold> {
         let at = work.operations[operation];
         if at.op != Op::Create && !at.versioned {
             return Ok(false);
         }
-        let unknown = || "the document that is there cannot be looked at".to_owned();
         let outbound = self.outbound();
         let snapshot = outbound.cluster().snapshot();
         let mut headers = delivered_headers();
@@ -155,9 +154,9 @@ impl Route {
         };
         let explained = bulk::explain(lines, &ask, &snapshot.table).next();
         let Some(Ok(document)) = explained else {
-            return Err(unknown());
+            return Err(Untold::Unreadable);
         };
-        let id = document.id.ok_or_else(unknown)?;
+        let id = document.id.ok_or(Untold::Unreadable)?;
         if at.op == Op::Create && work.batch.minted.iter().any(|minted| minted.has(id.as_bytes())) {
             return Ok(true);
         }
@@ -180,19 +179,19 @@ impl Route {
         let answer = outbound
             .whole(&node, message, Outgoing::Empty, outbound.deadline())
             .await;
-        let (head, body) = answer.map_err(|error| error.to_string())?;
+        let (head, body) = answer.map_err(Arc::new)?;
         match head.status {
             StatusCode::NOT_FOUND => Ok(at.op == Op::Delete),
             StatusCode::OK => {
-                let there: Value = serde_json::from_slice(&body).map_err(|_| unknown())?;
+                let there: Value = serde_json::from_slice(&body).map_err(|_| Untold::Unreadable)?;
                 let source = lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
                 let wanted: Option<Value> = serde_json::from_slice(source).ok();
                 Ok(wanted.is_some_and(|wanted| there.get("_source") == Some(&wanted)))
             }
-            status => Err(format!(
-                "{} answered {status} when asked for the document",
-                node.name
-            )),
+            status => Err(Untold::Document {
+                node: node.name.to_string(),
+                status,
+            }),
         }
     }
 }

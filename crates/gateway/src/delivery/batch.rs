@@ -439,7 +439,7 @@ impl Route {
                 match self.is_ours(work, operation).await {
                     Ok(true) => Outcome::Done,
                     Ok(false) => Outcome::Refused(error),
-                    Err(why) => Outcome::Again(Again::in_doubt(why)),
+                    Err(why) => Outcome::Again(Again::in_doubt(why.to_string())),
                 }
             }
             outcome => outcome,

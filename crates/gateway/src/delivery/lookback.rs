@@ -19,7 +19,7 @@ use wire::Outgoing;
 use crate::bulk_request::{BulkHead, ask_of};
 use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
-use crate::delivery::outcome::{Again, Error, Outcome};
+use crate::delivery::outcome::{Again, Error, Outcome, Untold};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
 use crate::nodes::{Message, Outbound};
 
@@ -215,7 +215,7 @@ impl Route {
                     now,
                     untold,
                 })),
-                Err(why) => drop(waiting.insert(*operation, why)),
+                Err(why) => drop(waiting.insert(*operation, why.to_string())),
             }
         }
         let mut done = HashSet::new();
@@ -247,7 +247,7 @@ impl Route {
                         }
                     }
                 }
-                Err(why) => waiting.extend(some.iter().map(|look| (look.operation, why.clone()))),
+                Err(why) => waiting.extend(some.iter().map(|look| (look.operation, why.to_string()))),
             }
         }
         {
@@ -390,7 +390,7 @@ impl Route {
         document: &Document,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Vec<(String, bool)>, String> {
+    ) -> Result<Vec<(String, bool)>, Untold> {
         let name = &document.name;
         let mut indices: Vec<String> = Vec::new();
         let Doubt {
@@ -438,7 +438,7 @@ impl Route {
         name: &str,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<String>, Untold> {
         if let Some(members) = work.past.members.get(name) {
             return Ok(members.clone());
         }
@@ -468,7 +468,10 @@ impl Route {
             }
             // Nobody can say.
             400 | 403 | 404 | 405 => Vec::new(),
-            _ => return Err(format!("{status} when asked what {name} stands for")),
+            _ => {
+                let name = name.to_owned();
+                return Err(Untold::Name { name, status });
+            }
         };
         work.past.members.insert(name.to_owned(), members);
         Ok(work.past.members[name].clone())
@@ -481,7 +484,7 @@ impl Route {
         looks: &[Look<'_>],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<Vec<There>, String> {
+    ) -> Result<Vec<There>, Untold> {
         let docs = looks.iter().map(|look| {
             let mut doc = json!({"_index": look.index, "_id": look.id});
             if let Some(routing) = &look.document.routing {
@@ -496,8 +499,7 @@ impl Route {
             .await?;
         let found = answer["docs"].as_array();
         let found = found.filter(|found| status == StatusCode::OK && found.len() == looks.len());
-        let found =
-            found.ok_or_else(|| format!("{status} when asked for documents that may have been written"))?;
+        let found = found.ok_or(Untold::Documents(status))?;
         let there = looks
             .iter()
             .zip(found)
@@ -512,7 +514,7 @@ impl Route {
         body: Outgoing,
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Result<(StatusCode, Value), String> {
+    ) -> Result<(StatusCode, Value), Untold> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(account) = self.account(outbound) {
@@ -526,7 +528,7 @@ impl Route {
         };
         let node = outbound.pick(snapshot, PickReason::Documents, &[]);
         let answer = outbound.whole(&node, message, body, outbound.deadline());
-        let (head, body) = answer.await.map_err(|error| error.to_string())?;
+        let (head, body) = answer.await.map_err(Arc::new)?;
         Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 }

@@ -33,6 +33,21 @@ pub(crate) enum Outcome {
     Refused(Error),
 }
 
+/// Why nobody can say whether an operation that may have been executed was.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Untold {
+    #[error("the document that is there cannot be looked at")]
+    Unreadable,
+    #[error(transparent)]
+    Unanswered(#[from] Arc<SendError>),
+    #[error("{node} answered {status} when asked for the document")]
+    Document { node: String, status: StatusCode },
+    #[error("{status} when asked what {name} stands for")]
+    Name { name: String, status: StatusCode },
+    #[error("{0} when asked for documents that may have been written")]
+    Documents(StatusCode),
+}
+
 /// What became of operations that were sent together, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcomes {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::Next;
+use log::{Next, ReadError};
 use tokio::time::{Instant, sleep_until};
 use wire::Shared;
 
@@ -14,6 +14,19 @@ use super::thread::READ_AGAIN;
 use crate::delivery::batch::Batch;
 use crate::delivery::lane::{Lane, stopped};
 use crate::queue::Doing;
+
+/// Why a batch's lines cannot be read a second time.
+#[derive(Debug, thiserror::Error)]
+enum NotRead {
+    #[error("nobody knows where it begins")]
+    NoBeginning,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the record at {0} is damaged")]
+    Damaged(u64),
+    #[error("it is not what it was")]
+    Another,
+}
 
 impl Lane {
     /// Waits; `None` if the gateway stops meanwhile. `body` and `held` are the batch's lines and their
@@ -65,8 +78,8 @@ impl Lane {
         }
     }
 
-    fn lines_of(&mut self, batch: &Batch, length: usize) -> Result<Shared, String> {
-        let from = batch.from.ok_or("nobody knows where it begins")?;
+    fn lines_of(&mut self, batch: &Batch, length: usize) -> Result<Shared, NotRead> {
+        let from = batch.from.ok_or(NotRead::NoBeginning)?;
         let after = self.reader.mark();
         let mut lines = self.route.worker.pool().take(length);
         self.reader.rewind(from);
@@ -74,15 +87,15 @@ impl Lane {
         for origin in &batch.origins {
             read = match self.reader.next(lines.as_mut_vec()) {
                 Ok(Some(Next::Group(group))) if group.position == origin.position => continue,
-                Err(error) => Err(error.to_string()),
-                Ok(_) => Err(format!("the record at {} is damaged", origin.position)),
+                Err(error) => Err(error.into()),
+                Ok(_) => Err(NotRead::Damaged(origin.position)),
             };
             break;
         }
         self.reader.rewind(after);
         match read {
             Ok(()) if lines.len() == length => Ok(lines.freeze()),
-            Ok(()) => Err("it is not what it was".to_owned()),
+            Ok(()) => Err(NotRead::Another),
             Err(why) => Err(why),
         }
     }

@@ -20,7 +20,9 @@ use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::park::named;
 use crate::queue::dead_letters::Cause;
-use crate::queue::parked::{Entry, Gone, Key, Parked, Picked, SOON, Scope, Store, Tried, now_ms};
+use crate::queue::parked::{
+    Entry, Gone, Key, Parked, ParkedError, Picked, SOON, Scope, Store, Tried, now_ms,
+};
 use crate::queue::{Params, Recorded, minted};
 
 /// What a key came to in one try.
@@ -31,6 +33,21 @@ enum KeyResult {
     Nothing,
     /// Why something did not go through, and whether anything did.
     Failed(Again, bool),
+}
+
+/// Why a key cannot be tried.
+#[derive(Debug, thiserror::Error)]
+enum NotTried {
+    #[error(transparent)]
+    Commit(#[from] log::ReadError),
+    #[error(transparent)]
+    Parked(#[from] ParkedError),
+    #[error("this version does not know to send them")]
+    Unknown,
+    #[error("the disk has damaged the record at {0}")]
+    Damaged(u64),
+    #[error("the record at {0} has other operations than it says")]
+    OtherOperations(u64),
 }
 
 /// Pieces of one key that are sent together.
@@ -83,7 +100,10 @@ pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_o
         if running.is_empty()
             && let Err(why) = parked.gather().await
         {
-            tracing::warn!(why, "parked operations keep more of the disk than they need");
+            tracing::warn!(
+                why = why.to_string(),
+                "parked operations keep more of the disk than they need"
+            );
         }
         let due = parked.state().due(AT_ONCE - running.len());
         for key in due {
@@ -182,12 +202,12 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
                     tracing::error,
                     queue,
                     key = key_shown,
-                    why,
+                    why = why.to_string(),
                     "parked operations cannot be tried"
                 );
                 parked
                     .state()
-                    .rest(&key, false, Some(&why), |_| retry.delay.max(FAILED));
+                    .rest(&key, false, Some(&why.to_string()), |_| retry.delay.max(FAILED));
                 return;
             }
         }
@@ -202,11 +222,11 @@ async fn step(
     key: &Key,
     proven: bool,
     limit: &mut usize,
-) -> Result<KeyResult, String> {
+) -> Result<KeyResult, NotTried> {
     let group = &route.group;
     if parked.state().counts_some(key) {
         // Until the lanes' places are durable their operations may be delivered once more.
-        group.consumer.flush().map_err(|error| error.to_string())?;
+        group.consumer.flush()?;
         parked.state().ready();
     }
     let given_up = parked.state().is_given_up(key) || key.is_letters();
@@ -238,7 +258,7 @@ async fn step(
     fault("parked", &body);
     let work = Work::new(route, &batch, &body, &snapshot, (0, false));
     let Some(mut work) = work else {
-        return Err("this version does not know to send them".to_owned());
+        return Err(NotTried::Unknown);
     };
     for (operation, (piece, _)) in load.of.iter().enumerate() {
         let picked = &load.pieces[*piece].picked;
@@ -384,7 +404,7 @@ async fn finish(
     key: &Key,
     mut load: KeyBatch,
     buried: Vec<usize>,
-) -> Result<bool, String> {
+) -> Result<bool, ParkedError> {
     let letters = buried.len() as u64;
     for operation in buried {
         let (piece, _) = load.of[operation];
@@ -432,7 +452,7 @@ async fn finish(
 
 impl KeyBatch {
     /// Reads pieces from the disk, and puts them together.
-    fn read(store: &Store, picked: Vec<Picked>, wording: &(String, String)) -> Result<Self, String> {
+    fn read(store: &Store, picked: Vec<Picked>, wording: &(String, String)) -> Result<Self, NotTried> {
         let params = Params {
             target: wording.0.clone(),
             content_type: wording.1.clone(),
@@ -447,16 +467,13 @@ impl KeyBatch {
             of: Vec::new(),
         };
         for picked in picked {
-            let read = store.read(picked.at).map_err(|error| error.to_string())?;
+            let read = store.read(picked.at).map_err(ParkedError::from)?;
             let Some((entry, lines)) = read else {
-                return Err(format!("the disk has damaged the record at {}", picked.at));
+                return Err(NotTried::Damaged(picked.at));
             };
             let known = lines_of(&lines);
             if known.len() != entry.ops.len() {
-                return Err(format!(
-                    "the record at {} has other operations than it says",
-                    picked.at
-                ));
+                return Err(NotTried::OtherOperations(picked.at));
             }
             load.batch.minted.extend(entry.minted.iter().filter_map(minted));
             let position = entry.origins.first().map_or(0, |(position, _)| *position);

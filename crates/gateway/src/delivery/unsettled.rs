@@ -2,13 +2,14 @@
 //! again, so it is dropped before.
 
 use crate::queue::dead_letters::LettersError;
+use crate::queue::parked::ParkedError;
 use crate::queue::{Group, Queue};
 
 /// What was put aside could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotDropped {
     #[error("what was parked of it stays: {0}")]
-    Parked(String),
+    Parked(#[from] ParkedError),
     #[error(transparent)]
     Letters(#[from] LettersError),
 }
@@ -18,7 +19,7 @@ pub(crate) enum NotDropped {
 pub(crate) fn drop_unsettled(queue: &Queue, group: &str) -> Result<(), NotDropped> {
     let (letters, parked) = (&queue.dead_letters, queue.parked_of(group));
     if let Some(parked) = parked {
-        parked.drop_unsettled().map_err(NotDropped::Parked)?;
+        parked.drop_unsettled()?;
         letters.drop_parked(group, |(at, op)| parked.holds(at, op))?;
     }
     Ok(letters.drop_unsettled(group, &queue.committed())?)
@@ -44,8 +45,7 @@ impl Since {
 /// moment.
 pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
     if let Some(parked) = &group.parked {
-        let dropped = parked.drop_unsettled_of(lane, since.parked);
-        dropped.map_err(NotDropped::Parked)?;
+        parked.drop_unsettled_of(lane, since.parked)?;
     }
     let (letters, committed) = (&group.queue.dead_letters, group.queue.committed());
     Ok(letters.drop_unsettled_of_lane(&group.settings.group, lane, since.letters, &committed)?)

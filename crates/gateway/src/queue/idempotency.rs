@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::print::Print;
 pub(crate) use fingerprint::{HEADER, Named, digest_of, key_of};
-use kept::Kept;
+use kept::{Kept, KeysError};
 use wire::lock;
 
 /// What a record says of the key that its request had.
@@ -138,7 +138,7 @@ impl Keys {
         settings: &config::Idempotency,
         options: Options,
         queue: &Log,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, KeysError> {
         let end = queue.status().end;
         let (kept, found) = Kept::open(folder, settings, options)?;
         let mut keys = Self {
@@ -163,7 +163,7 @@ impl Keys {
             known.put_at(accepted, accepted.keyed.ms.min(now));
         }
         if let Some(from) = found.told_up_to {
-            for accepted in kept::in_queue(queue, from).map_err(|error| error.to_string())? {
+            for accepted in kept::in_queue(queue, from)? {
                 if known.put_at(accepted, accepted.keyed.ms.min(now)) {
                     // Only the line that follows all of them says that none is missing.
                     keys.kept.put(Some(accepted), from, |_| ());

@@ -53,6 +53,15 @@ pub(crate) enum Append {
     Kafka(kafka::Append),
 }
 
+/// Why there is no consumer group of a name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoConsumer {
+    #[error(transparent)]
+    Disk(#[from] ReadError),
+    #[error(transparent)]
+    Kafka(#[from] kafka::OpenError),
+}
+
 /// Where a request is, as its client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Receipt {
@@ -241,12 +250,9 @@ impl Journal {
     ///
     /// # Errors
     /// Why there is none, for the operator.
-    pub(crate) fn consumer(&self, name: &str, start: StartAt) -> Result<Consumer, String> {
+    pub(crate) fn consumer(&self, name: &str, start: StartAt) -> Result<Consumer, NoConsumer> {
         match self {
-            Journal::Disk(log) => {
-                let consumer = log.consumer(name, start).map_err(|error| error.to_string())?;
-                Ok(Consumer::Disk(consumer))
-            }
+            Journal::Disk(log) => Ok(Consumer::Disk(log.consumer(name, start)?)),
             Journal::Kafka(kafka) => {
                 // A pipeline that a reload changes goes on with the group that it had.
                 if let Some((_, group)) = kafka.groups().iter().find(|(known, _)| known == name) {
@@ -257,10 +263,7 @@ impl Journal {
                     StartAt::Newest => kafka::StartAt::Newest,
                     StartAt::Oldest | StartAt::Position(_) => kafka::StartAt::Oldest,
                 };
-                let group = kafka
-                    .topic
-                    .group(name, start)
-                    .map_err(|error| error.to_string())?;
+                let group = kafka.topic.group(name, start)?;
                 kafka.groups().push((name.to_owned(), group.clone()));
                 Ok(Consumer::Kafka(group))
             }

@@ -178,30 +178,28 @@ impl Queues {
 impl Queue {
     /// Opens it, or makes it.
     pub(crate) fn open(settings: &config::Queue, data: &Path) -> Result<Self, StartError> {
-        let failed = |why: String| StartError::Queue {
+        let failed = |error: &dyn std::error::Error| StartError::Queue {
             queue: Arc::clone(&settings.name),
-            why,
+            why: error.to_string(),
         };
         let log = match &settings.kafka {
-            Some(topic) => Journal::in_topic(open_topic(topic).map_err(|error| failed(error.to_string()))?),
-            None => Journal::Disk(open_log(settings, data).map_err(failed)?),
+            Some(topic) => Journal::in_topic(open_topic(topic).map_err(|error| failed(&error))?),
+            None => Journal::Disk(open_log(settings, data).map_err(|error| failed(&error))?),
         };
         let options = letters_options(settings);
         let folder = data.join("dead_letters").join(&*settings.name);
-        let dead_letters = DeadLetters::open(&folder, options).map_err(failed)?;
+        let dead_letters = DeadLetters::open(&folder, options).map_err(|error| failed(&error))?;
         if let Some(log) = log.on_disk() {
-            dead_letters::recount(log, &dead_letters).map_err(|error| failed(error.to_string()))?;
+            dead_letters::recount(log, &dead_letters).map_err(|error| failed(&error))?;
         }
         let on_disk = log.on_disk().is_some();
         let whereabouts = on_disk.then(|| Whereabouts::open(data, &settings.name, &log));
-        let whereabouts = whereabouts
-            .transpose()
-            .map_err(|error| failed(error.to_string()))?;
+        let whereabouts = whereabouts.transpose().map_err(|error| failed(&error))?;
         let options = parked_options(settings);
         let parked = match log.on_disk() {
             Some(_) => {
                 let folder = parked::folder_of(data, &settings.name);
-                ParkedOfQueue::open(folder, options, &log.committed()).map_err(failed)?
+                ParkedOfQueue::open(folder, options, &log.committed()).map_err(|error| failed(&error))?
             }
             None => ParkedOfQueue::in_kafka(parked::copies_of(data, &settings.name), options),
         };
@@ -222,7 +220,7 @@ impl Queue {
             dead_letters,
             parked,
             parked_age_max: Mutex::new(settings.parked_age_max),
-            keys: keys.transpose().map_err(failed)?,
+            keys: keys.transpose().map_err(|error| failed(&error))?,
             whereabouts,
             sent_marks: on_disk.then(|| data.join("sent").join(&*settings.name)),
             forms: Forms::default(),
@@ -242,7 +240,7 @@ impl Queue {
 
     /// Takes over what may change of the settings: when requests count as safe, how documents are packed, how
     /// much there may be, and what waits for the queue.
-    pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), String> {
+    pub(crate) fn adjust(&self, settings: &config::Queue) -> Result<(), log::OpenError> {
         *lock(&self.passing) = settings.passing;
         // What a topic is like is Kafka's matter.
         let of_log = self
@@ -252,10 +250,7 @@ impl Queue {
         let of_letters = self.dead_letters.adjust(letters_options(settings));
         *lock(&self.parked_age_max) = settings.parked_age_max;
         let of_parked = self.parked.adjust(&parked_options(settings));
-        of_log
-            .and(of_letters)
-            .and(of_parked)
-            .map_err(|error| error.to_string())
+        of_log.and(of_letters).and(of_parked)
     }
 
     /// How long operations are parked before they are given up.
@@ -314,14 +309,23 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+/// Why a queue on this machine's disk has no log.
+#[derive(Debug, thiserror::Error)]
+enum NoLog {
+    /// It was moved to another machine, or is not here as a whole yet.
+    #[error("{0}")]
+    NotOurs(String),
+    #[error(transparent)]
+    Open(#[from] log::OpenError),
+}
+
 /// The log of a queue on this machine's disk.
-fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, String> {
+fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, NoLog> {
     if let Some(why) = moving::why_not_ours(data, &settings.name) {
-        return Err(why);
+        return Err(NoLog::NotOurs(why));
     }
     let folder = data.join("queue").join(&*settings.name);
-    let log = Log::open(&folder, log_options(settings), RealDisk::default());
-    let log = log.map_err(|error| error.to_string())?;
+    let log = Log::open(&folder, log_options(settings), RealDisk::default())?;
     if log.lanes() != settings.lanes {
         let (lanes, asked) = (log.lanes(), settings.lanes);
         tracing::warn!(
@@ -453,7 +457,7 @@ impl Group {
         let consumer = queue.log.consumer(&settings.group, start);
         let consumer = consumer.map_err(|error| StartError::Queue {
             queue: Arc::clone(&queue.name),
-            why: error,
+            why: error.to_string(),
         })?;
         let lanes = queue.log.lanes();
         let parked = queue.parked_to_deliver(&settings.group, &consumer);

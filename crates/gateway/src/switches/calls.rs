@@ -211,7 +211,7 @@ async fn may_all(proxy: &Proxy, head: &Parts, change: &Change) -> Result<(), Fau
     match rights::covers(caller, &patterns, SETTINGS_UPDATE).await {
         Ok(None | Some(true)) => Ok(()),
         Ok(Some(false)) => Err(Fault::not_covered(&patterns.join(","))),
-        Err(why) => Err(Fault::unchecked(&why)),
+        Err(why) => Err(Fault::unchecked(&why.to_string())),
     }
 }
 

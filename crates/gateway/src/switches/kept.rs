@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::replace::replace;
 
-use super::{Change, Section, Setting, Switched};
+use super::{BadSwitch, Change, Section, Setting, Switched};
 
 /// Its name.
 pub(super) const FILE: &str = "switches.json";
@@ -41,6 +41,19 @@ struct KeptIndex {
     enabled: Option<bool>,
 }
 
+/// Why the file that switches are kept in cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("its version is {0}, not {VERSION}")]
+    Version(u32),
+    #[error("{cluster}: {why}")]
+    Cluster { cluster: String, why: BadSwitch },
+}
+
 /// Its name where nobody gave the cluster one: gateways without a configuration file may be started in one
 /// folder before different clusters, by turns or at once.
 pub(super) fn file_without_names(config: &Config) -> String {
@@ -54,21 +67,21 @@ pub(super) fn file_without_names(config: &Config) -> String {
     format!("switches{}.json", of.collect::<String>())
 }
 
-/// What a file says; nothing, if it isn't there. The error says what is wrong.
-pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, String> {
+/// What a file says; nothing, if it isn't there.
+pub(super) fn read(file: &Path) -> Result<BTreeMap<Arc<str>, Switched>, Unreadable> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
-    let kept: Kept = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let kept: Kept = serde_json::from_str(&text)?;
     if kept.version != VERSION {
-        return Err(format!("its version is {}, not {VERSION}", kept.version));
+        return Err(Unreadable::Version(kept.version));
     }
     let clusters = kept.clusters.into_iter();
-    let clusters = clusters.map(|(cluster, kept)| {
-        let switched = kept.switched().map_err(|why| format!("{cluster}: {why}"))?;
-        Ok((cluster.into(), switched))
+    let clusters = clusters.map(|(cluster, kept)| match kept.switched() {
+        Ok(switched) => Ok((cluster.into(), switched)),
+        Err(why) => Err(Unreadable::Cluster { cluster, why }),
     });
     clusters.collect()
 }
@@ -112,23 +125,21 @@ impl KeptCluster {
         }
     }
 
-    fn switched(self) -> Result<Switched, String> {
+    fn switched(self) -> Result<Switched, BadSwitch> {
         let mut change = Change::default();
         for (section, given) in [
             (Section::Transient, self.transient),
             (Section::Persistent, self.persistent),
         ] {
             for (name, text) in given {
-                let setting =
-                    Setting::of_name(&name).ok_or_else(|| format!("there is no switch [{name}]"))?;
+                let setting = Setting::of_name(&name)
+                    .ok_or_else(|| BadSwitch(format!("there is no switch [{name}]")))?;
                 change.settings.push((section, setting, Some(text.into())));
             }
         }
         let indices = self.indices.into_iter();
         change.indices = indices.map(|kept| (kept.index.into(), kept.enabled)).collect();
-        Switched::default()
-            .with(&change)
-            .map_err(|error| error.to_string())
+        Switched::default().with(&change)
     }
 }
 
@@ -155,7 +166,7 @@ mod tests {
     fn what_is_written_is_read_again_and_only_its_owner_may() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a").join(FILE);
-        assert_eq!(read(&file), Ok(BTreeMap::new()), "none is there yet");
+        assert_eq!(read(&file).unwrap(), BTreeMap::new(), "none is there yet");
         std::fs::create_dir(file.parent().unwrap()).unwrap();
         std::fs::write(file.with_extension("json.new"), "left over").unwrap();
         let all = [
@@ -209,7 +220,7 @@ mod tests {
             ),
         ] {
             std::fs::write(&file, text).unwrap();
-            let error = read(&file).unwrap_err();
+            let error = read(&file).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::{parse_bytes, parse_time};
+use config::{BadUnit, parse_bytes, parse_time};
 use serde_json::Value;
 
 /// A switch that is a cluster's as a whole.
@@ -35,6 +35,17 @@ pub(crate) enum Meaning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadSwitch(pub(crate) String);
+
+/// Why a text is no value of a switch; what it says follows the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadValue {
+    #[error("is neither `true` nor `false`")]
+    Bool,
+    #[error("is not a single value")]
+    Several,
+    #[error(transparent)]
+    Unit(#[from] BadUnit),
+}
 
 /// The plug-in's name for the switch of an index.
 pub(crate) const INDEX_KEY: &str = "index.direct_routing.enable";
@@ -79,20 +90,16 @@ impl Setting {
     }
 
     /// What a text means as this switch's value.
-    pub(crate) fn read(self, text: &str) -> Result<Meaning, String> {
-        match self {
-            Setting::Combine | Setting::DirectRouting => read_bool(text).map(Meaning::On),
-            Setting::FlushThresholdSize => parse_bytes(text)
-                .map(Meaning::Bytes)
-                .map_err(|why| why.to_string()),
+    pub(crate) fn read(self, text: &str) -> Result<Meaning, BadValue> {
+        Ok(match self {
+            Setting::Combine | Setting::DirectRouting => Meaning::On(read_bool(text)?),
+            Setting::FlushThresholdSize => Meaning::Bytes(parse_bytes(text)?),
             // As the plug-in has it: a bare number is milliseconds.
             Setting::Interval if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                parse_time(&format!("{text}ms"))
-                    .map(Meaning::Time)
-                    .map_err(|why| why.to_string())
+                Meaning::Time(parse_time(&format!("{text}ms"))?)
             }
-            Setting::Interval => parse_time(text).map(Meaning::Time).map_err(|why| why.to_string()),
-        }
+            Setting::Interval => Meaning::Time(parse_time(text)?),
+        })
     }
 
     /// The text of a value as JSON has it, if that means something; `as_named` is the name that the writer
@@ -113,11 +120,11 @@ pub(crate) fn checked_bool(value: &Value, as_named: &str) -> Result<bool, BadSwi
 }
 
 /// As the servers read booleans (`Booleans.parseBoolean`): nothing else will do.
-fn read_bool(text: &str) -> Result<bool, String> {
+fn read_bool(text: &str) -> Result<bool, BadValue> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err("is neither `true` nor `false`".to_owned()),
+        _ => Err(BadValue::Bool),
     }
 }
 
@@ -125,11 +132,11 @@ fn scalar(value: &Value, as_named: &str) -> Result<String, BadSwitch> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
-        _ => Err(bad_value(&value.to_string(), as_named, "is not a single value")),
+        _ => Err(bad_value(&value.to_string(), as_named, &BadValue::Several)),
     }
 }
 
-fn bad_value(text: &str, as_named: &str, why: &str) -> BadSwitch {
+fn bad_value(text: &str, as_named: &str, why: &BadValue) -> BadSwitch {
     let text: String = text.chars().take(SHOWN_MAX).collect();
     BadSwitch(format!(
         "the value of [{as_named}] cannot be used: [{text}] {why}"

@@ -43,7 +43,12 @@ impl Lengths {
 }
 
 /// A list has one line for each exception: a name, and behind it how many of it there are, if more than one.
-fn compare(list: &str, text: &str, found: &BTreeMap<String, Vec<String>>, wrong: &mut Vec<String>) {
+pub(super) fn compare(
+    list: &str,
+    text: &str,
+    found: &BTreeMap<String, Vec<String>>,
+    wrong: &mut Vec<String>,
+) {
     let mut allowed = BTreeMap::new();
     for line in text
         .lines()

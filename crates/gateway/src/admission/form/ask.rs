@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
 use memchr::memmem;
-use wire::{Chunk, Outgoing};
+use wire::{Chunk, Outgoing, SendError};
 
 use super::known::Verdict;
 use super::{AnswerHead, Form, Forms, alike};
@@ -25,6 +25,15 @@ pub(crate) struct Refusal {
     body: Vec<u8>,
     /// The path of the question, which the words may repeat.
     path: String,
+}
+
+/// Why no node said whether it takes a form: what became of the last question.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error("{node} answered {status}")]
+    Status { node: String, status: StatusCode },
+    #[error(transparent)]
+    NotSent(#[from] SendError),
 }
 
 /// How a cluster is asked: on the way that the client's request would go.
@@ -58,7 +67,7 @@ impl Asking<'_> {
                 (Ok(Said::ToThisClient(answer)), _) => return Err(Rejection::Cluster(answer)),
                 // A cluster that is away is what queues are for.
                 (Err(_), Some(before)) => before,
-                (Err(why), None) => return Err(Fault::form_unknown(&why).into()),
+                (Err(why), None) => return Err(Fault::form_unknown(&why.to_string()).into()),
             },
         };
         head.extensions.insert::<AnswerHead>(admitted);
@@ -66,7 +75,7 @@ impl Asking<'_> {
     }
 
     /// Asks one node after another. An error says why none answered.
-    async fn ask_form(self, head: &Parts, form: &Form<'_>, snapshot: &Snapshot) -> Result<Said, String> {
+    async fn ask_form(self, head: &Parts, form: &Form<'_>, snapshot: &Snapshot) -> Result<Said, Unanswered> {
         let (path, target) = question(form.target);
         let mut headers = head.headers.clone();
         strip_for_parts(&mut headers);
@@ -86,9 +95,12 @@ impl Asking<'_> {
             let failure = match self.outbound.whole(&node, message, body, deadline).await {
                 Ok((head, body)) => match said(head, &body, &path) {
                     Ok(said) => return Ok(said),
-                    Err(status) => format!("{} answered {status}", node.name),
+                    Err(status) => Unanswered::Status {
+                        node: node.name.clone(),
+                        status,
+                    },
                 },
-                Err(error) => error.to_string(),
+                Err(error) => error.into(),
             };
             tried.push(node);
             if tried.len() >= snapshot.nodes.len().min(NODES_MAX) {

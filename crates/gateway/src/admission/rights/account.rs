@@ -276,7 +276,7 @@ async fn creating(caller: Caller<'_>, names: Vec<String>) -> AccountRight {
             Ok(Some(true)) => Verdict::Granted(names.len()),
             Ok(Some(false)) => Verdict::DeniedFor(names.clone(), names.len()),
             Ok(None) => Verdict::Unknown("this cluster cannot be asked without making them".to_owned()),
-            Err(why) => Verdict::Unknown(why),
+            Err(why) => Verdict::Unknown(why.to_string()),
         },
         without: "nothing can be written there until somebody makes them",
         vital: false,

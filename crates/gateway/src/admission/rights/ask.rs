@@ -40,6 +40,11 @@ pub(super) enum Failure {
     Unanswered(String),
 }
 
+/// Why nobody could say whether a client may do something, in the words of whoever was asked last.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unsaid(String);
+
 /// A name as it is written, an operation, and whether the client may do it there.
 pub(super) type Found = (Box<str>, Op, bool);
 
@@ -237,7 +242,7 @@ pub(crate) async fn covers(
     caller: Caller<'_>,
     patterns: &[Box<str>],
     privilege: &str,
-) -> Result<Option<bool>, String> {
+) -> Result<Option<bool>, Unsaid> {
     if caller.snapshot.table.dialect().flavour != Flavour::Elasticsearch {
         return Ok(None);
     }
@@ -246,7 +251,7 @@ pub(crate) async fn covers(
         Ok(said) => Ok(said.map(|said| said["has_all_requested"] == true)),
         // The cluster says so to the request itself.
         Err(Failure::TurnedAway(_)) => Ok(None),
-        Err(Failure::Away(why) | Failure::Unanswered(why)) => Err(why),
+        Err(Failure::Away(why) | Failure::Unanswered(why)) => Err(Unsaid(why)),
     }
 }
 

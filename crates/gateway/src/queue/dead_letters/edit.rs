@@ -26,10 +26,27 @@ pub(crate) enum Unfit {
     NoLetter,
     #[error("the disk has damaged the letter's lines")]
     Damaged,
-    #[error("{0}")]
-    Invalid(String),
+    #[error(transparent)]
+    Invalid(#[from] NoOperation),
     #[error(transparent)]
     Failed(#[from] LettersError),
+}
+
+/// Why lines are not one operation that can be sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoOperation {
+    #[error(transparent)]
+    Action(serde_json::Error),
+    #[error("a delete has no source")]
+    DeleteWithSource,
+    #[error("this action needs a source")]
+    WithoutSource,
+    #[error("this is not one operation: an action line and, but for a delete, a source")]
+    NotOne,
+    #[error("the source is no JSON: {0}")]
+    NoJson(serde_json::Error),
+    #[error("the source is no JSON object")]
+    NoObject,
 }
 
 impl DeadLetters {
@@ -46,8 +63,8 @@ impl DeadLetters {
         let found = self.get(id, committed).map_err(LettersError::Read)?;
         let mut letter = found.ok_or(Unfit::NoLetter)?;
         let before = letter.lines.clone().ok_or(Unfit::Damaged)?;
-        let lines = edited(&before, edit).map_err(Unfit::Invalid)?;
-        check(&lines, &letter, table).map_err(Unfit::Invalid)?;
+        let lines = edited(&before, edit)?;
+        check(&lines, &letter, table)?;
         letter.original.get_or_insert(before);
         letter.lines = Some(lines);
         letter.edited_ms = Some(now_ms);
@@ -58,7 +75,7 @@ impl DeadLetters {
 }
 
 /// The lines with what is given in the place of what was there.
-fn edited(lines: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
+fn edited(lines: &[u8], edit: &Edit) -> Result<Vec<u8>, NoOperation> {
     let action_before = first_line(lines);
     let source_before = lines
         .get(action_before.len() + 1..)
@@ -69,17 +86,17 @@ fn edited(lines: &[u8], edit: &Edit) -> Result<Vec<u8>, String> {
         None => action_before.to_vec(),
     };
     let is_delete = action.windows(8).any(|text| text == b"\"delete\"") && {
-        let value: serde_json::Value = serde_json::from_slice(&action).map_err(|error| error.to_string())?;
+        let value: serde_json::Value = serde_json::from_slice(&action).map_err(NoOperation::Action)?;
         value.get("delete").is_some()
     };
     let mut out = action;
     out.push(b'\n');
     match (&edit.source, source_before, is_delete) {
-        (Some(_), _, true) => return Err("a delete has no source".to_owned()),
+        (Some(_), _, true) => return Err(NoOperation::DeleteWithSource),
         (_, _, true) => {}
         (Some(source), ..) => out.extend(one_line(source)),
         (None, Some(before), _) => out.extend_from_slice(before),
-        (None, None, _) => return Err("this action needs a source".to_owned()),
+        (None, None, _) => return Err(NoOperation::WithoutSource),
     }
     if !is_delete {
         out.push(b'\n');
@@ -97,21 +114,19 @@ fn one_line(json: &RawValue) -> Vec<u8> {
 }
 
 /// Whether these lines are one operation that delivery knows to send, with a document that is one.
-pub(super) fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), String> {
-    let no_operation =
-        || "this is not one operation: an action line and, but for a delete, a source".to_owned();
-    let head = head_of(&letter.cause.target).ok_or_else(no_operation)?;
-    let operations = bulk::operations(lines, &ask_of(&head, Level::Node), table).ok_or_else(no_operation)?;
+pub(super) fn check(lines: &[u8], letter: &Letter, table: &RouteTable) -> Result<(), NoOperation> {
+    let head = head_of(&letter.cause.target).ok_or(NoOperation::NotOne)?;
+    let ask = ask_of(&head, Level::Node);
+    let operations = bulk::operations(lines, &ask, table).ok_or(NoOperation::NotOne)?;
     if operations.len() != 1 || operations[0].end != lines.len() {
-        return Err(no_operation());
+        return Err(NoOperation::NotOne);
     }
     let source = lines.get(first_line(lines).len() + 1..).unwrap_or_default();
     if !source.is_empty() {
         let object = source.first() == Some(&b'{') || source.trim_ascii_start().first() == Some(&b'{');
-        serde_json::from_slice::<IgnoredAny>(source)
-            .map_err(|error| format!("the source is no JSON: {error}"))?;
+        serde_json::from_slice::<IgnoredAny>(source).map_err(NoOperation::NoJson)?;
         if !object {
-            return Err("the source is no JSON object".to_owned());
+            return Err(NoOperation::NoObject);
         }
     }
     Ok(())

@@ -77,6 +77,17 @@ pub(crate) enum LettersError {
     Append(#[from] AppendError),
 }
 
+/// Why a store of dead letters cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotOpened {
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    #[error(transparent)]
+    Consumer(#[from] ReadError),
+    #[error("{}: {source}", .file.display())]
+    Catalog { file: PathBuf, source: io::Error },
+}
+
 /// Some letters, and where to go on.
 pub(crate) struct Page {
     pub(crate) letters: Vec<Letter>,
@@ -87,14 +98,15 @@ pub(crate) struct Page {
 
 impl DeadLetters {
     /// Opens the store in a folder, or makes it.
-    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, String> {
+    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, NotOpened> {
         let room = Room::new(&options);
-        let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
-        let kept = log
-            .consumer(KEPT, StartAt::Oldest)
-            .map_err(|error| error.to_string())?;
+        let log = Log::open(folder, options, RealDisk::default())?;
+        let kept = log.consumer(KEPT, StartAt::Oldest)?;
         let file = folder.join(BOOKS);
-        let catalog = Catalog::load(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let catalog = Catalog::load(&file).map_err(|source| NotOpened::Catalog {
+            file: file.clone(),
+            source,
+        })?;
         Ok(Self {
             log,
             kept,

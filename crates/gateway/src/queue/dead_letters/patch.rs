@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::edit::check;
+use super::edit::{NoOperation, check};
 use super::letter::{Letter, first_line};
 use super::{Committed, DeadLetters, LettersError, Wanted, lock};
 
@@ -56,6 +56,36 @@ pub(crate) struct Patched {
     pub(crate) more: bool,
 }
 
+/// Why a patch does not fit a letter.
+#[derive(Debug, thiserror::Error)]
+enum Misfit {
+    #[error("the disk has damaged its lines")]
+    Damaged,
+    #[error("a delete has no source")]
+    Delete,
+    #[error("its source is no UTF-8")]
+    NotUtf8,
+    #[error("its source is no JSON object")]
+    Source,
+    #[error("{0} is no object")]
+    NotObject(String),
+    #[error("{field}: {why}")]
+    Value { field: String, why: Box<Misfit> },
+    #[error("it is neither text, number nor boolean")]
+    Nested,
+    #[error("{0} is neither true nor false")]
+    NotBoolean(String),
+    #[error("{0} is no whole number")]
+    NotWhole(String),
+    #[error("{0} is no number")]
+    NotNumber(String),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The lines that it makes are not one operation.
+    #[error(transparent)]
+    Operation(#[from] NoOperation),
+}
+
 /// What holds while letters are patched.
 pub(crate) struct PatchTerms<'a> {
     pub(crate) table: &'a RouteTable,
@@ -84,9 +114,8 @@ impl Patch {
     }
 
     /// A source with all steps done; none if that changes nothing.
-    fn apply(&self, source: &str) -> Result<Option<String>, String> {
-        let mut object: Object =
-            serde_json::from_str(source).map_err(|_| "its source is no JSON object".to_owned())?;
+    fn apply(&self, source: &str) -> Result<Option<String>, Misfit> {
+        let mut object: Object = serde_json::from_str(source).map_err(|_| Misfit::Source)?;
         let mut changed = false;
         for step in &self.patch {
             changed |= match step {
@@ -97,17 +126,26 @@ impl Patch {
                     None => false,
                 },
                 Step::Convert { field, to } => match object.get(field)? {
-                    Some(value) => {
-                        match converted(value.get(), *to).map_err(|why| format!("{field}: {why}"))? {
-                            Some(value) => object.set(field, value)?,
-                            None => false,
-                        }
-                    }
+                    Some(value) => match converted(value.get(), *to) {
+                        Ok(Some(value)) => object.set(field, value)?,
+                        Ok(None) => false,
+                        Err(why) => return Err(why.of(field)),
+                    },
                     None => false,
                 },
             };
         }
         Ok(changed.then(|| object.to_json()))
+    }
+}
+
+impl Misfit {
+    /// The same, of a field.
+    fn of(self, field: &str) -> Self {
+        Self::Value {
+            field: field.to_owned(),
+            why: Box::new(self),
+        }
     }
 }
 
@@ -136,7 +174,7 @@ impl DeadLetters {
             };
             match after(&before, patch, terms) {
                 Ok(None) => done.unchanged += 1,
-                Err(why) => drop(done.refused.insert(before.id, why)),
+                Err(why) => drop(done.refused.insert(before.id, why.to_string())),
                 Ok(Some(after)) => {
                     done.patched += 1;
                     if done.preview.len() < PREVIEW_MAX {
@@ -164,15 +202,14 @@ impl DeadLetters {
 }
 
 /// The letter with its source patched; none if nothing changes.
-fn after(letter: &Letter, patch: &Patch, terms: &PatchTerms<'_>) -> Result<Option<Letter>, String> {
-    let before = letter.lines.as_ref().ok_or("the disk has damaged its lines")?;
+fn after(letter: &Letter, patch: &Patch, terms: &PatchTerms<'_>) -> Result<Option<Letter>, Misfit> {
+    let before = letter.lines.as_ref().ok_or(Misfit::Damaged)?;
     let action = first_line(before);
     let source = before
         .get(action.len() + 1..)
         .map(first_line)
         .filter(|source| !source.is_empty());
-    let source =
-        std::str::from_utf8(source.ok_or("a delete has no source")?).map_err(|_| "its source is no UTF-8")?;
+    let source = std::str::from_utf8(source.ok_or(Misfit::Delete)?).map_err(|_| Misfit::NotUtf8)?;
     let Some(source) = patch.apply(source)? else {
         return Ok(None);
     };
@@ -193,36 +230,30 @@ fn one_line(json: &RawValue) -> Box<RawValue> {
 }
 
 /// A value as another kind; none if it is one already.
-fn converted(text: &str, to: Kind) -> Result<Option<Box<RawValue>>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+fn converted(text: &str, to: Kind) -> Result<Option<Box<RawValue>>, Misfit> {
+    let value: Value = serde_json::from_str(text)?;
     let words = match &value {
         Value::String(words) => words.trim().to_owned(),
         Value::Number(_) | Value::Bool(_) => text.trim().to_owned(),
-        _ => return Err("it is neither text, number nor boolean".to_owned()),
+        _ => return Err(Misfit::Nested),
     };
-    let raw = |json: String| {
-        RawValue::from_string(json)
-            .map(Some)
-            .map_err(|error| error.to_string())
-    };
+    let raw = |json: String| Ok(Some(RawValue::from_string(json)?));
     match (to, &value) {
         (Kind::String, Value::String(_)) | (Kind::Boolean, Value::Bool(_)) => Ok(None),
         (Kind::Double, Value::Number(_)) => Ok(None),
         (Kind::Long, Value::Number(number)) if number.is_i64() => Ok(None),
-        (Kind::String, _) => to_raw_value(&words).map(Some).map_err(|error| error.to_string()),
+        (Kind::String, _) => Ok(Some(to_raw_value(&words)?)),
         (Kind::Boolean, _) => match words.as_str() {
             "true" | "false" => raw(words),
-            _ => Err(format!("{text} is neither true nor false")),
+            _ => Err(Misfit::NotBoolean(text.to_owned())),
         },
         (Kind::Long, _) => match words.parse::<i64>() {
             Ok(number) => raw(number.to_string()),
-            Err(_) => Err(format!("{} is no whole number", brief(text))),
+            Err(_) => Err(Misfit::NotWhole(brief(text))),
         },
         (Kind::Double, _) => match words.parse::<f64>() {
-            Ok(number) if number.is_finite() => {
-                to_raw_value(&number).map(Some).map_err(|error| error.to_string())
-            }
-            _ => Err(format!("{} is no number", brief(text))),
+            Ok(number) if number.is_finite() => Ok(Some(to_raw_value(&number)?)),
+            _ => Err(Misfit::NotNumber(brief(text))),
         },
     }
 }
@@ -270,7 +301,7 @@ impl Object {
         })
     }
 
-    fn get(&self, name: &str) -> Result<Option<Box<RawValue>>, String> {
+    fn get(&self, name: &str) -> Result<Option<Box<RawValue>>, Misfit> {
         if let Some(at) = self.at(name) {
             return Ok(Some(self.0[at].1.clone()));
         }
@@ -279,7 +310,7 @@ impl Object {
     }
 
     /// Takes a field away: its value.
-    fn take(&mut self, name: &str) -> Result<Option<Box<RawValue>>, String> {
+    fn take(&mut self, name: &str) -> Result<Option<Box<RawValue>>, Misfit> {
         if let Some(at) = self.at(name) {
             return Ok(Some(self.0.remove(at).1));
         }
@@ -294,7 +325,7 @@ impl Object {
     }
 
     /// Gives a field a value, and says whether it had another.
-    fn set(&mut self, name: &str, value: Box<RawValue>) -> Result<bool, String> {
+    fn set(&mut self, name: &str, value: Box<RawValue>) -> Result<bool, Misfit> {
         if let Some(at) = self.at(name) {
             let changed = self.0[at].1.get() != value.get();
             self.0[at].1 = value;
@@ -307,7 +338,7 @@ impl Object {
         }
         // A name that nothing of the source has is nested, as mappings read it.
         match name.split_once('.') {
-            Some((first, _)) if self.at(first).is_some() => Err(format!("{first} is no object")),
+            Some((first, _)) if self.at(first).is_some() => Err(Misfit::NotObject(first.to_owned())),
             Some((first, rest)) => {
                 let mut inner = Object(Vec::new());
                 inner.set(rest, value)?;
@@ -329,8 +360,8 @@ impl Object {
         format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
     }
 
-    fn to_raw(&self) -> Result<Box<RawValue>, String> {
-        RawValue::from_string(self.to_json()).map_err(|error| error.to_string())
+    fn to_raw(&self) -> Result<Box<RawValue>, Misfit> {
+        Ok(RawValue::from_string(self.to_json())?)
     }
 }
 
@@ -344,7 +375,7 @@ const BYTES_MAX: u64 = 4 << 20;
 mod tests {
     use super::*;
 
-    fn patched(steps: &str, source: &str) -> Result<Option<String>, String> {
+    fn patched(steps: &str, source: &str) -> Result<Option<String>, Misfit> {
         let patch: Patch = serde_json::from_str(&format!("{{\"patch\": [{steps}]}}")).unwrap();
         assert_eq!(patch.fault(), None);
         patch.apply(source)
@@ -391,6 +422,7 @@ mod tests {
         assert!(
             patched(r#"{"set": {"field": "a.b.c", "value": 1}}"#, source)
                 .unwrap_err()
+                .to_string()
                 .contains("no object")
         );
     }

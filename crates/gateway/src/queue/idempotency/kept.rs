@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::{Discard, Event, Fsync, Log, Options, ReadError, RealDisk, Retention, WhyLost};
+use log::{Discard, Event, Fsync, Log, OpenError, Options, ReadError, RealDisk, Retention, WhyLost};
 use serde::{Deserialize, Serialize};
 
 use super::{Accepted, Keyed};
@@ -22,6 +22,16 @@ pub(super) struct Found {
     pub(super) accepted: Vec<Accepted>,
     /// The place in the queue's log before which nothing is missing here; none in a log that is new.
     pub(super) told_up_to: Option<u64>,
+}
+
+/// Why the keys of a queue cannot be known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeysError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Their log, or the queue's.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// A line.
@@ -43,7 +53,7 @@ impl Kept {
         folder: &Path,
         settings: &config::Idempotency,
         options: Options,
-    ) -> Result<(Self, Found), String> {
+    ) -> Result<(Self, Found), KeysError> {
         let on_event = Arc::clone(&options.on_event);
         let options = Options {
             lanes: 1,
@@ -65,7 +75,7 @@ impl Kept {
             }),
             ..options
         };
-        let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
+        let log = Log::open(folder, options, RealDisk::default())?;
         let mut found = Found::default();
         let read = log.browse(0).each(|record| {
             let lines = record.groups.iter().filter_map(|group| group.bytes.as_deref());
@@ -78,7 +88,7 @@ impl Kept {
             }
             ControlFlow::Continue(())
         });
-        read.map_err(|error| error.to_string())?;
+        read?;
         Ok((Self { log }, found))
     }
 

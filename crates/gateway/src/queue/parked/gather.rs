@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Parked;
 use super::state::{ParkedState, Standing};
 use super::store::{Bound, Entry};
+use super::{Parked, ParkedError};
 
 impl Parked {
     /// Writes the oldest entries again, if the store is half full and most of it is gone. Only while no key
     /// is tried.
-    pub(crate) async fn gather(&self) -> Result<(), String> {
+    pub(crate) async fn gather(&self) -> Result<(), ParkedError> {
         let Some(store) = self.opened() else {
             return Ok(());
         };
@@ -18,8 +18,9 @@ impl Parked {
         let to_write = self.state().to_gather(used, most);
         let mut moved = BTreeMap::new();
         for (at, left) in to_write {
-            let read = store.read(at).map_err(|error| error.to_string())?;
-            let Some((entry, lines)) = read else { continue };
+            let Some((entry, lines)) = store.read(at)? else {
+                continue;
+            };
             let gone = (0..entry.ops.len() as u32).filter(|op| !left.contains(op));
             let entry = Entry {
                 gone: gone.collect(),

@@ -10,6 +10,7 @@
 //! Of a queue in Kafka any gateway may have a lane next, so "on disk" is a topic there ([`topic`]): who gets
 //! a lane reads what is parked of it before it delivers ([`take_over`]).
 
+mod error;
 mod gather;
 mod history;
 mod key;
@@ -28,6 +29,7 @@ use log::{AppendError, Options};
 use tokio::sync::Notify;
 use wire::lock;
 
+pub(crate) use error::ParkedError;
 pub(crate) use key::{Key, Named, Scope};
 pub(crate) use state::{ParkedState, Picked, Tried};
 use state::{Piece, Standing};
@@ -72,7 +74,7 @@ pub(crate) enum NotParked {
     Full(String),
     /// The disk does not take them now.
     #[error("operations cannot be parked: {0}")]
-    Disk(String),
+    Disk(#[from] ParkedError),
 }
 
 // === impl ParkedOfQueue ===
@@ -83,7 +85,7 @@ impl ParkedOfQueue {
         folder: PathBuf,
         options: Options,
         committed: &[(String, Vec<u64>)],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ParkedError> {
         let mut groups = BTreeMap::new();
         let letters_wait = Arc::new(AtomicBool::default());
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -221,7 +223,7 @@ impl Parked {
 
     /// Reads what is on disk. Entries whose lane has not come past their origin are to be dropped before
     /// delivery starts.
-    fn load(&self, committed: &[u64]) -> Result<(), String> {
+    fn load(&self, committed: &[u64]) -> Result<(), ParkedError> {
         // A store is made when it is first wanted. One that was not finished, when a full disk or a kill came
         // between, must not keep the gateway from starting on that disk.
         if !Store::is_there(&self.folder)? {
@@ -257,7 +259,7 @@ impl Parked {
             }
             Record::Settled => settled_before = at,
         });
-        read.map_err(|error| error.to_string())?;
+        read?;
         let mut state = lock(&self.state);
         state.died_before(0, dead);
         state.last_resolved = last_resolved;
@@ -278,7 +280,7 @@ impl Parked {
         Ok(())
     }
 
-    pub(crate) fn open_store(&self) -> Result<Arc<Store>, String> {
+    pub(crate) fn open_store(&self) -> Result<Arc<Store>, ParkedError> {
         let mut store = lock(&self.store);
         if let Some(store) = &*store {
             return Ok(Arc::clone(store));
@@ -346,14 +348,13 @@ impl Parked {
                 Bound::Share(state.bytes_of(&entry.key))
             }
         };
-        let store = self.open_store().map_err(NotParked::Disk)?;
+        let store = self.open_store()?;
         let (at, bytes) = match *copy {
             Some(copy) => copy,
             None => *copy.insert(store.put(&entry, lines, bound).await?),
         };
         if let Some(topic) = &self.topic {
-            let put = topic.put(at, &entry, lines).await;
-            put.map_err(NotParked::Disk)?;
+            topic.put(at, &entry, lines).await?;
         }
         if bound == Bound::None {
             self.letters_wait.store(true, Ordering::Relaxed);
@@ -381,7 +382,7 @@ impl Parked {
     }
 
     /// Says durably what is gone.
-    pub(crate) async fn resolve(&self, gone: Vec<Gone>) -> Result<(), String> {
+    pub(crate) async fn resolve(&self, gone: Vec<Gone>) -> Result<(), ParkedError> {
         let dead = self.state().will_die(&gone);
         let result = match &self.topic {
             Some(topic) => topic.resolve(&gone, &dead.by_lane).await,
@@ -393,7 +394,7 @@ impl Parked {
         result
     }
 
-    async fn resolve_on_disk(&self, gone: &[Gone], dead: u64) -> Result<(), String> {
+    async fn resolve_on_disk(&self, gone: &[Gone], dead: u64) -> Result<(), ParkedError> {
         let store = self.open_store()?;
         let ops = gone.iter().map(|one| (one.at, one.ops.clone())).collect();
         let resolved = Resolved { ops, dead };
@@ -402,7 +403,7 @@ impl Parked {
                 Ok(at) => break at,
                 // They are done; tried again they would be done twice.
                 Err(AppendError::Full(_)) => tokio::time::sleep(ROOM_AGAIN).await,
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
         };
         self.state().last_resolved = at;
@@ -445,7 +446,7 @@ impl Parked {
 
     /// Drops what was parked of batches that were not committed: they are delivered again. Only while nothing
     /// is under way.
-    pub(crate) fn drop_unsettled(&self) -> Result<(), String> {
+    pub(crate) fn drop_unsettled(&self) -> Result<(), ParkedError> {
         if self.topic.is_some() {
             // What counts is found when lanes come.
             self.let_go();
@@ -457,7 +458,7 @@ impl Parked {
     }
 
     /// The same of one lane, of which nothing is under way, while others are; of the entries from a place on.
-    pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), String> {
+    pub(crate) fn drop_unsettled_of(&self, lane: u32, since: u64) -> Result<(), ParkedError> {
         self.drop_some(Some(lane), since)
     }
 
@@ -466,7 +467,7 @@ impl Parked {
         self.opened().map_or(0, |store| store.end())
     }
 
-    fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), String> {
+    fn drop_some(&self, lane: Option<u32>, since: u64) -> Result<(), ParkedError> {
         let mut state = self.state();
         let unsettled = state.unsettled(lane, since);
         if !unsettled.is_empty() {
@@ -476,8 +477,7 @@ impl Parked {
             } else if let Some(store) = lock(&self.store).clone() {
                 let ops = unsettled.into_iter().map(|one| (one.at, one.ops)).collect();
                 let resolved = Resolved { ops, dead: dead.all };
-                let at = store.resolve_blocking(&resolved);
-                state.last_resolved = at.map_err(|error| error.to_string())?;
+                state.last_resolved = store.resolve_blocking(&resolved)?;
             }
             state.drop_unsettled(lane, since);
         }

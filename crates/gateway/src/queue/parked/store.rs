@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use log::{AppendError, Browsed, Consumer, Full, Log, OpenError, Options, ReadError, RealDisk, StartAt};
 use serde::{Deserialize, Serialize};
 
-use super::NotParked;
 use super::key::Key;
+use super::{NotParked, ParkedError};
 
 /// What is known of operations that were parked together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,17 +98,17 @@ pub(crate) struct Store {
 
 impl Store {
     /// Whether anything was ever parked there.
-    pub(crate) fn is_there(folder: &Path) -> Result<bool, String> {
-        Log::has_segments(folder, &RealDisk::default())
-            .map_err(|error| format!("{}: {error}", folder.display()))
+    pub(crate) fn is_there(folder: &Path) -> Result<bool, ParkedError> {
+        Log::has_segments(folder, &RealDisk::default()).map_err(|source| ParkedError::Folder {
+            folder: folder.to_owned(),
+            source,
+        })
     }
 
-    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, String> {
+    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self, ParkedError> {
         let bytes_max = bytes_max(&options);
-        let log = Log::open(folder, options, RealDisk::default()).map_err(|error| error.to_string())?;
-        let kept = log
-            .consumer(KEPT, StartAt::Oldest)
-            .map_err(|error| error.to_string())?;
+        let log = Log::open(folder, options, RealDisk::default())?;
+        let kept = log.consumer(KEPT, StartAt::Oldest)?;
         Ok(Self {
             log,
             kept,
@@ -164,7 +164,7 @@ impl Store {
         }
         let receipt = self.log.append_async(record).await.map_err(|error| match error {
             AppendError::Full(full @ Full::Quota { .. }) => NotParked::Full(full.to_string()),
-            error => NotParked::Disk(error.to_string()),
+            error => NotParked::Disk(error.into()),
         })?;
         Ok((receipt.position, receipt.bytes))
     }

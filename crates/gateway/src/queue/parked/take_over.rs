@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::state::{ParkedState, Piece, Standing};
-use super::{Entry, Parked};
+use super::{Entry, Parked, ParkedError};
 
 impl Parked {
     /// Whether lanes come and go, with what is parked of them.
@@ -12,14 +12,11 @@ impl Parked {
     }
 
     /// Finds what is parked of lanes that came, before anything of them is delivered. Blocks on the brokers.
-    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<(), String> {
+    pub(crate) fn take_over(&self, lanes: &[u32]) -> Result<(), ParkedError> {
         let Some(topic) = &self.topic else { return Ok(()) };
         let store = self.open_store()?;
         store.keep_from(store.end());
-        let keep = |entry: &Entry, lines: &[u8]| {
-            let copy = store.put_copy(entry, lines);
-            copy.map_err(|error| format!("what is parked finds no room on this disk: {error}"))
-        };
+        let keep = |entry: &Entry, lines: &[u8]| store.put_copy(entry, lines).map_err(ParkedError::NoCopy);
         let found = topic.take_over(lanes, keep)?;
         let mut state = ParkedState::of_copy();
         for mut one in found {

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use wire::guard::{Work, thread};
 use wire::lock;
 
+use super::ParkedError;
+use super::error::Foreign;
 use super::history::{History, kept_from};
 use super::store::{Entry, Resolved};
 
@@ -100,8 +102,8 @@ impl ParkedTopic {
     pub(super) fn take_over<T>(
         &self,
         lanes: &[u32],
-        mut keep: impl FnMut(&Entry, &[u8]) -> Result<T, String>,
-    ) -> Result<Vec<Found<T>>, String> {
+        mut keep: impl FnMut(&Entry, &[u8]) -> Result<T, ParkedError>,
+    ) -> Result<Vec<Found<T>>, ParkedError> {
         let owner = fastrand::u64(1..);
         let cursors = self.group.status();
         let done = |lane: u32| {
@@ -117,7 +119,7 @@ impl ParkedTopic {
         self.say(BEGINS, owner, lanes, begins)?;
         // Had another taken the lanes since, the brokers would refuse it: so of two that began the later one
         // is the owner.
-        self.group.confirm().map_err(|error| error.to_string())?;
+        self.group.confirm()?;
         let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
         let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
         let mut failed = None;
@@ -127,14 +129,17 @@ impl ParkedTopic {
                 failed.get_or_insert(why);
             }
         });
-        read.map_err(|error| error.to_string())?;
+        read?;
         if let Some(why) = failed {
             return Err(why);
         }
         for (lane, _) in &until {
             let is_ours = found.get(lane).is_some_and(|history| history.counts(owner));
             if !is_ours {
-                return Err(format!("partition {lane} of {} is another's", self.aside.name()));
+                return Err(ParkedError::OfAnother {
+                    lane: *lane,
+                    topic: self.aside.name().to_owned(),
+                });
             }
         }
         *lock(&self.owned) = Owned {
@@ -166,7 +171,7 @@ impl ParkedTopic {
     }
 
     /// Puts operations there, acknowledged by all in-sync replicas when it returns.
-    pub(super) async fn put(&self, at: u64, entry: &Entry, lines: &[u8]) -> Result<(), String> {
+    pub(super) async fn put(&self, at: u64, entry: &Entry, lines: &[u8]) -> Result<(), ParkedError> {
         let owner = self.owner()?;
         let mut bytes = serde_json::to_vec(entry).unwrap_or_default();
         bytes.push(b'\n');
@@ -176,15 +181,14 @@ impl ParkedTopic {
             documents: entry.ops.len().max(1) as u32,
             bytes,
         };
-        let receipt = self.aside.append(PUT, &said(owner), vec![part]).await;
-        let receipt = receipt.map_err(|error| error.to_string())?;
+        let receipt = self.aside.append(PUT, &said(owner), vec![part]).await?;
         let place = receipt.places.first().copied().unwrap_or_default();
         lock(&self.owned).place(at, place);
         Ok(())
     }
 
     /// Says that operations are gone, and how many of each lane became dead letters.
-    pub(super) async fn resolve(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), String> {
+    pub(super) async fn resolve(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), ParkedError> {
         let owner = self.owner()?;
         let mut tries = 0;
         loop {
@@ -194,7 +198,7 @@ impl ParkedTopic {
                     self.has_resolved(&receipt);
                     return Ok(());
                 }
-                Err(error) if tries == RESOLVE_TRIES || !self.may_write() => return Err(error.to_string()),
+                Err(error) if tries == RESOLVE_TRIES || !self.may_write() => return Err(error.into()),
                 Err(_) => {}
             }
             tries += 1;
@@ -202,10 +206,14 @@ impl ParkedTopic {
         }
     }
 
-    pub(super) fn resolve_blocking(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Result<(), String> {
+    pub(super) fn resolve_blocking(
+        &self,
+        gone: &[Gone],
+        dead: &BTreeMap<u32, u64>,
+    ) -> Result<(), ParkedError> {
         let parts = self.resolutions(gone, dead);
-        let receipt = self.aside.append_blocking(RESOLVED, &said(self.owner()?), parts);
-        self.has_resolved(&receipt.map_err(|error| error.to_string())?);
+        let owner = said(self.owner()?);
+        self.has_resolved(&self.aside.append_blocking(RESOLVED, &owner, parts)?);
         Ok(())
     }
 
@@ -272,9 +280,8 @@ impl ParkedTopic {
         self.aside.close();
     }
 
-    fn owner(&self) -> Result<u64, String> {
-        let nobody = || "these lanes are not this gateway's any more".to_owned();
-        lock(&self.owned).owner.ok_or_else(nobody)
+    fn owner(&self) -> Result<u64, ParkedError> {
+        lock(&self.owned).owner.ok_or(ParkedError::NotOwner)
     }
 
     fn may_write(&self) -> bool {
@@ -289,14 +296,14 @@ impl ParkedTopic {
         owner: u64,
         lanes: &[u32],
         bytes: impl Fn(u32) -> Vec<u8>,
-    ) -> Result<Vec<(u32, u64)>, String> {
+    ) -> Result<Vec<(u32, u64)>, ParkedError> {
         let parts = lanes.iter().map(|lane| Part {
             lane: *lane,
             documents: 1,
             bytes: bytes(*lane),
         });
         let receipt = self.aside.append_blocking(kind, &said(owner), parts.collect());
-        Ok(receipt.map_err(|error| error.to_string())?.places)
+        Ok(receipt?.places)
     }
 
     fn resolutions(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Vec<Part> {
@@ -364,13 +371,13 @@ impl Owned {
 fn take_in<T>(
     history: &mut History<T>,
     record: kafka::Browsed,
-    keep: &mut impl FnMut(&Entry, &[u8]) -> Result<T, String>,
-) -> Result<(), String> {
+    keep: &mut impl FnMut(&Entry, &[u8]) -> Result<T, ParkedError>,
+) -> Result<(), ParkedError> {
     let at = record.offset;
-    let odd = |why: String| format!("the record at {at} of the parked topic is none of a gateway's: {why}");
-    let head = record.head.map_err(|error| odd(error.to_string()))?;
-    let said: Said = serde_json::from_slice(&record.params).map_err(|error| odd(error.to_string()))?;
-    let json = |error: serde_json::Error| odd(error.to_string());
+    let foreign = |why: Foreign| ParkedError::Foreign { at, why };
+    let json = |error: serde_json::Error| foreign(error.into());
+    let head = record.head.map_err(|error| foreign(error.into()))?;
+    let said: Said = serde_json::from_slice(&record.params).map_err(json)?;
     match head.kind {
         BEGINS => {
             let begins: Begins = serde_json::from_slice(&record.lines).map_err(json)?;
@@ -380,13 +387,12 @@ fn take_in<T>(
         PUT | RESOLVED if !history.counts(said.owner) => {}
         RESOLVED => history.resolved(at, serde_json::from_slice(&record.lines).map_err(json)?),
         PUT => {
-            let ends =
-                memchr::memchr(b'\n', &record.lines).ok_or_else(|| odd("it has no lines".to_owned()))?;
+            let ends = memchr::memchr(b'\n', &record.lines).ok_or_else(|| foreign(Foreign::NoLines))?;
             let entry: Box<Entry> = serde_json::from_slice(&record.lines[..ends]).map_err(json)?;
             let with = keep(&entry, &record.lines[ends + 1..])?;
             history.put(at, entry, with);
         }
-        kind => return Err(odd(format!("its kind is {kind}"))),
+        kind => return Err(foreign(Foreign::Kind(kind))),
     }
     Ok(())
 }

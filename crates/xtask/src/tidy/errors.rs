@@ -1,0 +1,89 @@
+//! Errors have types: who meets one can tell the cases apart, and its words stand in one place.
+//!
+//! `tidy/text_errors.txt` lists the files that still have functions whose error is a text. It may only shrink.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::lengths::compare;
+
+const TEXT_ERRORS: &str = "crates/xtask/tidy/text_errors.txt";
+
+/// The functions whose error is a text, by file.
+#[derive(Debug, Default)]
+pub(super) struct TextErrors(BTreeMap<String, Vec<String>>);
+
+impl TextErrors {
+    /// Looks at one file.
+    pub(super) fn look(&mut self, file: &Path, text: &str) {
+        let path = file.to_string_lossy();
+        let is_ours = path.ends_with(".rs") && path.starts_with("crates/") && path.contains("/src/");
+        if !is_ours || path.ends_with("tests.rs") || path.contains("/tests/") {
+            return;
+        }
+        let lines = text.lines().enumerate();
+        for (at, line) in lines.take_while(|(_, line)| !line.starts_with("mod tests")) {
+            if has_text_for_error(line) {
+                let place = format!("{path}:{}: an error that is a text: give it a type", at + 1);
+                self.0.entry(path.to_string()).or_default().push(place);
+            }
+        }
+    }
+
+    /// Compares what was found with the list of exceptions.
+    pub(super) fn check(&self, root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
+        let list = std::fs::read_to_string(root.join(TEXT_ERRORS))?;
+        compare(TEXT_ERRORS, &list, &self.0, wrong);
+        Ok(())
+    }
+}
+
+/// Whether a line names a `Result` whose second type is `String`.
+fn has_text_for_error(line: &str) -> bool {
+    if line.trim_start().starts_with("//") {
+        return false;
+    }
+    line.match_indices(concat!("Resu", "lt<")).any(|(at, name)| {
+        let rest = &line[at + name.len()..];
+        let mut open = 0;
+        let comma = rest.bytes().enumerate().find_map(|(at, byte)| {
+            match byte {
+                b'<' | b'(' | b'[' => open += 1,
+                b'>' | b')' | b']' if open == 0 => return Some(None),
+                b'>' | b')' | b']' => open -= 1,
+                b',' if open == 0 => return Some(Some(at)),
+                _ => {}
+            }
+            None
+        });
+        comma
+            .flatten()
+            .is_some_and(|comma| rest[comma + 1..].trim_start().starts_with("String>"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_no_error_and_may_be_a_value() {
+        assert!(has_text_for_error("fn f() -> Result<(), String> {"));
+        assert!(has_text_for_error("    ) -> Result<Vec<(A, B)>, String>;"));
+        assert!(!has_text_for_error(
+            "fn f() -> Result<BTreeMap<(A, B), String>> {"
+        ));
+        assert!(!has_text_for_error("fn f() -> Result<String, Error> {"));
+        assert!(!has_text_for_error("// a `Result<(), String>`"));
+    }
+
+    #[test]
+    fn files_of_the_list_may_have_no_more_than_it_says() {
+        let mut errors = TextErrors::default();
+        let text = "fn f() -> Result<(), String> {}\nmod tests {\nfn g() -> Result<(), String> {}\n";
+        errors.look(Path::new("crates/a/src/b.rs"), text);
+        errors.look(Path::new("crates/a/tests/b.rs"), text);
+        assert_eq!(errors.0.len(), 1);
+        assert_eq!(errors.0["crates/a/src/b.rs"].len(), 1);
+    }
+}
