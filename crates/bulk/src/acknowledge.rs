@@ -342,6 +342,49 @@ mod tests {
     }
 
     #[test]
+    fn by_its_id_a_document_has_one_lane_in_every_index_and_with_every_routing() {
+        let dialect = Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0));
+        let mut builder = RouteTable::builder(dialect, 1);
+        for (name, shards) in [("i1", 2), ("i2", 5)] {
+            let primaries = vec![Some(NodeIx(0)); shards];
+            builder.index(Arc::new(IndexRoute::new(name, Formula::Modulo, primaries)));
+        }
+        let table = builder.build();
+        let lane = |action: &str, lanes_by_id: bool| {
+            let body = format!("{{\"index\":{{{action}}}}}\n{{}}\n");
+            let ask = Ask {
+                level: Level::Lane(16),
+                lanes_by_id,
+                null_id: NullId::Always,
+                ..Ask::default()
+            };
+            let (mut ids, mut scratch) = (IdMint::new(1), Scratch::default());
+            match crate::plan(body.as_bytes(), &ask, &table, &mut ids, &mut scratch) {
+                Verdict::Plan(plan) => plan.parts[0].lane,
+                Verdict::Pass(pass) => panic!("{pass:?}"),
+            }
+        };
+        let mut seen = std::collections::HashSet::new();
+        for id in 0..100 {
+            let ways = [
+                format!(r#""_index":"i1","_id":"{id}""#),
+                format!(r#""_index":"i2","_id":"{id}""#),
+                format!(r#""_index":"i2","_id":"{id}","routing":"r""#),
+            ];
+            let lanes = ways.each_ref().map(|action| lane(action, true));
+            assert!(lanes.iter().all(|lane| *lane == lanes[0]), "{lanes:?}");
+            seen.insert(lanes[0]);
+        }
+        assert!(seen.len() == 16, "{seen:?}");
+        let minted: std::collections::HashSet<u32> = (0..3).map(|_| lane(r#""_index":"i1""#, true)).collect();
+        assert_eq!(minted.len(), 1, "the same id is made each time here");
+        let of_shards: std::collections::HashSet<u32> = (0..100)
+            .map(|id| lane(&format!(r#""_index":"i1","_id":"{id}""#), false))
+            .collect();
+        assert_eq!(of_shards.len(), 2);
+    }
+
+    #[test]
     fn a_shard_has_one_lane_wherever_its_primary_is() {
         let lanes = |primaries: [Option<NodeIx>; 4]| {
             let mut table = RouteTable::builder(Dialect::new(Flavour::OpenSearch, Version::new(3, 8, 0)), 2);

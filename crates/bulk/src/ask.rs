@@ -57,6 +57,9 @@ pub struct Ask<'a> {
     pub without_types: bool,
     /// How finely to split.
     pub level: Level,
+    /// At [`Level::Lane`]: a document's lane follows from its id alone, so from nothing that can change while
+    /// it waits there.
+    pub lanes_by_id: bool,
     /// What to do with documents that have no id.
     pub null_id: NullId,
     /// Who gives shards to documents that have neither id nor routing; `None`: nobody does.

@@ -135,6 +135,7 @@ pub(crate) fn plan_aside(
 struct Draft<'a, 's> {
     body: &'a [u8],
     level: Level,
+    lanes_by_id: bool,
     /// Of the URL, for lines that name none.
     default_index: Option<&'a str>,
     table: &'a RouteTable,
@@ -289,6 +290,7 @@ impl<'a, 's> Draft<'a, 's> {
         Self {
             body,
             level,
+            lanes_by_id: ask.lanes_by_id,
             default_index: ask.default_index,
             table,
             scratch,
@@ -309,12 +311,12 @@ impl<'a, 's> Draft<'a, 's> {
             };
             match doc.aim {
                 Aim::Shard(shard) => {
-                    let part = self.part(doc, Some(shard))?;
+                    let part = self.part(doc, Some(shard), doc.action.id)?;
                     self.push(part, doc);
                     aside.take(doc, doc.action.id);
                 }
                 Aim::Free => {
-                    let part = self.part(doc, None)?;
+                    let part = self.part(doc, None, None)?;
                     self.push(part, doc);
                     aside.take(doc, doc.action.id);
                     free += 1;
@@ -371,7 +373,7 @@ impl<'a, 's> Draft<'a, 's> {
 
     /// The number of the part that a document goes to, made if need be.
     #[inline]
-    fn part(&mut self, doc: &Doc<'_, '_>, shard: Option<u32>) -> Result<u16, Pass> {
+    fn part(&mut self, doc: &Doc<'_, '_>, shard: Option<u32>, id: Option<&[u8]>) -> Result<u16, Pass> {
         let nodes = self.table.nodes();
         let node = shard
             .and_then(|shard| doc.route.node(shard))
@@ -390,7 +392,11 @@ impl<'a, 's> Draft<'a, 's> {
                         self.plan.names.push(doc.name);
                     }
                 }
-                slots.lane(doc, shard, lanes, self.default_index)
+                let of_shard = slots.lane(doc, shard, lanes, self.default_index);
+                match id.filter(|_| self.lanes_by_id) {
+                    Some(id) => lane_of_id(id, lanes),
+                    None => of_shard,
+                }
             }
             _ => 0,
         };
@@ -462,7 +468,7 @@ impl<'a, 's> Draft<'a, 's> {
                 self.push_minted(doc, id, turn.shard).map(|()| Some(id))
             }
             (None, Aim::Route) => {
-                let part = self.part(doc, None)?;
+                let part = self.part(doc, None, None)?;
                 self.push(part, doc);
                 Ok(None)
             }
@@ -495,7 +501,7 @@ impl<'a, 's> Draft<'a, 's> {
             start: from as u32 | ARENA,
             end: arena.len() as u32,
         };
-        self.splice(doc, shard, entry, place.at, place.cut)
+        self.splice(doc, (shard, Some(&id)), entry, place.at, place.cut)
     }
 
     /// A document that gets its routing here.
@@ -505,18 +511,25 @@ impl<'a, 's> Draft<'a, 's> {
         let value = || values.of(doc.route, turn.shard);
         let entry = runs.entry(turn, place.form, value, &mut self.plan.arena);
         // After a null id, which stays.
-        self.splice(doc, turn.shard, entry, place.at + place.cut, 0)
+        self.splice(doc, (turn.shard, None), entry, place.at + place.cut, 0)
     }
 
     /// A document with something of the arena in its action line, `at` and in place of `cut` bytes.
-    fn splice(&mut self, doc: &Doc<'_, '_>, shard: u32, entry: Piece, at: u32, cut: u32) -> Result<(), Pass> {
+    fn splice(
+        &mut self,
+        doc: &Doc<'_, '_>,
+        (shard, id): (u32, Option<&[u8]>),
+        entry: Piece,
+        at: u32,
+        cut: u32,
+    ) -> Result<(), Pass> {
         if entry.end >= ARENA {
             return Err(Pass {
                 why: Why::TooLarge,
                 line: None,
             });
         }
-        let part = self.part(doc, Some(shard))?;
+        let part = self.part(doc, Some(shard), id)?;
         let at = doc.start + at as usize;
         let part = self.begin(part);
         part.add(doc, doc.start, at);
@@ -587,6 +600,12 @@ fn lane_seed(index: &str) -> u32 {
 #[inline]
 fn lane_of(seed: u32, shard: u32, lanes: u32) -> u32 {
     seed.wrapping_add(shard) % lanes.max(1)
+}
+
+/// Documents that wait in a log were put there by this: it must not change.
+#[inline]
+fn lane_of_id(id: &[u8], lanes: u32) -> u32 {
+    murmur::hash_utf8(id) as u32 % lanes.max(1)
 }
 
 impl Default for Slots {

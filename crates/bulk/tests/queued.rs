@@ -43,6 +43,7 @@ fn table() -> RouteTable {
 const LANES: Ask<'static> = Ask {
     default_index: Some("plain"),
     level: Level::Lane(4),
+    lanes_by_id: false,
     null_id: NullId::Always,
     url_routing: None,
     url_pipeline: None,

@@ -35,6 +35,7 @@ const ASK: Ask<'static> = Ask {
     url_routing: None,
     url_pipeline: None,
     level: bulk::Level::Node,
+    lanes_by_id: false,
     null_id: NullId::Keep,
     require_alias: false,
     require_data_stream: false,

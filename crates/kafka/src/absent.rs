@@ -89,6 +89,10 @@ impl Topic {
         match self.0 {}
     }
 
+    pub fn has_lanes_by_id(&self) -> bool {
+        match self.0 {}
+    }
+
     pub fn name(&self) -> &str {
         match self.0 {}
     }

@@ -1,17 +1,15 @@
 //! A topic beside a queue's, with a partition for each lane: what the owner of a lane keeps of it for the
 //! next owner.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions};
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
-use rdkafka::{Message as _, Offset, TopicPartitionList};
+use rdkafka::{Offset, TopicPartitionList};
 
-use crate::client::{base_config, consumer_config};
+use crate::browse::read_until;
+use crate::client::base_config;
 use crate::group::Quiet;
-use crate::hand_over::headers_of;
 use crate::topic::{ASK_TIMEOUT, Topic, wait};
 use crate::{Append, Browsed, OpenError, Options, Part, ReadError};
 
@@ -88,60 +86,8 @@ impl Aside {
     ///
     /// # Errors
     /// If they do not answer.
-    pub fn read(&self, until: &[(u32, u64)], mut each: impl FnMut(u32, Browsed)) -> Result<(), ReadError> {
-        let failed = |error: KafkaError| ReadError::Kafka(error.to_string());
-        let mut config = consumer_config(&self.topic.inner.options);
-        config
-            // The library wants a name; nothing is joined and nothing is committed under it.
-            .set("group.id", format!("{}.reading", self.name()))
-            .set("enable.auto.commit", "false")
-            .set("auto.offset.reset", "earliest")
-            .set("fetch.wait.max.ms", "100")
-            .set("queued.max.messages.kbytes", "4096");
-        let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet::default()).map_err(failed)?;
-        let mut list = TopicPartitionList::new();
-        for (lane, _) in until {
-            let added = list.add_partition_offset(self.name(), *lane as i32, Offset::Beginning);
-            added.map_err(failed)?;
-        }
-        consumer.assign(&list).map_err(failed)?;
-        let mut left: BTreeMap<u32, u64> = until.iter().copied().collect();
-        let mut heard = Instant::now();
-        while !left.is_empty() {
-            match consumer.poll(ASK_TIMEOUT / 10) {
-                Some(Ok(message)) => {
-                    heard = Instant::now();
-                    let lane = u32::try_from(message.partition()).unwrap_or(u32::MAX);
-                    let offset = u64::try_from(message.offset()).unwrap_or_default();
-                    let Some(last) = left.get(&lane).copied() else {
-                        continue;
-                    };
-                    if offset >= last {
-                        left.remove(&lane);
-                    }
-                    if offset > last {
-                        continue;
-                    }
-                    let (head, params) = headers_of(&message);
-                    let record = Browsed {
-                        offset,
-                        time_ms: message.timestamp().to_millis().map_or(0, |ms| ms.max(0) as u64),
-                        head,
-                        params,
-                        lines: message.payload().unwrap_or_default().to_vec(),
-                    };
-                    each(lane, record);
-                }
-                Some(Err(error)) if heard.elapsed() > ASK_TIMEOUT => return Err(failed(error)),
-                None if heard.elapsed() > ASK_TIMEOUT => {
-                    let why = consumer.context().heard().why;
-                    let why = why.unwrap_or_else(|| "the brokers do not answer".to_owned());
-                    return Err(ReadError::Kafka(why));
-                }
-                Some(Err(_)) | None => {}
-            }
-        }
-        Ok(())
+    pub fn read(&self, until: &[(u32, u64)], each: impl FnMut(u32, Browsed)) -> Result<(), ReadError> {
+        read_until(&self.topic.inner.options, until, |_| Offset::Beginning, each)
     }
 
     /// Deletes what lies before these places. Blocks on the brokers.

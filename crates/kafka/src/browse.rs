@@ -1,5 +1,6 @@
 //! Looks at messages without delivering them.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -10,7 +11,7 @@ use crate::client::consumer_config;
 use crate::group::Quiet;
 use crate::hand_over::headers_of;
 use crate::topic::{ASK_TIMEOUT, Topic};
-use crate::{Browsed, ReadError};
+use crate::{Browsed, Options, ReadError};
 
 impl Topic {
     /// Messages of a lane from an offset on, or from the oldest that is there, until `each` says `false`, or
@@ -76,4 +77,70 @@ impl Topic {
         }
         Ok(())
     }
+}
+
+/// Visits all messages of these lanes, each lane's in order: from a place on that follows from the last one,
+/// up to that, which is known to hold one.
+pub(crate) fn read_until(
+    options: &Options,
+    until: &[(u32, u64)],
+    from: impl Fn(u64) -> Offset,
+    mut each: impl FnMut(u32, Browsed),
+) -> Result<(), ReadError> {
+    if until.is_empty() {
+        return Ok(());
+    }
+    let failed = |error: KafkaError| ReadError::Kafka(error.to_string());
+    let mut config = consumer_config(options);
+    config
+        // The library wants a name; nothing is joined and nothing is committed under it.
+        .set("group.id", format!("{}.reading", options.topic))
+        .set("enable.auto.commit", "false")
+        .set("auto.offset.reset", "earliest")
+        .set("fetch.wait.max.ms", "100")
+        .set("queued.max.messages.kbytes", "4096");
+    let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet::default()).map_err(failed)?;
+    let mut list = TopicPartitionList::new();
+    for (lane, last) in until {
+        let added = list.add_partition_offset(&options.topic, *lane as i32, from(*last));
+        added.map_err(failed)?;
+    }
+    consumer.assign(&list).map_err(failed)?;
+    let mut left: BTreeMap<u32, u64> = until.iter().copied().collect();
+    let mut heard = Instant::now();
+    while !left.is_empty() {
+        match consumer.poll(ASK_TIMEOUT / 10) {
+            Some(Ok(message)) => {
+                heard = Instant::now();
+                let lane = u32::try_from(message.partition()).unwrap_or(u32::MAX);
+                let offset = u64::try_from(message.offset()).unwrap_or_default();
+                let Some(last) = left.get(&lane).copied() else {
+                    continue;
+                };
+                if offset >= last {
+                    left.remove(&lane);
+                }
+                if offset > last {
+                    continue;
+                }
+                let (head, params) = headers_of(&message);
+                let record = Browsed {
+                    offset,
+                    time_ms: message.timestamp().to_millis().map_or(0, |ms| ms.max(0) as u64),
+                    head,
+                    params,
+                    lines: message.payload().unwrap_or_default().to_vec(),
+                };
+                each(lane, record);
+            }
+            Some(Err(error)) if heard.elapsed() > ASK_TIMEOUT => return Err(failed(error)),
+            None if heard.elapsed() > ASK_TIMEOUT => {
+                let why = consumer.context().heard().why;
+                let why = why.unwrap_or_else(|| "the brokers do not answer".to_owned());
+                return Err(ReadError::Kafka(why));
+            }
+            Some(Err(_)) | None => {}
+        }
+    }
+    Ok(())
 }

@@ -11,13 +11,16 @@ pub struct Head {
     pub documents: u32,
     /// Lanes that it was planned for.
     pub lanes: u32,
+    /// A document's lane follows from its id; else from its index and shard.
+    pub by_id: bool,
 }
 
 impl Head {
     /// The value of the header [`Head::NAME`].
     #[must_use]
     pub fn write(&self) -> String {
-        format!("{VERSION} {} {} {}", self.kind, self.documents, self.lanes)
+        let by = if self.by_id { BY_ID } else { "" };
+        format!("{VERSION} {} {} {}{by}", self.kind, self.documents, self.lanes)
     }
 
     /// Reads such a value.
@@ -27,6 +30,11 @@ impl Head {
     pub fn read(value: &[u8]) -> Result<Self, HeadError> {
         let text = std::str::from_utf8(value).map_err(|_| HeadError::NoText)?;
         let odd = || HeadError::Odd(text.to_owned());
+        // Earlier versions read no further than the lanes.
+        let (text, by_id) = match text.strip_suffix(BY_ID) {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
         let mut words = text.split(' ');
         let mut number = || words.next()?.parse::<u32>().ok();
         let (Some(version), rest) = (number(), [number(), number(), number()]) else {
@@ -40,6 +48,7 @@ impl Head {
                 kind: u8::try_from(kind).map_err(|_| odd())?,
                 documents,
                 lanes,
+                by_id,
             }),
             _ => Err(odd()),
         }
@@ -52,6 +61,7 @@ impl Head {
 }
 
 const VERSION: u32 = 1;
+const BY_ID: &str = " id";
 
 #[cfg(test)]
 mod tests {
@@ -63,9 +73,13 @@ mod tests {
             kind: 1,
             documents: 12,
             lanes: 16,
+            by_id: false,
         };
         assert_eq!(head.write(), "1 1 12 16");
         assert_eq!(Head::read(head.write().as_bytes()), Ok(head));
+        let by_id = Head { by_id: true, ..head };
+        assert_eq!(by_id.write(), "1 1 12 16 id");
+        assert_eq!(Head::read(by_id.write().as_bytes()), Ok(by_id));
         for wrong in ["", "1", "1 0 0 16", "1 0 5", "1 300 5 16", "x 0 1 2", "1 0 -1 2"] {
             assert!(Head::read(wrong.as_bytes()).is_err(), "{wrong}");
         }

@@ -217,6 +217,7 @@ impl LaneReader {
             }
             Ok(head) => *head,
         };
+        self.group.topic.notice(&head);
         out.extend_from_slice(&next.lines);
         let message = Message {
             offset: next.offset,
@@ -265,6 +266,7 @@ mod tests {
                 kind: 0,
                 documents,
                 lanes: 1,
+                by_id: false,
             }),
             params: Vec::new(),
             lines: vec![b'x'; 10],

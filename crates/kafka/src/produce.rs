@@ -51,7 +51,7 @@ impl Producing {
         &self,
         topic: &str,
         kind: u8,
-        lanes: u32,
+        (lanes, by_id): (u32, bool),
         params: &[u8],
         parts: Vec<Part>,
     ) -> Append {
@@ -81,6 +81,7 @@ impl Producing {
                 kind,
                 documents: part.documents,
                 lanes,
+                by_id,
             };
             let headers = OwnedHeaders::new_with_capacity(2)
                 .insert(Header {

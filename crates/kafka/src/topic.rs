@@ -8,16 +8,18 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use rdkafka::Offset;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::append::{Append, Counts};
+use crate::browse::read_until;
 use crate::client::{base_config, consumer_config};
 use crate::group::{Group, Quiet};
 use crate::lock::lock;
 use crate::produce::{Outcomes, Poison, Producing};
-use crate::{OpenError, Options, Part, StartAt, Status, watch};
+use crate::{Head, OpenError, Options, Part, StartAt, Status, watch};
 
 /// A topic that is used as a queue. Cheap to clone.
 #[derive(Clone)]
@@ -32,6 +34,10 @@ pub(crate) struct Inner {
     pub(crate) message_bytes_max: u64,
     /// It deletes what is old or too much, as far as it says.
     forgets: bool,
+    /// A document's lane follows from its id.
+    by_id: bool,
+    /// Somebody was told that other gateways have it otherwise.
+    told_otherwise: AtomicBool,
     producing: Producing,
     /// Of no group: asks about the topic.
     pub(crate) probe: BaseConsumer<Quiet>,
@@ -51,14 +57,14 @@ impl Topic {
     /// # Errors
     /// If no broker answers within some seconds, or the topic cannot be used.
     pub fn open(options: &Options) -> Result<Self, OpenError> {
-        let topic = Self::open_unwatched(options)?;
+        let topic = Self::open_unwatched(options, true)?;
         watch::start(&topic.inner).map_err(|error| about(options, error.to_string()))?;
         Ok(topic)
     }
 
     /// One that must keep what it has: nobody looks how long it is.
     pub(crate) fn open_aside(options: &Options) -> Result<Self, OpenError> {
-        let topic = Self::open_unwatched(options)?;
+        let topic = Self::open_unwatched(options, false)?;
         match topic.inner.forgets {
             false => Ok(topic),
             true => Err(about(
@@ -69,7 +75,7 @@ impl Topic {
         }
     }
 
-    fn open_unwatched(options: &Options) -> Result<Self, OpenError> {
+    fn open_unwatched(options: &Options, is_queue: bool) -> Result<Self, OpenError> {
         let failed = |error: KafkaError| about(options, error.to_string());
         let probe: BaseConsumer<Quiet> = consumer_config(options)
             .create_with_context(Quiet::default())
@@ -101,6 +107,7 @@ impl Topic {
             });
         }
         let (message_bytes_max, forgets) = look_at_settings(&admin, options)?;
+        let by_id = is_queue && lanes_are_by_id(&probe, options, lanes)?;
         let poison = Poison::default();
         let producer = base_config(options)
             .set("enable.idempotence", "true")
@@ -120,6 +127,8 @@ impl Topic {
             lanes,
             message_bytes_max,
             forgets,
+            by_id,
+            told_otherwise: AtomicBool::default(),
             producing: Producing {
                 producer,
                 counts: Arc::new(Counts::default()),
@@ -138,6 +147,14 @@ impl Topic {
     #[must_use]
     pub fn lanes(&self) -> u32 {
         self.inner.lanes
+    }
+
+    /// Whether a document's lane follows from its id alone. That is so unless there are messages whose lanes
+    /// follow from index and shard, as they did in earlier versions: documents would be in other lanes than
+    /// before, and overtake each other.
+    #[must_use]
+    pub fn has_lanes_by_id(&self) -> bool {
+        self.inner.by_id
     }
 
     /// Its name.
@@ -162,9 +179,13 @@ impl Topic {
             let (bytes, most) = (part.bytes.len() as u64, most as u64);
             return Append::refused(crate::AppendError::TooLarge { bytes, most });
         }
-        inner
-            .producing
-            .append(&inner.options.topic, kind, inner.lanes, params, parts)
+        inner.producing.append(
+            &inner.options.topic,
+            kind,
+            (inner.lanes, inner.by_id),
+            params,
+            parts,
+        )
     }
 
     /// As [`Topic::append`], and waits.
@@ -217,6 +238,17 @@ impl Topic {
 // === impl Inner ===
 
 impl Inner {
+    /// Says so, once, if a message of another gateway was put into its lane in another way than this one
+    /// would have.
+    pub(crate) fn notice(&self, head: &Head) {
+        if head.by_id != self.by_id && !self.told_otherwise.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                topic = self.options.topic,
+                "gateways of several versions put documents into this topic, and not into the same partitions: they may overtake each other; have all gateways be of one version, and start them again"
+            );
+        }
+    }
+
     pub(crate) fn ends(&self) -> Vec<(u64, u64)> {
         lock(&self.ends).clone()
     }
@@ -277,6 +309,34 @@ fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u
         }
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Whether the newest message of each partition is in its lane by ids, as far as there are any.
+fn lanes_are_by_id(probe: &BaseConsumer<Quiet>, options: &Options, lanes: u32) -> Result<bool, OpenError> {
+    let failed = |why: String| about(options, format!("its newest messages cannot be read: {why}"));
+    let mut newest = Vec::new();
+    for lane in 0..lanes {
+        // Of a topic that was just made not every broker knows at once who leads a partition.
+        let until = Instant::now() + OPEN_TIMEOUT;
+        let (low, high) = loop {
+            match probe.fetch_watermarks(&options.topic, lane as i32, ASK_TIMEOUT) {
+                Ok(marks) => break marks,
+                Err(error) if Instant::now() > until => return Err(failed(error.to_string())),
+                Err(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        if high > low {
+            newest.push((lane, u64::try_from(high - 1).unwrap_or_default()));
+        }
+    }
+    let mut by_id = true;
+    let from = |newest: u64| i64::try_from(newest).map_or(Offset::End, Offset::Offset);
+    let read = read_until(options, &newest, from, |_, message| {
+        // What is none of a gateway's says nothing, and stops its lane later.
+        by_id &= !message.head.is_ok_and(|head| !head.by_id);
+    });
+    read.map_err(|error| failed(error.to_string()))?;
+    Ok(by_id)
 }
 
 /// Makes the topic; another gateway may have done so in the meantime.

@@ -121,6 +121,15 @@ impl Journal {
         }
     }
 
+    /// Whether a document's lane follows from its id alone; else from its index and shard, as they are when
+    /// it is accepted.
+    pub(crate) fn has_lanes_by_id(&self) -> bool {
+        match self {
+            Journal::Disk(_) => false,
+            Journal::Kafka(kafka) => kafka.topic.has_lanes_by_id(),
+        }
+    }
+
     /// The log on this machine's disk, if it is one.
     pub(crate) fn on_disk(&self) -> Option<&Log> {
         match self {

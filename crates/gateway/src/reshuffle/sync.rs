@@ -278,6 +278,10 @@ impl Reshuffle {
                 Level::Index => bulk::Level::Index,
                 Level::Shard => bulk::Level::Shard,
             },
+            lanes_by_id: self
+                .accept
+                .as_ref()
+                .is_some_and(|accept| accept.queue.log.has_lanes_by_id()),
             null_id: match (&self.accept, self.settings.fix_null_id) {
                 (Some(_), _) => NullId::Always,
                 (None, true) => NullId::Mint,

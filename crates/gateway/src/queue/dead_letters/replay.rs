@@ -197,6 +197,7 @@ impl DeadLetters {
             url_routing: head.routing.as_deref(),
             url_pipeline: head.pipeline.as_deref(),
             level: bulk::Level::Lane(way.log.lanes()),
+            lanes_by_id: way.log.has_lanes_by_id(),
             null_id: NullId::Always,
             ..Ask::default()
         };
