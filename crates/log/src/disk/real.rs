@@ -148,6 +148,28 @@ impl File for RealFile {
         Ok(read)
     }
 
+    /// Reads into the room behind the vector's end, which clearing first would cost as much again as reading.
+    fn append_at(&self, out: &mut Vec<u8>, bytes: usize, at: u64) -> io::Result<usize> {
+        out.reserve(bytes);
+        let mut read = 0;
+        while read < bytes {
+            let start = out.len();
+            let room = &mut out.spare_capacity_mut()[..bytes - read];
+            match rustix::io::pread(&self.0, room, at + read as u64) {
+                Ok(([], _)) => break,
+                Ok((filled, _)) => {
+                    let filled = filled.len();
+                    // SAFETY: the capacity holds them, and `pread` has just written so many behind the end.
+                    unsafe { out.set_len(start + filled) };
+                    read += filled;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(read)
+    }
+
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
