@@ -222,6 +222,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_appended_is_what_the_file_has_there_and_no_more_than_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"0123456789").unwrap();
+        let file = RealFile(fs::File::open(&path).unwrap());
+        let mut out = Vec::with_capacity(100);
+        out.push(b'>');
+        assert_eq!(file.append_at(&mut out, 4, 3).unwrap(), 4);
+        assert_eq!(out, b">3456");
+        assert_eq!(file.append_at(&mut out, 4, 8).unwrap(), 2, "the file ends");
+        assert_eq!(file.append_at(&mut out, 4, 20).unwrap(), 0);
+        assert_eq!(file.append_at(&mut out, 0, 0).unwrap(), 0);
+        assert_eq!(out, b">345689");
+    }
+
+    #[test]
     fn each_level_that_is_made_is_synced_where_it_is_made() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("data/queue/logs");
