@@ -181,6 +181,11 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// The status that the admin port refused with.
+pub(crate) fn status_of(error: &anyhow::Error) -> Option<u16> {
+    error.downcast_ref::<Refused>().map(|refused| refused.status)
+}
+
 /// The exit status of a command: [`exit::NO`] for `Ok(false)` and what is not there, [`exit::USAGE`] for what
 /// was asked wrongly, [`exit::FAILED`] for anything else.
 pub(crate) fn exit_code(done: Result<bool>) -> ExitCode {

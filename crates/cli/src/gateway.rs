@@ -12,10 +12,11 @@ use clap::error::ErrorKind;
 use config::reload::FileWatch;
 use config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
 use gateway::{Gateway, Reloaded};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use wire::guard::{Work, broken, caught, fault};
 
 use crate::access::Access;
+use crate::handover::{Left, Program};
 use crate::logging::{self, Level};
 use crate::{exit, typed};
 
@@ -32,7 +33,8 @@ use crate::{exit, typed};
 ///
 /// SIGTERM and SIGINT stop it gracefully: no new connections, requests under
 /// way are answered, then it ends. SIGHUP reads the configuration file, if there
-/// is one, and all certificates again.
+/// is one, and all certificates again; if another program was installed in its
+/// place meanwhile, that takes over, as with SIGUSR2 or `tidegate upgrade`.
 ///
 /// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
 /// usage, 3 it could not start (an address is taken, say), 4 it ended by itself,
@@ -68,6 +70,9 @@ pub(crate) struct Arguments {
     /// Least level of log lines
     #[arg(long, value_name = "LEVEL", value_parser = ["trace", "debug", "info", "warn", "error"])]
     log_level: Option<String>,
+    /// Look at the configuration as at the start, and end: what an upgrade asks of a new program
+    #[arg(long, hide = true)]
+    trial: bool,
 }
 
 /// Where the configuration comes from.
@@ -85,10 +90,18 @@ struct From {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let left = match Left::find() {
+        Ok(left) => left,
+        Err(error) => return fail(exit::FAILED, &format!("{error:#}")),
+    };
+    let program = Program::running();
     let loaded = match load(arguments) {
         Ok(loaded) => loaded,
-        Err((status, reason)) => return fail(status, &reason),
+        Err((status, reason)) => return instead(left.as_ref(), status, &reason),
     };
+    if arguments.trial {
+        return ExitCode::SUCCESS;
+    }
     let level = logging::start(arguments.log_level.as_deref(), &loaded.config.logging);
     wire::guard::tell_of_panics();
     tracing::info!(
@@ -106,8 +119,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(exit::FAILED, &error.to_string()),
     };
-    match runtime.block_on(serve(arguments.from.config.as_deref(), loaded, &level)) {
-        Ok(Ended::AsTold) => ExitCode::SUCCESS,
+    let file = arguments.from.config.as_deref();
+    let program = program.inspect_err(|error| tracing::warn!(%error, "an upgrade wants a restart"));
+    let program = program.ok();
+    match runtime.block_on(serve(file, loaded, &level, program.as_ref(), left)) {
+        Ok(Ended::AsTold | Ended::GivesWay(_)) => ExitCode::SUCCESS,
         // What is left of it may wait for a thread that is gone: nothing is to keep it from ending.
         Ok(Ended::Broken) => std::process::exit(exit::BROKEN.into()),
         Err(reason) => fail(exit::FAILED, &reason.to_string()),
@@ -192,52 +208,70 @@ fn address(text: &str) -> anyhow::Result<SocketAddr> {
 }
 
 /// Why a gateway has ended.
-enum Ended {
+enum Ended<'a> {
     AsTold,
     /// A thread has panicked that it cannot do without.
     Broken,
+    /// Another program takes this one's place.
+    GivesWay(Next<'a>),
 }
 
-async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> anyhow::Result<Ended> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let started = Gateway::start(&loaded);
-    let gateway = started.map_err(|error| anyhow!("{}", error.problem(&loaded)))?;
+/// A program that is fit to take this one's place, and what it gets.
+struct Next<'a> {
+    program: &'a Program,
+    sockets: gateway::Sockets,
+    running: std::os::fd::OwnedFd,
+}
+
+impl Next<'_> {
+    /// Returns only if neither it nor this program can be run.
+    fn give_way(&self) -> anyhow::Error {
+        self.program.give_way(&self.sockets, &self.running)
+    }
+}
+
+/// What the system tells a gateway.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    upgrade: Signal,
+}
+
+impl Signals {
+    fn heard() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+        })
+    }
+}
+
+async fn serve<'a>(
+    file: Option<&Path>,
+    loaded: Loaded,
+    level: &Level,
+    program: Option<&'a Program>,
+    left: Option<Left>,
+) -> anyhow::Result<Ended<'a>> {
+    let signals = Signals::heard()?;
+    let gateway = start(&loaded, left).await?;
     for (entry, address) in gateway.entries() {
         tracing::info!(entry = &*entry, %address, "listening");
     }
     if let Some(address) = gateway.admin_address() {
         tracing::info!(%address, "admin API listening");
     }
-    let mut watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
+    let watch = file.and_then(|file| match FileWatch::new(file, &loaded) {
         Ok(watch) => Some(watch),
         Err(error) => {
             tracing::warn!(%error, "the configuration file is not watched; SIGHUP reads it again");
             None
         }
     });
-    let mut look_at_certificates = tokio::time::interval(CERTIFICATES_LOOK);
-    let ended = loop {
-        tokio::select! {
-            _ = terminate.recv() => break Ended::AsTold,
-            _ = interrupt.recv() => break Ended::AsTold,
-            () = broken() => break Ended::Broken,
-            _ = hangup.recv() => {
-                match file {
-                    Some(file) => guarded_reload(&gateway, file, &mut watch, level),
-                    None => tracing::info!("SIGHUP: there is no configuration file to read again"),
-                }
-                certificates(&gateway, true);
-            }
-            () = changed(&mut watch) => {
-                if let Some(file) = file && gateway.auto_reload() {
-                    guarded_reload(&gateway, file, &mut watch, level);
-                }
-            }
-            _ = look_at_certificates.tick() => certificates(&gateway, false),
-        }
-    };
+    let ended = until_told(&gateway, signals, (file, watch), level, program).await;
     let deadline = gateway.drain_timeout();
     if matches!(ended, Ended::Broken) {
         tracing::error!(
@@ -253,9 +287,111 @@ async fn serve(file: Option<&Path>, loaded: Loaded, level: &Level) -> anyhow::Re
             "stopping: requests under way are finished"
         );
     }
+    if let Ended::GivesWay(next) = ended {
+        let cut = gateway.leave(deadline).await;
+        tracing::info!(connections_cut = cut, "the next program takes over");
+        return Err(next.give_way());
+    }
     let cut = gateway.drain(deadline).await;
     tracing::info!(connections_cut = cut, "stopped");
     Ok(ended)
+}
+
+/// Does what it is told while the gateway runs, until it is told to end.
+async fn until_told<'a>(
+    gateway: &Gateway,
+    mut signals: Signals,
+    (file, mut watch): (Option<&Path>, Option<FileWatch>),
+    level: &Level,
+    program: Option<&'a Program>,
+) -> Ended<'a> {
+    let mut upgrades = gateway.upgrades();
+    let mut look_at_certificates = tokio::time::interval(CERTIFICATES_LOOK);
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return Ended::AsTold,
+            _ = signals.interrupt.recv() => return Ended::AsTold,
+            () = broken() => return Ended::Broken,
+            _ = signals.upgrade.recv() => {
+                if let Ok(next) = next_program(program, gateway) {
+                    return Ended::GivesWay(next);
+                }
+            }
+            Some(asked) = async { upgrades.as_mut()?.recv().await } => match next_program(program, gateway) {
+                Ok(next) => {
+                    let _ = asked.send(Ok(())); // whoever asked may be gone
+                    return Ended::GivesWay(next);
+                }
+                Err(error) => drop(asked.send(Err(format!("{error:#}")))),
+            },
+            _ = signals.hangup.recv() => {
+                if program.is_some_and(Program::was_replaced)
+                    && let Ok(next) = next_program(program, gateway)
+                {
+                    return Ended::GivesWay(next);
+                }
+                match file {
+                    Some(file) => guarded_reload(gateway, file, &mut watch, level),
+                    None => tracing::info!("SIGHUP: there is no configuration file to read again"),
+                }
+                certificates(gateway, true);
+            }
+            () = changed(&mut watch) => {
+                if let Some(file) = file && gateway.auto_reload() {
+                    guarded_reload(gateway, file, &mut watch, level);
+                }
+            }
+            _ = look_at_certificates.tick() => certificates(gateway, false),
+        }
+    }
+}
+
+/// Starts a gateway; with what a program before has left, where there was one, which is put back if this one
+/// cannot start.
+async fn start(loaded: &Loaded, left: Option<Left>) -> anyhow::Result<Gateway> {
+    let told = |error: gateway::StartError| anyhow!("{}", error.problem(loaded));
+    let Some(mut left) = left else {
+        return Gateway::start(loaded).map_err(told);
+    };
+    let sockets = std::mem::take(&mut left.sockets);
+    let started = Gateway::take_over(loaded, sockets, LEARN_TIME)
+        .await
+        .map_err(told);
+    if let Err(error) = &started {
+        tracing::error!("this program cannot take over; the one before goes on, if there is one: {error}");
+        if let Some(error) = left.go_back() {
+            tracing::error!(%error, "the program before cannot be put back");
+        }
+    }
+    started
+}
+
+/// The program that takes this one's place, if it is fit to; else what is wrong with it is told.
+fn next_program<'a>(program: Option<&'a Program>, gateway: &Gateway) -> anyhow::Result<Next<'a>> {
+    let program = program.ok_or_else(|| anyhow!("the system does not say which program runs"))?;
+    let next = program.try_beside().and_then(|()| {
+        Ok(Next {
+            program,
+            sockets: gateway.sockets()?,
+            running: Program::keep()?,
+        })
+    });
+    next.inspect_err(|error| {
+        let path = program.path().display();
+        tracing::error!(program = %path, "no upgrade, this program goes on: {error:#}");
+    })
+}
+
+/// The start fails: the program before is put back, where there was one.
+fn instead(left: Option<&Left>, status: u8, reason: &str) -> ExitCode {
+    let cannot = left.and_then(Left::go_back);
+    match cannot {
+        Some(error) => fail(
+            status,
+            &format!("{reason}\nthe program before cannot be put back: {error:#}"),
+        ),
+        None => fail(status, reason),
+    }
 }
 
 /// Ends the process after this time, whatever it waits for then.
@@ -358,6 +494,10 @@ const LISTEN_DEFAULT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LO
 
 /// A broken gateway ends so long after its deadline for what is under way, if nothing else ends it.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// So long what waits in the sockets that another program has left is not accepted, while topologies are
+/// learnt.
+const LEARN_TIME: Duration = Duration::from_secs(5);
 
 /// How often certificate files are looked at.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);

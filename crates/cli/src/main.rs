@@ -11,6 +11,7 @@ mod diff;
 mod exit;
 mod explain;
 mod gateway;
+mod handover;
 mod health;
 mod init;
 mod interrupt;
@@ -26,6 +27,7 @@ mod sink;
 mod standstill;
 mod switch;
 mod typed;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -54,6 +56,7 @@ enum Command {
     Init(init::Arguments),
     Gateway(gateway::Arguments),
     Health(health::Arguments),
+    Upgrade(upgrade::Arguments),
     Explain(explain::Arguments),
     Check(check::Arguments),
     Config(config::Arguments),
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Init(arguments) => init::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

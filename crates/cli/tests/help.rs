@@ -25,23 +25,11 @@ fn commands_of(help: &str) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Every command, with the words that lead to it; the first has none.
-fn commands() -> Vec<Vec<String>> {
-    let (mut left, mut all) = (vec![Vec::new()], Vec::new());
-    while let Some(command) = left.pop() {
-        let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        for name in commands_of(&help(&words, "80")) {
-            left.push(command.iter().cloned().chain([name]).collect());
-        }
-        all.push(command);
-    }
-    assert!(all.len() > 30, "{all:?}");
-    all
-}
-
 #[test]
 fn the_help_of_every_command_fits_80_columns_as_it_was_written() {
-    for command in commands() {
+    let mut left: Vec<Vec<String>> = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(command) = left.pop() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let narrow = help(&words, "80");
         for line in narrow.lines() {
@@ -50,22 +38,10 @@ fn the_help_of_every_command_fits_80_columns_as_it_was_written() {
         // Text that is wrapped by hand is wrapped once more if it is too wide, which tears its lines apart.
         let written = |help: &str| help.split("Usage:").next().unwrap_or_default().to_owned();
         assert_eq!(written(&narrow), written(&help(&words, "200")), "{command:?}");
-    }
-}
-
-#[test]
-fn every_command_tells_its_version() {
-    for command in commands() {
-        for flag in ["-V", "--version", "-version"] {
-            let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-                .args(&command)
-                .arg(flag)
-                .output()
-                .unwrap();
-            let said = String::from_utf8(output.stdout).unwrap();
-            assert_eq!(output.status.code(), Some(0), "{command:?} {flag}");
-            let version = env!("CARGO_PKG_VERSION");
-            assert!(said.trim_end().ends_with(version), "{command:?} {flag}: {said}");
+        seen += 1;
+        for name in commands_of(&narrow) {
+            left.push(command.iter().cloned().chain([name]).collect());
         }
     }
+    assert!(seen > 10, "{seen}");
 }

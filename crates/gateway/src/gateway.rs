@@ -1,5 +1,6 @@
 //! The whole, put together: workers, listeners, clusters, admin port; reload and graceful stop.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use config::diff::{Changes, diff, hold_back};
 use config::{Loaded, Logging};
+use tokio::sync::mpsc;
 use wire::lock;
 use wire::{Workers, WorkersConfig};
 
@@ -15,7 +17,7 @@ use crate::admin::Admin;
 use crate::admission::rights::Rights;
 use crate::beside::beside;
 use crate::delivery::{Deliveries, Memory};
-use crate::front::{Listeners, Opened};
+use crate::front::{Close, Listeners, Opened, Sockets};
 use crate::live::{GatewayState, Live};
 use crate::metrics::Metrics;
 use crate::queue::Queues;
@@ -24,6 +26,7 @@ use crate::requeue::Requeue;
 use crate::reshuffle::Directory;
 use crate::start_error::StartError;
 use crate::switches::Switches;
+use crate::upgrades::{UpgradeAsked, Upgrades};
 
 /// A running gateway. Dropping it cuts every connection; see [`Gateway::drain`].
 #[derive(Debug)]
@@ -44,13 +47,16 @@ pub struct Reloaded {
     pub opened: Vec<Opened>,
 }
 
-impl Gateway {
-    /// Starts everything. Listeners accept at once; until a cluster's topology is learnt its bulks pass
-    /// whole.
-    ///
-    /// # Errors
-    /// What the operator has to mend. Clusters that cannot be reached are no error.
-    pub fn start(loaded: &Loaded) -> Result<Self, StartError> {
+/// A gateway that does all but listen.
+struct Begun {
+    shared: Arc<GatewayState>,
+    live: Arc<Live>,
+    deliveries: Arc<Deliveries>,
+    workers: Workers,
+}
+
+impl Begun {
+    fn begin(loaded: &Loaded) -> Result<Self, StartError> {
         let config = &loaded.config;
         if let (Some(binding), None) = (config.admin.binding, &config.admin.token)
             && !binding.ip().is_loopback()
@@ -78,33 +84,75 @@ impl Gateway {
             ),
             draining: AtomicBool::new(false),
             reloads: Reloads::default(),
+            upgrades: Upgrades::default(),
             rights: Arc::new(Rights::new(&config.paths.data)),
         });
         let deliveries = Arc::new(Deliveries::start(&shared).map_err(StartError::Threads)?);
-        let mut listeners = Listeners::default();
-        let change = listeners.prepare(&config.entries)?;
-        listeners.apply(change, &live, &workers, &shared)?;
-        let listeners = Arc::new(Mutex::new(listeners));
-        let admin = match config.admin.binding {
-            None => None,
-            Some(address) => Some(
-                Admin::start(
-                    address,
-                    Arc::clone(&shared),
-                    Arc::clone(&listeners),
-                    Arc::clone(workers.budget()),
-                    Arc::clone(&deliveries),
-                )
-                .map_err(|source| StartError::Admin { address, source })?,
-            ),
-        };
         Ok(Self {
             shared,
-            listeners,
-            admin,
+            live,
             deliveries,
             workers,
         })
+    }
+
+    fn listen(self, loaded: &Loaded, mut left: Sockets) -> Result<Gateway, StartError> {
+        let Self {
+            shared,
+            live,
+            deliveries,
+            workers,
+        } = self;
+        let mut listeners = Listeners::default();
+        let change = listeners.prepare_with(&loaded.config.entries, &mut left)?;
+        listeners.apply(change, &live, &workers, &shared)?;
+        let listeners = Arc::new(Mutex::new(listeners));
+        let admin = loaded.config.admin.binding.map(|address| {
+            let put_back = left.put_back;
+            let left = left.admin.take().filter(|(binding, _)| *binding == address);
+            Admin::start(
+                (address, left.map(|(_, socket)| socket)),
+                put_back,
+                Arc::clone(&shared),
+                Arc::clone(&listeners),
+                Arc::clone(workers.budget()),
+                Arc::clone(&deliveries),
+            )
+            .map_err(|source| StartError::Admin { address, source })
+        });
+        Ok(Gateway {
+            admin: admin.transpose()?,
+            shared,
+            listeners,
+            deliveries,
+            workers,
+        })
+    }
+}
+
+impl Gateway {
+    /// Starts everything. Listeners accept at once; until a cluster's topology is learnt its bulks pass
+    /// whole.
+    ///
+    /// # Errors
+    /// What the operator has to mend. Clusters that cannot be reached are no error.
+    pub fn start(loaded: &Loaded) -> Result<Self, StartError> {
+        Begun::begin(loaded)?.listen(loaded, Sockets::default())
+    }
+
+    /// The same with the sockets of a program that was here before. What waits in them is accepted once the
+    /// topologies are learnt, so that the change is not seen in answers; after `patience` anyhow.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn take_over(
+        loaded: &Loaded,
+        sockets: Sockets,
+        patience: Duration,
+    ) -> Result<Self, StartError> {
+        let begun = Begun::begin(loaded)?;
+        learnt(&begun.live, patience).await;
+        begun.listen(loaded, sockets)
     }
 
     /// Each entry's name and the address that it really listens on.
@@ -119,17 +167,19 @@ impl Gateway {
 
     /// Waits until every cluster's topology is known; `false` when that took longer than `timeout`.
     pub async fn learnt(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        let live = self.shared.live.load_full();
-        for cluster in live.clusters.values() {
-            if !cluster
-                .learnt(deadline.saturating_duration_since(Instant::now()))
-                .await
-            {
-                return false;
-            }
-        }
-        true
+        learnt(&self.shared.live.load_full(), timeout).await
+    }
+
+    /// The listening sockets once more, for the program that comes next.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn sockets(&self) -> io::Result<Sockets> {
+        Ok(Sockets {
+            entries: self.listeners().sockets()?,
+            admin: self.admin.as_ref().map(Admin::socket).transpose()?,
+            put_back: false,
+        })
     }
 
     /// Puts a new configuration in force: routers, flows, clusters and limits for requests from now on,
@@ -186,6 +236,11 @@ impl Gateway {
         Ok(Reloaded { changes, opened })
     }
 
+    /// Whoever asks at the admin port for another program in this one's place. To be heard once.
+    pub fn upgrades(&self) -> Option<mpsc::Receiver<UpgradeAsked>> {
+        self.shared.upgrades.hear()
+    }
+
     /// How the configuration in force wants to be logged.
     pub fn logging(&self) -> Logging {
         self.shared.live.load().config.logging.clone()
@@ -211,9 +266,19 @@ impl Gateway {
     /// Stops accepting, lets requests under way finish within `deadline`, then stops.
     /// Returns how many connections had to be cut.
     pub async fn drain(self, deadline: Duration) -> u64 {
+        self.end(deadline, Close::ForGood).await
+    }
+
+    /// The same before another program goes on with [`Gateway::sockets`]: clients that are between two
+    /// requests are heard for a moment, and told to come again with the next answer.
+    pub async fn leave(self, deadline: Duration) -> u64 {
+        self.end(deadline, Close::ForTheNext).await
+    }
+
+    async fn end(self, deadline: Duration, way: Close) -> u64 {
         self.shared.draining.store(true, Ordering::Relaxed);
         let ends = Instant::now() + deadline;
-        let closing = self.listeners().close(deadline);
+        let closing = self.listeners().close(deadline, way);
         let mut cut = 0;
         for closed in closing {
             let left = ends.saturating_duration_since(Instant::now()) + CUT_MAX;
@@ -246,6 +311,18 @@ impl Gateway {
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
         lock(&self.listeners)
     }
+}
+
+/// Waits until every cluster's topology is known; `false` when that took longer than `timeout`.
+async fn learnt(live: &Live, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    for cluster in live.clusters.values() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !cluster.learnt(left).await {
+            return false;
+        }
+    }
+    true
 }
 
 /// A batch under way gets this long at least, however long connections took to drain.

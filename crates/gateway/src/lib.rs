@@ -61,11 +61,13 @@ mod scratch;
 mod split;
 mod start_error;
 mod switches;
+mod upgrades;
 mod why;
 
 pub use admission::rights::{AccountRight, AccountRights, AccountUse, Verdict, account_rights};
-pub use front::{ACCESS_LOG, Opened, tls_problems};
+pub use front::{ACCESS_LOG, Opened, Sockets, tls_problems};
 pub use gateway::{Gateway, Reloaded};
 pub use live::watch;
 pub use queue::moving;
 pub use start_error::StartError;
+pub use upgrades::UpgradeAsked;

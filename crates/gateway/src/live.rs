@@ -18,6 +18,7 @@ use crate::reshuffle::Directory;
 use crate::split::Families;
 use crate::start_error::StartError;
 use crate::switches::Switches;
+use crate::upgrades::Upgrades;
 
 /// What all cores share.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct GatewayState {
     pub(crate) draining: AtomicBool,
     /// Whether what runs is what the file says.
     pub(crate) reloads: Reloads,
+    /// Who asks for another program.
+    pub(crate) upgrades: Upgrades,
     /// Who may write in asynchronous mode.
     pub(crate) rights: Arc<Rights>,
 }

@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use tokio::time::Instant;
+
 /// How a drain went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrainReport {
@@ -28,6 +30,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     phase: Cell<Phase>,
+    /// How long connections without a request are heard although it is time to end.
+    hears_until: Cell<Option<Instant>>,
     wakers: RefCell<Vec<Option<Waker>>>,
     free: RefCell<Vec<usize>>,
 }
@@ -44,6 +48,14 @@ pub(crate) struct Place {
 impl Signal {
     pub(crate) fn phase(&self) -> Phase {
         self.phase.get()
+    }
+
+    pub(crate) fn hear_until(&self, until: Option<Instant>) {
+        self.hears_until.set(until);
+    }
+
+    pub(crate) fn hears_until(&self) -> Option<Instant> {
+        self.hears_until.get()
     }
 
     pub(crate) fn raise(&self, phase: Phase) {

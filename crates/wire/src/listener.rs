@@ -3,13 +3,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::admission::peer_of;
 use crate::guard::{Work, caught, fault};
@@ -31,7 +32,8 @@ pub(crate) enum Order {
     Adjust(Limits, Option<ServerTls>),
     /// Open connections end in good order, new ones are served.
     Renew,
-    Drain,
+    /// The same, and nobody new is served. Who has no request under way is heard until then, if it says so.
+    Drain(Option<Instant>),
     Cut,
 }
 
@@ -73,6 +75,21 @@ impl Bound {
     /// When the address can't be had.
     pub fn new(address: SocketAddr, reuse_port: bool) -> io::Result<Bound> {
         let listener = bind(address, reuse_port)?;
+        let address = listener.local_addr()?;
+        Ok(Bound { listener, address })
+    }
+
+    /// Goes on with a socket that listens already: another program has left it to this one.
+    ///
+    /// # Errors
+    /// When it is no TCP socket that listens.
+    pub fn on(socket: OwnedFd) -> io::Result<Bound> {
+        let socket = Socket::from(socket);
+        if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not listen"));
+        }
+        socket.set_nonblocking(true)?;
+        let listener = std::net::TcpListener::from(socket);
         let address = listener.local_addr()?;
         Ok(Bound { listener, address })
     }

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::drain::{DrainReport, Phase, Signal};
 use crate::guard::{self, Work};
@@ -258,10 +260,29 @@ impl Server {
 
     /// Stops accepting, lets requests in flight finish (last answers say `Connection: close`), cuts what is
     /// left after `deadline`. Works from any tokio runtime.
-    pub async fn drain(mut self, deadline: Duration) -> DrainReport {
+    pub async fn drain(self, deadline: Duration) -> DrainReport {
+        self.end(deadline, None).await
+    }
+
+    /// The same, for a program that goes on with the same socket: connections without a request under way are
+    /// not closed at once but heard for so long, since their clients may be about to send one.
+    pub async fn leave(self, deadline: Duration, hears: Duration) -> DrainReport {
+        self.end(deadline, Some(Instant::now() + hears)).await
+    }
+
+    /// The listening socket once more, for another program. Connections wait in it while nobody accepts.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left, or it listens no more.
+    pub fn socket(&self) -> io::Result<OwnedFd> {
+        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(socket.try_clone()?.into())
+    }
+
+    async fn end(mut self, deadline: Duration, hears_until: Option<Instant>) -> DrainReport {
         self.stop_accepting();
         let open = self.census.live.load(Ordering::Acquire) as u64;
-        self.tell(|| Order::Drain);
+        self.tell(|| Order::Drain(hears_until));
         let cut = match tokio::time::timeout(deadline, self.empty()).await {
             Ok(()) => 0,
             Err(_) => self.census.live.load(Ordering::Acquire) as u64,
@@ -350,7 +371,10 @@ fn follow<S: Service>(
             old.signal.raise(Phase::Draining);
             ending.push(old);
         }
-        Order::Drain => shared.signal.raise(Phase::Draining),
+        Order::Drain(hears_until) => {
+            shared.signal.hear_until(hears_until);
+            shared.signal.raise(Phase::Draining);
+        }
         Order::Cut => {
             for shared in ending.iter().chain([&*shared]) {
                 shared.signal.raise(Phase::Cut);

@@ -216,7 +216,7 @@ fn the_rpm_says_what_it_wants_and_has_and_unpacks_to_a_program_that_runs() {
     assert!(wanted.contains("libc.so.6(GLIBC_"), "{wanted}");
     let scripts = ask(&["--scripts"]);
     assert!(
-        scripts.contains("systemd-sysusers tidegate.conf") && scripts.contains("try-restart"),
+        scripts.contains("systemd-sysusers tidegate.conf") && scripts.contains("try-reload-or-restart"),
         "{scripts}"
     );
     let owners = ask(&["--queryformat", "[%{FILEUSERNAME}:%{FILEGROUPNAME}\n]"]);

@@ -84,7 +84,7 @@ impl Unit {
         writeln!(out, "ExecStart={program} gateway --config {config}")?;
         writeln!(
             out,
-            "# The file and certificates are read anew; connections stay."
+            "# The file and certificates are read anew; another program takes over."
         )?;
         writeln!(out, "ExecReload=/bin/kill -HUP $MAINPID")?;
         // A file that can't be used is as bad the next time.

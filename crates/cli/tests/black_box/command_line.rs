@@ -369,3 +369,40 @@ fn a_file_that_cannot_be_used_is_1_with_every_command_that_takes_one() {
         assert!(said.contains("/no/such"), "{command:?}: {said}");
     }
 }
+
+#[test]
+fn every_command_tells_its_version() {
+    for command in [
+        &["gateway"][..],
+        &["explain"],
+        &["check"],
+        &["config", "show"],
+        &["loadgen"],
+        &["compare"],
+        &["diff"],
+        &["sink"],
+        &["log", "check"],
+        &["switch", "list"],
+        &["dead-letters", "list"],
+        &["pipelines", "list"],
+        &["queues", "list"],
+        &["init"],
+        &["service", "install"],
+        &["manual"],
+        &["completions"],
+    ] {
+        for flag in ["-V", "--version", "-version"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+                .args(command)
+                .arg(flag)
+                .output()
+                .unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{command:?} {flag}");
+            assert!(
+                said.trim_end().ends_with(env!("CARGO_PKG_VERSION")),
+                "{command:?} {flag}: {said}"
+            );
+        }
+    }
+}

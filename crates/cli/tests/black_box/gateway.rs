@@ -102,7 +102,8 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
         Self::start_by(command, arguments)
     }
 
-    fn start_by(mut command: Command, arguments: &[&str]) -> Self {
+    /// Starts what the command is about.
+    pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Self {
         let mut process = command
             .arg("gateway")
             .args(arguments)

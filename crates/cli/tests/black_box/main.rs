@@ -67,4 +67,5 @@ mod switches;
 mod terminal;
 mod threads;
 mod tls;
+mod upgrade;
 mod whole;

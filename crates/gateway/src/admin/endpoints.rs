@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::{AdminState, dead_letters, health, observe, openapi, parked, pipelines, queues, switches};
+use super::{
+    AdminState, dead_letters, health, observe, openapi, parked, pipelines, queues, switches, upgrade,
+};
 
 /// One method of one path.
 pub(super) struct Endpoint {
@@ -84,6 +86,14 @@ const OBSERVE: &[Endpoint] = &[
     reads("/config", "The configuration in force, secrets masked.", || {
         get(observe::config)
     }),
+    Endpoint {
+        method: "POST",
+        path: "/upgrade",
+        says: "Puts the program that was installed meanwhile in this one's place; 409 with the reason if it is not fit.",
+        parameters: &[],
+        body: None,
+        route: || post(upgrade::upgrade),
+    },
     reads("/openapi.json", "All of this for tools: OpenAPI.", || {
         get(openapi::describe)
     }),

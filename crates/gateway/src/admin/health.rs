@@ -41,7 +41,13 @@ pub(super) async fn health(State(admin): State<Arc<AdminState>>) -> Response {
 pub(super) async fn live(State(admin): State<Arc<AdminState>>) -> Response {
     answer(
         true,
-        json!({"status": "live", "uptime_s": admin.started.elapsed().as_secs()}),
+        json!({
+            "status": "live",
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_s": admin.started.elapsed().as_secs(),
+            "started_ms": admin.started_ms,
+            "put_back": admin.put_back,
+        }),
     )
 }
 

@@ -21,11 +21,13 @@ mod rates;
 mod refusal;
 mod switches;
 mod topics;
+mod upgrade;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -48,6 +50,8 @@ use refusal::Refusal;
 #[derive(Debug)]
 pub(crate) struct Admin {
     address: SocketAddr,
+    /// As the configuration gives its address.
+    socket: (SocketAddr, std::net::TcpListener),
     _stop: oneshot::Sender<()>,
 }
 
@@ -59,19 +63,28 @@ struct AdminState {
     deliveries: Arc<Deliveries>,
     rates: Rates,
     started: Instant,
+    /// The same in milliseconds since 1970: another program has another one.
+    started_ms: u64,
+    /// Whether it was put back after an upgrade that failed.
+    put_back: bool,
 }
 
 impl Admin {
     /// Listens at `binding` and serves on a thread of its own.
     pub(crate) fn start(
-        binding: SocketAddr,
+        (binding, left): (SocketAddr, Option<OwnedFd>),
+        put_back: bool,
         shared: Arc<GatewayState>,
         listeners: Arc<Mutex<Listeners>>,
         budget: Arc<Budget>,
         deliveries: Arc<Deliveries>,
     ) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(binding)?;
+        let listener = match left {
+            Some(socket) => std::net::TcpListener::from(socket),
+            None => std::net::TcpListener::bind(binding)?,
+        };
         listener.set_nonblocking(true)?;
+        let socket = (binding, listener.try_clone()?);
         let address = listener.local_addr()?;
         let admin = Arc::new(AdminState {
             shared,
@@ -80,6 +93,8 @@ impl Admin {
             deliveries,
             rates: Rates::default(),
             started: Instant::now(),
+            started_ms: unix_ms(),
+            put_back,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -94,13 +109,30 @@ impl Admin {
                 }
             });
         })?;
-        Ok(Self { address, _stop: stop })
+        Ok(Self {
+            address,
+            socket,
+            _stop: stop,
+        })
+    }
+
+    /// Its socket once more, for the program that comes next.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(crate) fn socket(&self) -> io::Result<(SocketAddr, OwnedFd)> {
+        Ok((self.socket.0, self.socket.1.try_clone()?.into()))
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 async fn serve_until_it_fails(listener: std::net::TcpListener, admin: &Arc<AdminState>) {

@@ -553,7 +553,8 @@ fn there_already(look: &Look<'_>) -> Outcome {
         status: 409,
         kind: "version_conflict_engine_exception".to_owned(),
         reason: format!(
-            "[{}]: it is in [{}], where this may have been executed before its name led elsewhere, and a pipeline may have              changed it",
+            "[{}]: it is in [{}], where this may have been executed before its name led elsewhere, and a \
+             pipeline may have changed it",
             look.id, look.index
         ),
     })

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -63,8 +64,49 @@ enum Socket {
     New(Bound),
 }
 
+/// Listening sockets that one program leaves to the next in the same process, each with the address that the
+/// configuration gives. Connections wait in them while nobody accepts.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// Those of entries.
+    pub entries: Vec<(SocketAddr, OwnedFd)>,
+    /// The admin port's.
+    pub admin: Option<(SocketAddr, OwnedFd)>,
+    /// Whether this program was here before and is put back, since the next one could not start.
+    pub put_back: bool,
+}
+
 /// A listener that has been opened: its entry's name, and the address that it really has.
 pub type Opened = (Arc<str>, SocketAddr);
+
+/// Who listens afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// Nobody.
+    ForGood,
+    /// Another program, with the same sockets.
+    ForTheNext,
+}
+
+// === impl Sockets ===
+
+impl Sockets {
+    /// The socket that was left for an entry with this address.
+    fn of_entry(&mut self, entry: &Entry) -> Option<Result<Bound, StartError>> {
+        let at = self
+            .entries
+            .iter()
+            .position(|(binding, _)| *binding == entry.binding)?;
+        let (address, socket) = self.entries.swap_remove(at);
+        let share = |bound: Bound| bound.share_port(entry.reuse_port).map(|()| bound);
+        let bound = Bound::on(socket).and_then(share);
+        Some(bound.map_err(|source| StartError::Listen {
+            entry: Arc::clone(&entry.name),
+            address,
+            source,
+        }))
+    }
+}
 
 // === impl Listeners ===
 
@@ -74,6 +116,11 @@ impl Listeners {
     /// # Errors
     /// What the operator has to mend.
     pub(crate) fn prepare(&self, entries: &[Entry]) -> Result<Change, StartError> {
+        self.prepare_with(entries, &mut Sockets::default())
+    }
+
+    /// The same, with sockets that another program has left, of which those are taken that fit.
+    pub(crate) fn prepare_with(&self, entries: &[Entry], left: &mut Sockets) -> Result<Change, StartError> {
         check_descriptors(entries);
         let now: Vec<Entry> = self.open.iter().map(|open| open.entry.clone()).collect();
         let stay = diff::listeners_that_stay(&now, entries);
@@ -96,7 +143,10 @@ impl Listeners {
             let identity = if same_tls { None } else { Some(load()?) };
             let socket = match stays {
                 Some(at) => Socket::Open(at),
-                None => Socket::New(bind(entry, &leaving)?),
+                None => Socket::New(match left.of_entry(entry) {
+                    Some(bound) => bound?,
+                    None => bind(entry, &leaving)?,
+                }),
             };
             turns.push(EntryChange {
                 entry: entry.clone(),
@@ -157,7 +207,7 @@ impl Listeners {
             .retain_mut(|closing| closing.try_recv() == Err(oneshot::error::TryRecvError::Empty));
         for listening in before.into_iter().flatten() {
             self.closing
-                .extend(close(listening, live.config.worker.drain_timeout));
+                .extend(close(listening, live.config.worker.drain_timeout, Close::ForGood));
         }
         Ok(opened)
     }
@@ -166,6 +216,15 @@ impl Listeners {
     pub(crate) fn addresses(&self) -> Vec<Opened> {
         let address = |open: &Listening| (Arc::clone(&open.entry.name), open.address);
         self.open.iter().map(address).collect()
+    }
+
+    /// The sockets once more, for the program that comes next.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
+        let socket = |open: &Listening| Ok((open.entry.binding, open.server.socket()?));
+        self.open.iter().map(socket).collect()
     }
 
     /// What each open listener has counted.
@@ -214,10 +273,10 @@ impl Listeners {
 
     /// Stops accepting everywhere and lets requests under way finish, for so long. Returns what to wait for:
     /// each says how many connections it had to cut.
-    pub(crate) fn close(&mut self, deadline: Duration) -> Vec<oneshot::Receiver<u64>> {
+    pub(crate) fn close(&mut self, deadline: Duration, way: Close) -> Vec<oneshot::Receiver<u64>> {
         let mut closing = std::mem::take(&mut self.closing);
         let open = self.open.drain(..);
-        closing.extend(open.filter_map(|listening| close(listening, deadline)));
+        closing.extend(open.filter_map(|listening| close(listening, deadline, way)));
         closing
     }
 }
@@ -283,11 +342,16 @@ fn serve(
 
 /// Stops accepting at once, and lets requests in flight finish on a thread of its own. None if there is no
 /// thread to be had: the connections are cut then.
-fn close(listening: Listening, deadline: Duration) -> Option<oneshot::Receiver<u64>> {
+fn close(listening: Listening, deadline: Duration, way: Close) -> Option<oneshot::Receiver<u64>> {
     let (tell, cut) = oneshot::channel();
     let drain = |runtime: tokio::runtime::Runtime| {
         move || {
-            let report = runtime.block_on(listening.server.drain(deadline));
+            let report = runtime.block_on(async {
+                match way {
+                    Close::ForGood => listening.server.drain(deadline).await,
+                    Close::ForTheNext => listening.server.leave(deadline, LAST_WORD_TIME).await,
+                }
+            });
             let entry = &*listening.entry.name;
             tracing::info!(entry, address = %listening.address, connections_cut = report.cut, "closed");
             let _ = tell.send(report.cut); // nobody waits for an entry that a reload has closed
@@ -378,6 +442,9 @@ fn check_descriptors(entries: &[Entry]) {
         );
     }
 }
+
+/// So long is a connection heard that has no request under way when another program takes over.
+const LAST_WORD_TIME: Duration = Duration::from_secs(1);
 
 /// `skip_occupied_port` gives up after so many.
 const PORTS_TRIED_MAX: u32 = 100;

@@ -13,5 +13,5 @@ mod listening;
 
 pub use access_log::ACCESS_LOG;
 pub use certificate::tls_problems;
-pub(crate) use listening::Listeners;
-pub use listening::Opened;
+pub(crate) use listening::{Close, Listeners};
+pub use listening::{Opened, Sockets};

@@ -79,17 +79,6 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the operating system says.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
-    /// Appends up to `bytes` bytes from `at` to `out`: less only at the end of the file.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    fn append_at(&self, out: &mut Vec<u8>, bytes: usize, at: u64) -> io::Result<usize> {
-        let start = out.len();
-        out.resize(start + bytes, 0);
-        let read = self.read_at(&mut out[start..], at)?;
-        out.truncate(start + read);
-        Ok(read)
-    }
     /// Writes all slices, one after the other, from `at`.
     ///
     /// # Errors

@@ -148,28 +148,6 @@ impl File for RealFile {
         Ok(read)
     }
 
-    /// Reads into the room behind the vector's end, which clearing first would cost as much again as reading.
-    fn append_at(&self, out: &mut Vec<u8>, bytes: usize, at: u64) -> io::Result<usize> {
-        out.reserve(bytes);
-        let mut read = 0;
-        while read < bytes {
-            let start = out.len();
-            let room = &mut out.spare_capacity_mut()[..bytes - read];
-            match rustix::io::pread(&self.0, room, at + read as u64) {
-                Ok(([], _)) => break,
-                Ok((filled, _)) => {
-                    let filled = filled.len();
-                    // SAFETY: the capacity holds them, and `pread` has just written so many behind the end.
-                    unsafe { out.set_len(start + filled) };
-                    read += filled;
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(read)
-    }
-
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
@@ -220,22 +198,6 @@ const SLICES_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_appended_is_what_the_file_has_there_and_no_more_than_was_asked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        fs::write(&path, b"0123456789").unwrap();
-        let file = RealFile(fs::File::open(&path).unwrap());
-        let mut out = Vec::with_capacity(100);
-        out.push(b'>');
-        assert_eq!(file.append_at(&mut out, 4, 3).unwrap(), 4);
-        assert_eq!(out, b">3456");
-        assert_eq!(file.append_at(&mut out, 4, 8).unwrap(), 2, "the file ends");
-        assert_eq!(file.append_at(&mut out, 4, 20).unwrap(), 0);
-        assert_eq!(file.append_at(&mut out, 0, 0).unwrap(), 0);
-        assert_eq!(out, b">345689");
-    }
 
     #[test]
     fn each_level_that_is_made_is_synced_where_it_is_made() {

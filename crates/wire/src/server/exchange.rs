@@ -306,7 +306,7 @@ async fn next_head<S>(
                     // What has arrived by now is answered still, and who has just come may speak: they could
                     // not know.
                     if !began && place.phase(cx) != Phase::Serving {
-                        match hears_until {
+                        match hears_until.max(shared.signal.hears_until()) {
                             Some(until) => io.alarm.set(until),
                             None => return Poll::Ready(Next::End),
                         }

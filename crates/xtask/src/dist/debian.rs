@@ -91,7 +91,7 @@ systemd-sysusers ${DPKG_ROOT:+--root="$DPKG_ROOT"} tidegate.conf
 [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
 if [ -n "$2" ]; then
-    systemctl try-restart tidegate.service
+    systemctl try-reload-or-restart tidegate.service
 else
     echo "tidegate: write /etc/tidegate/tidegate.yml, try it (tidegate check --online), and systemctl enable --now tidegate"
 fi

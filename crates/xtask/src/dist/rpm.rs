@@ -89,7 +89,7 @@ cp -a {content}/. %{{buildroot}}/
 systemd-sysusers tidegate.conf || :
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
-    if [ \"$1\" -gt 1 ]; then systemctl try-restart tidegate.service; fi
+    if [ \"$1\" -gt 1 ]; then systemctl try-reload-or-restart tidegate.service; fi
 fi
 
 %preun

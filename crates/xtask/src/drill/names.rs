@@ -85,8 +85,6 @@ pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next:
     };
     let settings = json!({"settings": {
         "index.number_of_shards": shards,
-        // The template does not count here, and a replica may lack documents (`Setup::with_unfit`).
-        "index.number_of_replicas": 0,
         "index.blocks.write": null,
         "index.routing.allocation.require._name": null,
     }});

@@ -1,0 +1,230 @@
+//! Another program in this one's place, without a request that fails: an upgrade.
+//!
+//! The process stays, so that whoever watches it notices nothing; its program changes (`execve`). First the
+//! new program is tried beside the old one, which goes on. Then the old one leaves: it accepts no more,
+//! answers what is under way, and lets go of its queues. The listening sockets stay open in the process, and
+//! connections wait in them until the new program has opened the queues, learnt the topologies and accepts.
+//! If it cannot, it puts the old one back in its place.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use gateway::Sockets;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+/// The program that this process runs, and the file that it was started from.
+pub(crate) struct Program {
+    path: PathBuf,
+    started_as: Option<Metadata>,
+}
+
+/// What a program finds that takes over.
+pub(crate) struct Left {
+    pub(crate) sockets: Sockets,
+    /// The program before, to be put back; none if this is the one that was put back.
+    before: Option<OwnedFd>,
+    /// The sockets again, for it.
+    again: Sockets,
+}
+
+// === impl Program ===
+
+impl Program {
+    /// The one that runs now. To be asked at the start: once the file is replaced the system tells another
+    /// name.
+    pub(crate) fn running() -> io::Result<Self> {
+        let path = std::env::current_exe()?;
+        // A program that was put back has been deleted, it may be.
+        let name = path.to_string_lossy();
+        let path = PathBuf::from(name.strip_suffix(DELETED).unwrap_or(&name));
+        Ok(Self {
+            path,
+            started_as: fs::metadata(RUNNING).ok(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether another program has come to its place since it was started.
+    pub(crate) fn was_replaced(&self) -> bool {
+        let identity = |of: &Metadata| (of.dev(), of.ino(), of.mtime(), of.size());
+        match (&self.started_as, fs::metadata(&self.path)) {
+            (Some(started_as), Ok(now)) => identity(started_as) != identity(&now),
+            _ => false,
+        }
+    }
+
+    /// Has the program that is at its place now look at the configuration, as it would at its start.
+    ///
+    /// # Errors
+    /// Why it cannot take over; what it says itself.
+    pub(crate) fn try_beside(&self) -> Result<()> {
+        let mut trial = Command::new(&self.path)
+            .args(arguments())
+            .arg(TRIAL)
+            .env_remove(LEFT)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{} cannot be run", self.path.display()))?;
+        let deadline = Instant::now() + TRIAL_TIME;
+        let status = loop {
+            if let Some(status) = trial.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                let _ = trial.kill();
+                let _ = trial.wait();
+                bail!(
+                    "it has not looked at the configuration in {} s",
+                    TRIAL_TIME.as_secs()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let mut told = String::new();
+        if let Some(mut errors) = trial.stderr.take() {
+            let _ = errors.read_to_string(&mut told);
+        }
+        bail!("tried beside this one it ends with {status}: {}", told.trim())
+    }
+
+    /// The running program's file, which outlives its name.
+    pub(crate) fn keep() -> io::Result<OwnedFd> {
+        File::open(RUNNING).map(OwnedFd::from)
+    }
+
+    /// Puts the program that is at its place now in this one's place. Returns only if that fails; then the
+    /// one that runs starts anew, which returns only if that fails too.
+    pub(crate) fn give_way(&self, sockets: &Sockets, running: &OwnedFd) -> anyhow::Error {
+        let error = become_program(&self.path, sockets, Some(running));
+        tracing::error!(%error, program = %self.path.display(), "the new program cannot be run: the one before starts again");
+        become_program(Path::new(RUNNING), sockets, None)
+    }
+}
+
+// === impl Left ===
+
+impl Left {
+    /// What an earlier program in this process has left; none, if this is the first. To be called once,
+    /// before anything else opens files.
+    ///
+    /// # Errors
+    /// When it is not what such a program leaves.
+    pub(crate) fn find() -> Result<Option<Self>> {
+        let Ok(text) = std::env::var(LEFT) else {
+            return Ok(None);
+        };
+        let mut left = Self {
+            sockets: Sockets::default(),
+            before: None,
+            again: Sockets::default(),
+        };
+        let mut parts = text.split(' ');
+        // Whoever starts programs with its own environment is not meant: its numbers are another process's.
+        if parts.next() != Some(&std::process::id().to_string()) {
+            return Ok(None);
+        }
+        for part in parts {
+            let (name, number) = part.rsplit_once('=').ok_or_else(|| anyhow!("{LEFT}: {part}"))?;
+            let number: RawFd = number.parse().with_context(|| format!("{LEFT}: {part}"))?;
+            if fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_err() {
+                bail!("{LEFT}: {number} is not open");
+            }
+            // SAFETY: The program before has left it open in this process, under this number, for us alone;
+            // it is open, and nothing has been opened or closed here before.
+            let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+            fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+            let address = |text: &str| {
+                text.parse::<SocketAddr>()
+                    .with_context(|| format!("{LEFT}: {part}"))
+            };
+            match name.split_at_checked(1) {
+                Some(("e", text)) => {
+                    let address = address(text)?;
+                    left.again.entries.push((address, descriptor.try_clone()?));
+                    left.sockets.entries.push((address, descriptor));
+                }
+                Some(("a", text)) => {
+                    let address = address(text)?;
+                    left.again.admin = Some((address, descriptor.try_clone()?));
+                    left.sockets.admin = Some((address, descriptor));
+                }
+                Some(("p", "")) => left.before = Some(descriptor),
+                _ => bail!("{LEFT}: {part}"),
+            }
+        }
+        left.sockets.put_back = left.before.is_none();
+        Ok(Some(left))
+    }
+
+    /// Puts the program before back in this one's place, which cannot start. Returns only if there is none,
+    /// or that fails.
+    pub(crate) fn go_back(&self) -> Option<anyhow::Error> {
+        let before = self.before.as_ref()?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
+        Some(become_program(&path, &self.again, None))
+    }
+}
+
+/// Runs a program in this one's place, with these sockets and, if it may fail, this one's file.
+fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> anyhow::Error {
+    let mut text = std::process::id().to_string();
+    let mut leave = |name: String, descriptor: BorrowedFd<'_>| {
+        text.push_str(&format!(" {name}={}", descriptor.as_raw_fd()));
+        fcntl_setfd(descriptor, FdFlags::empty())
+    };
+    let entries = sockets
+        .entries
+        .iter()
+        .map(|(address, socket)| (format!("e{address}"), socket));
+    let admin = sockets
+        .admin
+        .iter()
+        .map(|(address, socket)| (format!("a{address}"), socket));
+    let program = running.into_iter().map(|file| ("p".to_owned(), file));
+    for (name, descriptor) in entries.chain(admin).chain(program) {
+        if let Err(error) = leave(name, descriptor.as_fd()) {
+            return anyhow!(error).context("a socket cannot be left to the next program");
+        }
+    }
+    let name = std::env::args_os().next().unwrap_or_else(|| "tidegate".into());
+    let mut next = Command::new(path);
+    next.arg0(name).args(arguments()).env(LEFT, text);
+    anyhow!(next.exec())
+}
+
+/// Those of this program.
+fn arguments() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(1)
+}
+
+/// The variable that says what was left: the process, and names with descriptors.
+const LEFT: &str = "TIDEGATE_LEFT";
+
+/// The flag that has a program look at the configuration and end.
+const TRIAL: &str = "--trial";
+
+/// The program that a process runs, whatever became of its file.
+const RUNNING: &str = "/proc/self/exe";
+
+/// What the system adds to the name of a program whose file is gone.
+const DELETED: &str = " (deleted)";
+
+/// A trial reads files, and waits for nobody.
+const TRIAL_TIME: Duration = Duration::from_secs(30);

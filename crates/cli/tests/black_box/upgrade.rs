@@ -1,0 +1,180 @@
+//! Another program takes over in the same process, under load: no request fails, no document is lost or
+//! doubled, and one that cannot take over leaves the one before.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use testkit::client::Client;
+
+use crate::gateway::{Gateway, cluster, program};
+use crate::place::{Place, drained};
+
+/// A program of one's own, to be replaced.
+fn own_program(place: &Place) -> PathBuf {
+    let path = place.folder().join("tidegate");
+    replace(&path, &std::fs::read(program()).unwrap());
+    path
+}
+
+/// As package managers do: a new file comes to the name of the old one.
+fn replace(path: &Path, bytes: &[u8]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, bytes).unwrap();
+    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(beside, path).unwrap();
+}
+
+fn start(place: &Place, program: &Path) -> Gateway {
+    Gateway::start_by(Command::new(program), &["--config", place.file.to_str().unwrap()])
+}
+
+/// Waits until the process has begun so many programs.
+fn begun(gateway: &Gateway, programs: usize) {
+    let began = Instant::now();
+    while gateway.log().matches("\"admin API listening\"").count() < programs {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What `tidegate upgrade` ends with, and says.
+fn asked(gateway: &Gateway) -> (Option<i32>, String) {
+    let output = Command::new(program())
+        .args(["upgrade", "--admin", &format!("http://{}", gateway.admin)])
+        .output()
+        .unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(told).unwrap())
+}
+
+/// Clients of several paces, each with one connection that it keeps; what they got that was not a good
+/// answer, and how many documents were accepted.
+struct Load {
+    stop: AtomicBool,
+    accepted: AtomicUsize,
+    failed: Mutex<Vec<String>>,
+}
+
+impl Load {
+    fn new() -> Self {
+        Self {
+            stop: AtomicBool::default(),
+            accepted: AtomicUsize::default(),
+            failed: Mutex::default(),
+        }
+    }
+
+    fn write(&self, address: &str, client: usize, pause: Duration) {
+        let http = Client::new(&format!("http://{address}")).unwrap();
+        for bulk in 0.. {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let body: String = (0..10)
+                .map(|doc| {
+                    format!(
+                        "{{\"create\":{{\"_index\":\"logs\",\"_id\":\"{client}-{bulk}-{doc}\"}}}}\n{{\"n\":{doc}}}\n"
+                    )
+                })
+                .collect();
+            match http.post_ndjson("/_bulk", body.as_bytes()) {
+                Ok(answer) if answer.status == 200 => {
+                    self.accepted.fetch_add(10, Ordering::Relaxed);
+                }
+                Ok(answer) => self.failed.lock().unwrap().push(answer.text()),
+                Err(error) => self.failed.lock().unwrap().push(format!("{error:#}")),
+            }
+            std::thread::sleep(pause);
+        }
+    }
+}
+
+#[test]
+fn a_new_program_takes_over_under_load_and_no_request_fails() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let path = own_program(&place);
+    let mut gateway = start(&place, &path);
+    gateway.wait_until("the topology is known", |status| status["state"] == "watching");
+    let address = gateway.address.to_string();
+    let load = Load::new();
+    std::thread::scope(|scope| {
+        for (client, pause) in [0, 1, 5, 150].into_iter().enumerate() {
+            let (load, address) = (&load, &address);
+            scope.spawn(move || load.write(address, client, Duration::from_millis(pause)));
+        }
+        for upgrade in 1..4 {
+            std::thread::sleep(Duration::from_millis(400));
+            // By each way there is: the signal for it, the one of a reload with a new file at the old name,
+            // and the command.
+            match upgrade {
+                1 => gateway.signal("USR2"),
+                2 => {
+                    replace(&path, &std::fs::read(program()).unwrap());
+                    gateway.signal("HUP");
+                }
+                _ => {
+                    let (status, told) = asked(&gateway);
+                    assert_eq!(status, Some(0), "{told}");
+                    assert!(told.contains("runs in the place of"), "{told}");
+                }
+            }
+            begun(&gateway, upgrade + 1);
+        }
+        std::thread::sleep(Duration::from_millis(400));
+        load.stop.store(true, Ordering::Relaxed);
+    });
+    let failed = load.failed.into_inner().unwrap();
+    assert_eq!(failed, Vec::<String>::new(), "{}", gateway.log());
+    let accepted = load.accepted.into_inner();
+    assert!(accepted > 500, "{accepted}");
+    // The ports are the same: the sockets are.
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["dead"], &one["lost"]), (&0.into(), &0.into()));
+    assert_eq!(cluster.docs("logs").len(), accepted, "each is there, once");
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn a_program_that_is_not_fit_leaves_the_one_before() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let path = own_program(&place);
+    let gateway = start(&place, &path);
+    gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
+
+    // It says no when it is tried beside the old one, which does not even pause then.
+    replace(&path, b"#!/bin/sh\necho 'of another machine' >&2\nexit 1\n");
+    gateway.signal("HUP");
+    let log = gateway.logged("no upgrade");
+    assert!(log.contains("of another machine"), "{log}");
+    let (status, told) = asked(&gateway);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("of another machine"), "{told}");
+    assert_eq!(log.matches("\"tidegate starts\"").count(), 1);
+    gateway.bulk(&crate::gateway::body(20)).ok().unwrap();
+
+    // It can use the configuration, and cannot read the queues: it knows another format alone.
+    let mut bytes = std::fs::read(program()).unwrap();
+    let is_magic = |at: &usize| bytes[*at..].starts_with(b"TGLOG");
+    let places: Vec<usize> = (0..bytes.len()).filter(is_magic).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bytes[at + 4] = b'X';
+    }
+    replace(&path, &bytes);
+    let (status, told) = asked(&gateway);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("was put back"), "{told}");
+    begun(&gateway, 2);
+    let log = gateway.log();
+    assert!(log.contains("this program cannot take over"), "{log}");
+    assert_eq!(log.matches("\"tidegate starts\"").count(), 3, "{log}");
+    gateway.bulk(&crate::gateway::body(30)).ok().unwrap();
+    assert_eq!(drained(&gateway, "c0")["indexed"], 60);
+}

@@ -1,0 +1,50 @@
+//! Somebody asks at the admin port for another program in this one's place. Programs are the business of
+//! whoever runs the gateway, who hears of it here.
+
+use std::sync::Mutex;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// Somebody who waits for what becomes of an upgrade: that it begins, or why not.
+pub type UpgradeAsked = oneshot::Sender<Result<(), String>>;
+
+/// Those who ask, and who hears them.
+#[derive(Debug)]
+pub(crate) struct Upgrades {
+    asks: mpsc::Sender<UpgradeAsked>,
+    /// Until somebody hears.
+    heard: Mutex<Option<mpsc::Receiver<UpgradeAsked>>>,
+}
+
+impl Default for Upgrades {
+    fn default() -> Self {
+        // One at a time: another one would find another program.
+        let (asks, heard) = mpsc::channel(1);
+        Self {
+            asks,
+            heard: Mutex::new(Some(heard)),
+        }
+    }
+}
+
+impl Upgrades {
+    /// What is asked from now on; none, if somebody hears already.
+    pub(crate) fn hear(&self) -> Option<mpsc::Receiver<UpgradeAsked>> {
+        wire::lock(&self.heard).take()
+    }
+
+    /// Asks, and waits for what becomes of it.
+    ///
+    /// # Errors
+    /// Why there is no upgrade.
+    pub(crate) async fn ask(&self) -> Result<(), String> {
+        if wire::lock(&self.heard).is_some() {
+            return Err("what runs this gateway does not upgrade it".to_owned());
+        }
+        let (ask, told) = oneshot::channel();
+        let busy = "another upgrade is under way";
+        self.asks.try_send(ask).map_err(|_| busy.to_owned())?;
+        told.await
+            .unwrap_or_else(|_| Err("it was stopped meanwhile".to_owned()))
+    }
+}
