@@ -11,7 +11,7 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use config::reload::FileWatch;
 use config::{Anonymous, Config, DirectRouting, Loaded, QuickStart, listen_address};
-use gateway::{Gateway, Reloaded};
+use gateway::{Gateway, NoUpgrade, Reloaded};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use wire::guard::{Work, broken, caught, fault};
 
@@ -322,7 +322,7 @@ async fn until_told<'a>(
                     let _ = asked.send(Ok(())); // whoever asked may be gone
                     return Ended::GivesWay(next);
                 }
-                Err(error) => drop(asked.send(Err(format!("{error:#}")))),
+                Err(error) => drop(asked.send(Err(NoUpgrade::NotFit(format!("{error:#}"))))),
             },
             _ = signals.hangup.recv() => {
                 if program.is_some_and(Program::was_replaced)

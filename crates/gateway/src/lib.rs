@@ -70,4 +70,4 @@ pub use gateway::{Gateway, Reloaded};
 pub use live::watch;
 pub use queue::moving;
 pub use start_error::StartError;
-pub use upgrades::UpgradeAsked;
+pub use upgrades::{NoUpgrade, UpgradeAsked};

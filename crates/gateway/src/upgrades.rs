@@ -6,7 +6,25 @@ use std::sync::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 /// Somebody who waits for what becomes of an upgrade: that it begins, or why not.
-pub type UpgradeAsked = oneshot::Sender<Result<(), String>>;
+pub type UpgradeAsked = oneshot::Sender<Result<(), NoUpgrade>>;
+
+/// Why there is no upgrade.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoUpgrade {
+    /// Nobody hears those who ask.
+    #[error("what runs this gateway does not upgrade it")]
+    NobodyHears,
+    /// One at a time.
+    #[error("another upgrade is under way")]
+    UnderWay,
+    /// The gateway ends.
+    #[error("it was stopped meanwhile")]
+    Stopped,
+    /// The new program is not fit; what it says itself.
+    #[error("{0}")]
+    NotFit(String),
+}
 
 /// Those who ask, and who hears them.
 #[derive(Debug)]
@@ -37,14 +55,12 @@ impl Upgrades {
     ///
     /// # Errors
     /// Why there is no upgrade.
-    pub(crate) async fn ask(&self) -> Result<(), String> {
+    pub(crate) async fn ask(&self) -> Result<(), NoUpgrade> {
         if wire::lock(&self.heard).is_some() {
-            return Err("what runs this gateway does not upgrade it".to_owned());
+            return Err(NoUpgrade::NobodyHears);
         }
         let (ask, told) = oneshot::channel();
-        let busy = "another upgrade is under way";
-        self.asks.try_send(ask).map_err(|_| busy.to_owned())?;
-        told.await
-            .unwrap_or_else(|_| Err("it was stopped meanwhile".to_owned()))
+        self.asks.try_send(ask).map_err(|_| NoUpgrade::UnderWay)?;
+        told.await.unwrap_or(Err(NoUpgrade::Stopped))
     }
 }

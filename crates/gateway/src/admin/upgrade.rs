@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 
 /// 202 once the new program was tried and takes over; it answers as soon as it is there.
 pub(super) async fn upgrade(State(admin): State<Arc<AdminState>>) -> Result<Response, Refusal> {
-    admin.shared.upgrades.ask().await.map_err(Refusal::conflict)?;
+    let asked = admin.shared.upgrades.ask().await;
+    asked.map_err(|error| Refusal::conflict(error.to_string()))?;
     Ok((StatusCode::ACCEPTED, Json(json!({"accepted": true}))).into_response())
 }

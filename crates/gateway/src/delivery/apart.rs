@@ -10,9 +10,10 @@ use wire::Shared;
 use wire::guard::{Panicked, Work, guarded};
 
 use super::memory::Held;
-use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, backoff};
 use crate::delivery::lane::Lane;
+use crate::delivery::pauses::{ROOM_AGAIN, backoff};
 use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
+use crate::delivery::work::{Batch, Origin};
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::Doing;
 use crate::queue::dead_letters::Cause;

@@ -15,11 +15,11 @@ use serde_json::Value;
 use wire::{Outgoing, Pool, Shared};
 
 use crate::bulk_request::ask_of;
-use crate::delivery::batch::Work;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Outcome, Outcomes, Untold};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
+use crate::delivery::work::Work;
 use crate::nodes::lines::Load;
 use crate::nodes::{Message, Outbound};
 use crate::queue::delivered_headers;

@@ -1,206 +1,25 @@
 //! One batch of a lane on its way: sent by today's topology, again where that may help, until every operation
 //! is indexed or among the dead letters.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bulk::{Minted, Op, Operation, Plan, Verdict};
+use bulk::{Op, Operation};
 use cluster::Snapshot;
 use futures_util::future::join_all;
-use log::Mark;
 use wire::Shared;
-use wire::guard::fault;
 
-use crate::bulk_request::{BulkHead, ask_of};
 use crate::delivery::concern::is_of_another;
 use crate::delivery::lane::{Lane, Route};
-use crate::delivery::lookback::{Doubt, Past};
 use crate::delivery::memory::Held;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
-use crate::delivery::parcel::Wording;
-use crate::delivery::park::named;
-use crate::delivery::sent_as::sent_as;
+use crate::delivery::pauses::{PAUSE, ROOM_AGAIN, asked_for, backoff};
+use crate::delivery::work::{Batch, Work};
 use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
-use crate::queue::{DELIVERED_TYPE, Doing, Recorded};
-use crate::scratch::with_scratch;
-
-/// Groups of a lane that are delivered together: requests with the same parameters, one after another.
-pub(crate) struct Batch {
-    /// What its first record says; none: it cannot be read, and nobody knows how to send it.
-    pub(crate) recorded: Option<Recorded>,
-    pub(crate) raw_params: Vec<u8>,
-    pub(crate) minted: Vec<Minted>,
-    pub(crate) documents: usize,
-    pub(crate) origins: Vec<Origin>,
-    /// What to commit.
-    pub(crate) mark: Mark,
-    /// Where its first group is read.
-    pub(crate) from: Option<Mark>,
-}
-
-/// Where operations of a batch come from.
-pub(crate) struct Origin {
-    /// The first one's number in the batch.
-    pub(crate) first: usize,
-    /// The first one's number among what its request has for the lane.
-    pub(crate) place: u32,
-    /// Position of the client's request.
-    pub(crate) position: u64,
-    /// When it was accepted, ms since 1970.
-    pub(crate) time_ms: u64,
-}
-
-/// How far a batch is.
-pub(crate) struct Work<'b> {
-    pub(crate) batch: &'b Batch,
-    pub(crate) body: Shared,
-    /// The memory that it takes.
-    pub(crate) held: Option<Held>,
-    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used
-    /// it.
-    pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
-    pub(crate) wording: Rc<Wording>,
-    pub(crate) operations: Vec<Operation>,
-    /// What the batch's requests say of all its operations.
-    pub(crate) head: &'b BulkHead<'static>,
-    /// For each operation: whether it may have been executed already.
-    pub(crate) doubt: Vec<Doubt>,
-    pub(crate) past: Past,
-    pub(crate) attempts: Vec<u32>,
-    /// How often a node has refused it by itself.
-    pub(crate) refusals: Vec<u32>,
-    dead: u64,
-    /// Operations that are sent at once at most; halved when a request is too large.
-    pub(crate) limit: usize,
-}
-
-// === impl Batch ===
-
-impl Batch {
-    pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
-        let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
-        Self {
-            recorded,
-            raw_params,
-            minted: minted.into_iter().collect(),
-            documents: 0,
-            origins: vec![origin],
-            mark,
-            from: None,
-        }
-    }
-
-    /// One without operations, for parked ones, which come from several batches.
-    pub(crate) fn empty() -> Self {
-        Self {
-            recorded: None,
-            raw_params: Vec::new(),
-            minted: Vec::new(),
-            documents: 0,
-            origins: Vec::new(),
-            from: None,
-            mark: Mark::default(),
-        }
-    }
-
-    /// Whether another record's request can go along: they differ in minted ids only.
-    pub(crate) fn may_take(&self, recorded: Option<&Recorded>) -> bool {
-        match (&self.recorded, recorded) {
-            (Some(ours), Some(theirs)) => ours.params.target == theirs.params.target,
-            _ => false,
-        }
-    }
-
-    /// Takes a record along; `recorded`, unless it says what the batch says already.
-    pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
-        self.minted.extend(recorded.and_then(|recorded| recorded.minted));
-        self.origins.push(origin);
-        self.mark = mark;
-    }
-
-    /// Path and query of its requests, as their clients sent them.
-    pub(crate) fn target(&self) -> &str {
-        self.recorded
-            .as_ref()
-            .map_or("", |recorded| &recorded.params.target)
-    }
-
-    pub(crate) fn origin(&self, operation: usize) -> &Origin {
-        let at = self.origins.partition_point(|origin| origin.first <= operation);
-        &self.origins[at - 1]
-    }
-}
-
-// === impl Origin ===
-
-impl Origin {
-    /// The number of an operation of a batch among what its request has for the lane.
-    pub(crate) fn place_of(&self, operation: usize) -> u32 {
-        self.place + (operation - self.first) as u32
-    }
-}
-
-// === impl Work ===
-
-impl<'b> Work<'b> {
-    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was
-    /// accepted before `doubtful_before` may have been executed; `first`: it is one of the first batches of
-    /// its lane since the start.
-    pub(crate) fn new(
-        route: &Route,
-        batch: &'b Batch,
-        body: &Shared,
-        snapshot: &Arc<Snapshot>,
-        (doubtful_before, first): (u64, bool),
-    ) -> Option<Self> {
-        let recorded = batch.recorded.as_ref()?;
-        let head = recorded.head.as_ref()?;
-        let ask = ask_of(head, route.group.settings.level);
-        let mut operations = Vec::with_capacity(batch.documents);
-        fault("batch", body);
-        let verdict = with_scratch(&route.scratch, |scratch| {
-            let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
-            bulk::plan_cut(body, &ask, table, &mut ids, scratch, &mut operations)
-        });
-        let planned = match verdict {
-            Verdict::Plan(plan) => Some((Arc::clone(snapshot), plan)),
-            Verdict::Pass(_) => {
-                operations = bulk::operations(body, &ask, &snapshot.table)?;
-                None
-            }
-        };
-        let doubtful = batch
-            .origins
-            .iter()
-            .filter(|origin| origin.position < doubtful_before);
-        let doubtful = doubtful.count();
-        let doubt_ends = batch
-            .origins
-            .get(doubtful)
-            .map_or(operations.len(), |origin| origin.first);
-        (operations.len() == batch.documents).then(|| Work {
-            batch,
-            body: body.clone(),
-            held: None,
-            planned: RefCell::new(planned),
-            wording: Rc::new(Wording::new(sent_as(&recorded.params.target))),
-            head,
-            doubt: (0..operations.len())
-                .map(|at| Doubt::since_start(at < doubt_ends, first))
-                .collect(),
-            past: Past::default(),
-            attempts: vec![0; operations.len()],
-            refusals: vec![0; operations.len()],
-            operations,
-            dead: 0,
-            limit: route.group.settings.batch_docs_max.max(1),
-        })
-    }
-}
+use crate::queue::{DELIVERED_TYPE, Doing};
 
 // === impl Lane ===
 
@@ -350,7 +169,7 @@ impl Lane {
             let snapshot = self.topology().await?.1;
             let puts = dead.iter().map(|(operation, error)| {
                 let at = work.operations[*operation];
-                let index = named(work, *operation, &snapshot).index().to_owned();
+                let index = work.named(*operation, &snapshot).index().to_owned();
                 let (cause, lines) = (self.cause(work, *operation, error), &work.body[at.start..at.end]);
                 let letters = &group.queue.dead_letters;
                 async move { letters.put(cause, &index, lines).await }
@@ -419,7 +238,7 @@ impl Route {
             // Its index, and others' documents there, have nothing to do with it.
             Outcome::Park(Scope::Index | Scope::Shard, again)
                 if again.error().is_some_and(|error| {
-                    is_of_another(error, again.index.as_deref(), &named(work, operation, snapshot))
+                    is_of_another(error, again.index.as_deref(), &work.named(operation, snapshot))
                 }) =>
             {
                 Outcome::Park(Scope::Document, again)
@@ -501,20 +320,6 @@ fn is_between(operation: &Operation) -> bool {
     operation.op == Op::Update && !operation.versioned
 }
 
-/// The wait after so many failures in a row: doubled each time, up to [`BACKOFF_MAX`], of which `random` (0
-/// to 1) takes up to a half.
-pub(crate) fn backoff(first: Duration, failures: u32, random: f64) -> Duration {
-    let delay = first
-        .saturating_mul(1 << failures.min(10))
-        .min(BACKOFF_MAX.max(first));
-    delay.mul_f64(0.5 + random / 2.0)
-}
-
-/// What `Retry-After` asks for, as far as it is listened to.
-pub(crate) fn asked_for(after: Option<Duration>) -> Duration {
-    after.unwrap_or_default().min(PAUSE * 10)
-}
-
 /// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule, where
 /// nobody wrote down how far it sent.
 const FIRST_BATCHES: u32 = 4;
@@ -522,41 +327,5 @@ const FIRST_BATCHES: u32 = 4;
 const AT_ONCE_MAX: u32 = 4;
 /// An operation that a node fails with 500 is tried again so often before it is given up.
 const TIMES_MAX: u32 = 9;
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Between two looks at what somebody has to put right.
-const PAUSE: Duration = Duration::from_secs(30);
-
 /// Between two looks at whether the cluster's topology is known.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// Between two looks at whether there is room for dead letters.
-pub(crate) const ROOM_AGAIN: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_up_to_a_bound_and_are_never_twice_the_same() {
-        let first = Duration::from_millis(100);
-        assert_eq!(backoff(first, 0, 1.0), first);
-        assert_eq!(backoff(first, 3, 0.0), first * 4);
-        assert_eq!(backoff(first, 60, 1.0), BACKOFF_MAX);
-        assert_eq!(
-            backoff(Duration::from_secs(600), 60, 1.0),
-            Duration::from_secs(600)
-        );
-        let waits: std::collections::HashSet<_> =
-            (0..50).map(|_| backoff(first, 3, fastrand::f64())).collect();
-        assert!(waits.len() > 40, "{waits:?}");
-        assert!(waits.iter().all(|wait| (first * 4..=first * 8).contains(wait)));
-    }
-
-    #[test]
-    fn a_node_is_left_alone_for_as_long_as_it_asks_but_not_for_ever() {
-        let minute = Duration::from_secs(60);
-        assert_eq!(asked_for(None), Duration::ZERO);
-        assert_eq!(asked_for(Some(minute)), minute);
-        assert_eq!(asked_for(Some(minute * 1_000)), minute * 5);
-    }
-}

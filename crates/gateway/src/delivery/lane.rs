@@ -11,7 +11,7 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use wire::Worker;
 
-use crate::delivery::lookback::Resent;
+use crate::delivery::doubt::Resent;
 use crate::delivery::memory::Parts;
 use crate::delivery::outlet::Outlets;
 use crate::delivery::suspect::Suspect;

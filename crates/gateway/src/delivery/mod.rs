@@ -7,7 +7,7 @@
 //! together, as many at a time as the `gate` lets through. Each answer becomes an `outcome` for each
 //! operation. What may have been executed before is looked for (`lookback`), what waits for its index is
 //! parked (`park`, `retry`), what dies with others in a pipeline is sent again apart (`shared_fate`), and a
-//! record that makes the gateway panic is found (`suspect`). [`Memory`] bounds what lanes hold.
+//! record that makes the gateway panic is found (`suspect`, `failing`). [`Memory`] bounds what lanes hold.
 
 mod apart;
 mod attempt;
@@ -15,6 +15,8 @@ mod batch;
 mod brief;
 mod concern;
 mod deliveries;
+mod doubt;
+mod failing;
 mod gate;
 mod handed_over;
 mod lane;
@@ -24,6 +26,7 @@ mod outcome;
 mod outlet;
 mod parcel;
 mod park;
+mod pauses;
 mod resting;
 mod retry;
 mod sent_as;
@@ -31,6 +34,7 @@ mod shared_fate;
 mod suspect;
 mod thread;
 mod unsettled;
+mod work;
 
 pub(crate) use deliveries::Deliveries;
 pub(crate) use memory::Memory;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bulk::Op;
 use cluster::Snapshot;
 
-use crate::delivery::batch::{ROOM_AGAIN, Work};
 use crate::delivery::concern::{asks_for_copies, lacks_copies};
 use crate::delivery::lane::Lane;
 use crate::delivery::outcome::{Again, Error};
+use crate::delivery::pauses::ROOM_AGAIN;
+use crate::delivery::work::Work;
 use crate::queue::DELIVERED_TYPE;
 use crate::queue::parked::{Entry, Key, Named, NotParked, Parked, Refused, Scope, now_ms};
 use crate::queue::{Doing, written};
@@ -36,7 +37,7 @@ impl Lane {
             let mut state = parked.state();
             state.follow_topology(&snapshot);
             left.retain(|operation| {
-                let named = named(work, *operation, &snapshot);
+                let named = work.named(*operation, &snapshot);
                 match state.holder(&named, self.number, &work.wording.target, None) {
                     Some(key) => {
                         lots.entry(key).or_default().push((*operation, named));
@@ -69,7 +70,7 @@ impl Lane {
         };
         let mut lots: BTreeMap<Key, ToPark> = BTreeMap::new();
         for (operation, scope, again) in failed {
-            let named = named(work, operation, snapshot);
+            let named = work.named(operation, snapshot);
             let key = self.key(&parked, work, scope, &named, &again);
             let to_park = lots.entry(key.clone()).or_insert_with(|| ToPark {
                 key,
@@ -106,7 +107,7 @@ impl Lane {
         let snapshot = self.topology().await?.1;
         let mut lots: BTreeMap<Key, Vec<ToPark>> = BTreeMap::new();
         for (operation, error, why) in refused {
-            let named = named(work, operation, &snapshot);
+            let named = work.named(operation, &snapshot);
             let key = parked.state().letters_key(named.index());
             let lots = lots.entry(key.clone()).or_default();
             if lots
@@ -335,15 +336,3 @@ const WHY_BYTES_MAX: usize = 2 << 10;
 const LETTERS_AT_ONCE: usize = 1000;
 const REFUSED_KIND_BYTES_MAX: usize = 128;
 const REFUSED_REASON_BYTES_MAX: usize = 1 << 10;
-
-/// The names of an operation.
-pub(super) fn named(work: &Work<'_>, operation: usize, snapshot: &Snapshot) -> Named {
-    let at = work.operations[operation];
-    let default = work.head.index.as_deref().unwrap_or_default();
-    let subject = bulk::subject(&work.body[at.start..at.end]);
-    let index = subject.as_ref().and_then(|subject| subject.index.as_deref());
-    let written = index.unwrap_or(default).to_owned();
-    let concrete = snapshot.table.write_index(written.as_bytes()).map(str::to_owned);
-    let id = subject.as_ref().and_then(|subject| subject.id.as_deref());
-    Named::new(written, concrete, id)
-}

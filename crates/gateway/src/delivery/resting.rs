@@ -11,8 +11,8 @@ use wire::Shared;
 
 use super::memory::Held;
 use super::thread::READ_AGAIN;
-use crate::delivery::batch::Batch;
 use crate::delivery::lane::{Lane, stopped};
+use crate::delivery::work::Batch;
 use crate::queue::Doing;
 
 /// Why a batch's lines cannot be read a second time.

@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
 
-use crate::delivery::batch::{Batch, Origin, ROOM_AGAIN, Work, asked_for, backoff};
+use crate::delivery::doubt::Doubt;
 use crate::delivery::lane::{Route, stopped};
-use crate::delivery::lookback::Doubt;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
-use crate::delivery::park::named;
+use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
+use crate::delivery::work::{Batch, Origin, Work};
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
     Entry, Gone, Key, Parked, ParkedError, Picked, SOON, Scope, Store, Tried, now_ms,
@@ -371,7 +371,7 @@ async fn bury(
             ..Cause::default()
         };
         let at = work.operations[*operation];
-        let index = named(work, *operation, snapshot).index().to_owned();
+        let index = work.named(*operation, snapshot).index().to_owned();
         let (letters, lines) = (&group.queue.dead_letters, &work.body[at.start..at.end]);
         async move { letters.put(cause, &index, lines).await }
     });
@@ -521,7 +521,7 @@ impl KeyBatch {
                 let held = match key {
                     Key::Documents | Key::Letters { .. } => None,
                     _ => {
-                        let named = named(work, operation, snapshot);
+                        let named = work.named(operation, snapshot);
                         state.holder(&named, lane, &work.wording.target, Some(key))
                     }
                 };

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use wire::guard::{self, Work, fault};
 use wire::{Buffer, Worker};
 
-use crate::delivery::batch::{Batch, Origin};
 use crate::delivery::handed_over::deliver_handed_over;
 use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::memory::Held;
@@ -25,6 +24,7 @@ use crate::delivery::outlet::Outlets;
 use crate::delivery::parcel::own_id;
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
+use crate::delivery::work::{Batch, Origin};
 use crate::live::GatewayState;
 use crate::queue::dead_letters::REPLAYED;
 use crate::queue::{Consumer, Doing, Fronts, Group, LaneReader, Recorded, Whereabouts};
@@ -212,7 +212,7 @@ impl Lane {
                         false => self.fill(batch, &held, &mut body).await,
                     };
                     let Some(mut batch) = batch else { return };
-                    let failed_before = self.suspect.begins(&batch);
+                    let failed_before = self.suspect.begins(batch.first_and_last());
                     batch.from = Some(from);
                     held.keep(body.capacity());
                     group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));

@@ -1,0 +1,69 @@
+//! What a lane does when the gateway fails on a record of it. Nobody knows which record of the batch it was,
+//! so they are delivered one by one; the one that it happens with again is halved ([`super::apart`]) down to
+//! the operation that is to blame, which becomes a dead letter, with the reason, and the lane goes on. Each
+//! failure in a row makes the pause before the next try longer: a fault that is no record's (an answer that
+//! every node gives, say) must not drain a queue into dead letters.
+
+use std::rc::Rc;
+
+use wire::guard::{Panicked, Work, caught, guarded};
+
+use crate::delivery::lane::Lane;
+use crate::delivery::pauses::backoff;
+use crate::delivery::unsettled::{Since, drop_unsettled_of_lane};
+use crate::queue::Doing;
+
+// === impl Lane ===
+
+impl Lane {
+    /// Delivers until it is told to stop, whatever a record of it does to the gateway.
+    pub(crate) async fn run(mut self) {
+        while let Err(panicked) = Box::pin(guarded(Work::Lane, self.work())).await {
+            panicked.report(
+                Work::Lane,
+                "the lane goes on with its records one by one; what is to blame becomes a dead letter",
+            );
+            self.suspect.failed(&panicked);
+            if self.go_back(panicked).await.is_none() {
+                self.route.group.leave_in_doubt();
+                return;
+            }
+        }
+        if self.suspect.is_under_way() {
+            self.route.group.leave_in_doubt();
+        }
+    }
+
+    /// Goes back to what is committed. `None` if the gateway stops meanwhile.
+    async fn go_back(&mut self, mut panicked: Panicked) -> Option<()> {
+        let group = Rc::clone(&self.route);
+        let group = &group.group;
+        loop {
+            let why = format!("the gateway failed on a record, which is a bug of its own: {panicked}");
+            group.set(self.number, Doing::Retrying, Some(&why));
+            let pause = backoff(
+                group.settings.retry.delay,
+                self.suspect.failures(),
+                fastrand::f64(),
+            );
+            self.rest(pause).await?;
+            let went = caught(Work::Lane, || {
+                let dropped = drop_unsettled_of_lane(group, self.number, Since::default());
+                dropped.map_err(|error| error.to_string())?;
+                // What was read is forgotten with the reader.
+                let reader = group.consumer.reader(self.number);
+                self.reader = reader.map_err(|error| error.to_string())?;
+                Ok::<_, String>(())
+            });
+            match went {
+                Ok(Ok(())) => return Some(()),
+                Ok(Err(why)) => group.set(self.number, Doing::Paused, Some(&why)),
+                Err(again) => {
+                    again.report(Work::Lane, "the lane tries again to go on");
+                    panicked = again;
+                }
+            }
+            self.suspect.failed_again();
+        }
+    }
+}

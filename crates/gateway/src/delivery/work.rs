@@ -1,0 +1,213 @@
+//! The batch of a lane, and how far it is on its way: what all steps of a delivery work on.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bulk::{Minted, Operation, Plan, Verdict};
+use cluster::Snapshot;
+use log::Mark;
+use wire::Shared;
+use wire::guard::fault;
+
+use crate::bulk_request::{BulkHead, ask_of};
+use crate::delivery::doubt::{Doubt, Past};
+use crate::delivery::lane::Route;
+use crate::delivery::memory::Held;
+use crate::delivery::parcel::Wording;
+use crate::delivery::sent_as::sent_as;
+use crate::queue::Recorded;
+use crate::queue::parked::Named;
+use crate::scratch::with_scratch;
+
+/// Groups of a lane that are delivered together: requests with the same parameters, one after another.
+pub(crate) struct Batch {
+    /// What its first record says; none: it cannot be read, and nobody knows how to send it.
+    pub(crate) recorded: Option<Recorded>,
+    pub(crate) raw_params: Vec<u8>,
+    pub(crate) minted: Vec<Minted>,
+    pub(crate) documents: usize,
+    pub(crate) origins: Vec<Origin>,
+    /// What to commit.
+    pub(crate) mark: Mark,
+    /// Where its first group is read.
+    pub(crate) from: Option<Mark>,
+}
+
+/// Where operations of a batch come from.
+pub(crate) struct Origin {
+    /// The first one's number in the batch.
+    pub(crate) first: usize,
+    /// The first one's number among what its request has for the lane.
+    pub(crate) place: u32,
+    /// Position of the client's request.
+    pub(crate) position: u64,
+    /// When it was accepted, ms since 1970.
+    pub(crate) time_ms: u64,
+}
+
+/// How far a batch is.
+pub(crate) struct Work<'b> {
+    pub(crate) batch: &'b Batch,
+    pub(crate) body: Shared,
+    /// The memory that it takes.
+    pub(crate) held: Option<Held>,
+    /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used
+    /// it.
+    pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
+    pub(crate) wording: Rc<Wording>,
+    pub(crate) operations: Vec<Operation>,
+    /// What the batch's requests say of all its operations.
+    pub(crate) head: &'b BulkHead<'static>,
+    /// For each operation: whether it may have been executed already.
+    pub(crate) doubt: Vec<Doubt>,
+    pub(crate) past: Past,
+    pub(crate) attempts: Vec<u32>,
+    /// How often a node has refused it by itself.
+    pub(crate) refusals: Vec<u32>,
+    pub(super) dead: u64,
+    /// Operations that are sent at once at most; halved when a request is too large.
+    pub(crate) limit: usize,
+}
+
+// === impl Batch ===
+
+impl Batch {
+    pub(crate) fn new(recorded: Option<Recorded>, raw_params: Vec<u8>, origin: Origin, mark: Mark) -> Self {
+        let minted = recorded.as_ref().and_then(|recorded| recorded.minted);
+        Self {
+            recorded,
+            raw_params,
+            minted: minted.into_iter().collect(),
+            documents: 0,
+            origins: vec![origin],
+            mark,
+            from: None,
+        }
+    }
+
+    /// One without operations, for parked ones, which come from several batches.
+    pub(crate) fn empty() -> Self {
+        Self {
+            recorded: None,
+            raw_params: Vec::new(),
+            minted: Vec::new(),
+            documents: 0,
+            origins: Vec::new(),
+            from: None,
+            mark: Mark::default(),
+        }
+    }
+
+    /// Whether another record's request can go along: they differ in minted ids only.
+    pub(crate) fn may_take(&self, recorded: Option<&Recorded>) -> bool {
+        match (&self.recorded, recorded) {
+            (Some(ours), Some(theirs)) => ours.params.target == theirs.params.target,
+            _ => false,
+        }
+    }
+
+    /// Takes a record along; `recorded`, unless it says what the batch says already.
+    pub(crate) fn take(&mut self, recorded: Option<&Recorded>, origin: Origin, mark: Mark) {
+        self.minted.extend(recorded.and_then(|recorded| recorded.minted));
+        self.origins.push(origin);
+        self.mark = mark;
+    }
+
+    /// Path and query of its requests, as their clients sent them.
+    pub(crate) fn target(&self) -> &str {
+        self.recorded
+            .as_ref()
+            .map_or("", |recorded| &recorded.params.target)
+    }
+
+    /// Positions of its first and its last record.
+    pub(crate) fn first_and_last(&self) -> (u64, u64) {
+        let position = |origin: Option<&Origin>| origin.map_or(0, |origin| origin.position);
+        (position(self.origins.first()), position(self.origins.last()))
+    }
+
+    pub(crate) fn origin(&self, operation: usize) -> &Origin {
+        let at = self.origins.partition_point(|origin| origin.first <= operation);
+        &self.origins[at - 1]
+    }
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// The number of an operation of a batch among what its request has for the lane.
+    pub(crate) fn place_of(&self, operation: usize) -> u32 {
+        self.place + (operation - self.first) as u32
+    }
+}
+
+// === impl Work ===
+
+impl<'b> Work<'b> {
+    /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was
+    /// accepted before `doubtful_before` may have been executed; `first`: it is one of the first batches of
+    /// its lane since the start.
+    pub(crate) fn new(
+        route: &Route,
+        batch: &'b Batch,
+        body: &Shared,
+        snapshot: &Arc<Snapshot>,
+        (doubtful_before, first): (u64, bool),
+    ) -> Option<Self> {
+        let recorded = batch.recorded.as_ref()?;
+        let head = recorded.head.as_ref()?;
+        let ask = ask_of(head, route.group.settings.level);
+        let mut operations = Vec::with_capacity(batch.documents);
+        fault("batch", body);
+        let verdict = with_scratch(&route.scratch, |scratch| {
+            let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+            bulk::plan_cut(body, &ask, table, &mut ids, scratch, &mut operations)
+        });
+        let planned = match verdict {
+            Verdict::Plan(plan) => Some((Arc::clone(snapshot), plan)),
+            Verdict::Pass(_) => {
+                operations = bulk::operations(body, &ask, &snapshot.table)?;
+                None
+            }
+        };
+        let doubtful = batch
+            .origins
+            .iter()
+            .filter(|origin| origin.position < doubtful_before);
+        let doubtful = doubtful.count();
+        let doubt_ends = batch
+            .origins
+            .get(doubtful)
+            .map_or(operations.len(), |origin| origin.first);
+        (operations.len() == batch.documents).then(|| Work {
+            batch,
+            body: body.clone(),
+            held: None,
+            planned: RefCell::new(planned),
+            wording: Rc::new(Wording::new(sent_as(&recorded.params.target))),
+            head,
+            doubt: (0..operations.len())
+                .map(|at| Doubt::since_start(at < doubt_ends, first))
+                .collect(),
+            past: Past::default(),
+            attempts: vec![0; operations.len()],
+            refusals: vec![0; operations.len()],
+            operations,
+            dead: 0,
+            limit: route.group.settings.batch_docs_max.max(1),
+        })
+    }
+
+    /// The names of an operation.
+    pub(super) fn named(&self, operation: usize, snapshot: &Snapshot) -> Named {
+        let at = self.operations[operation];
+        let default = self.head.index.as_deref().unwrap_or_default();
+        let subject = bulk::subject(&self.body[at.start..at.end]);
+        let index = subject.as_ref().and_then(|subject| subject.index.as_deref());
+        let written = index.unwrap_or(default).to_owned();
+        let concrete = snapshot.table.write_index(written.as_bytes()).map(str::to_owned);
+        let id = subject.as_ref().and_then(|subject| subject.id.as_deref());
+        Named::new(written, concrete, id)
+    }
+}
