@@ -19,8 +19,8 @@ use crate::standstill;
 
 /// Queues: list, show, browse, set offsets; export and import
 ///
-/// A running gateway is reached at its admin port. A token is read from --token-file
-/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+/// A running gateway is reached at its admin port. A token is read from
+/// --token-file or TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 done, 1 there is no such queue or group, 2 wrong usage, or not
 /// as things are now, 3 the gateway could not be asked.

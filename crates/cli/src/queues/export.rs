@@ -1,5 +1,5 @@
-//! `tidegate queues export`: a queue of a stopped gateway, with all that belongs to it, into a folder that can
-//! be copied anywhere.
+//! `tidegate queues export`: a queue of a stopped gateway, with all that belongs to it, into a folder that
+//! can be copied anywhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,10 @@ use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_
 /// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
 /// usage, 3 it could not be done; a gateway has the queue, say.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    override_usage = "tidegate queues export [OPTIONS] --config <FILE> --to <FOLDER> <QUEUE>"
+)]
 pub(super) struct Export {
     /// Its name
     queue: String,

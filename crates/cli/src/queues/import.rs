@@ -21,7 +21,10 @@ use super::carry::{Done, List, Listed, Pace, copy, put, sync_folder};
 /// Exit status: 0 done, 1 the export is damaged or not finished, or there is such
 /// a queue, 2 wrong usage, 3 it could not be done.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    override_usage = "tidegate queues import [OPTIONS] --config <FILE> <EXPORT>"
+)]
 pub(super) struct Import {
     /// The export's folder
     export: PathBuf,

@@ -56,8 +56,8 @@ fn letters(gateway: &Gateway) -> Value {
     listed.json().unwrap()["dead_letters"].clone()
 }
 
-/// A gateway with a queue for two clusters: dead letters of the first one, and a backlog for both. It is stopped;
-/// the letters.
+/// A gateway with a queue for two clusters: dead letters of the first one, and a backlog for both. It is
+/// stopped; the letters.
 fn filled(place: &Place, clusters: [&FakeCluster; 2]) -> Value {
     let gateway = place.start();
     let unfit = Fault::Items {

@@ -1,8 +1,8 @@
 //! A queue that goes from one host to another: what belongs to it, and what a gateway must not deliver from.
 //!
 //! `tidegate queues export` and `import` copy the parts of a queue while no gateway has it. Two files keep a
-//! gateway from a queue that is not its own: a mark beside a queue that is not there as a whole yet, and one in
-//! a queue that somebody else delivers now.
+//! gateway from a queue that is not its own: a mark beside a queue that is not there as a whole yet, and one
+//! in a queue that somebody else delivers now.
 
 use std::path::{Path, PathBuf};
 
