@@ -188,8 +188,8 @@ fn statsd(top: &mut Section<'_, '_>) -> Option<StatsdTarget> {
     })
 }
 
-/// A variable of the process's environment. Load files call the cluster `ES_ENDPOINT`; all other commands, and
-/// so those who export it once for all of them, `TIDEGATE_CLUSTER`.
+/// A variable of the process's environment. Load files call the cluster `ES_ENDPOINT`; all other commands,
+/// and so those who export it once for all of them, `TIDEGATE_CLUSTER`.
 fn variable_of_process(name: &str) -> Option<String> {
     let value = |name| std::env::var(name).ok();
     match name {

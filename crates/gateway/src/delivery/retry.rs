@@ -349,6 +349,11 @@ async fn bury(
     snapshot: &Snapshot,
 ) -> (Vec<usize>, String) {
     let group = &route.group;
+    let id_of = |dead: &Dead| {
+        let (piece, op) = load.of[dead.operation];
+        (parked.number_of(load.pieces[piece].picked.at), op)
+    };
+    parked.burying.begin(dead.iter().map(id_of));
     let puts = dead.iter().map(|Dead { operation, error }| {
         let (piece, op) = load.of[*operation];
         let Part { picked, entry, .. } = &load.pieces[piece];
@@ -381,6 +386,7 @@ async fn bury(
         match result {
             Ok(()) => buried.push(one.operation),
             Err(error) => {
+                parked.burying.end([id_of(one)]);
                 failed = error.to_string();
                 let why = &failed;
                 // Refused ones have waited for room all the time, as their key says.
@@ -406,8 +412,10 @@ async fn finish(
     buried: Vec<usize>,
 ) -> Result<bool, ParkedError> {
     let letters = buried.len() as u64;
+    let mut ids = Vec::with_capacity(buried.len());
     for operation in buried {
-        let (piece, _) = load.of[operation];
+        let (piece, op) = load.of[operation];
+        ids.push((parked.number_of(load.pieces[piece].picked.at), op));
         load.pieces[piece].tried.dead += 1;
         load.gone(operation);
     }
@@ -440,6 +448,8 @@ async fn finish(
             .store(!state.is_empty(), std::sync::atomic::Ordering::Release);
         parked.tell(&state, lanes);
     }
+    // From here on they may be purged and replayed.
+    parked.burying.end(ids);
     parked.release_room();
     if letters > 0 {
         let letters_of = &route.group.queue.dead_letters;

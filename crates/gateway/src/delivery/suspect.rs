@@ -30,7 +30,8 @@ impl Suspect {
         self.doubtful_before
     }
 
-    /// A batch of the records from `first` to `last` is under way; how the gateway failed on it before, if it is not to be tried again.
+    /// A batch of the records from `first` to `last` is under way; how the gateway failed on it before, if it
+    /// is not to be tried again.
     pub(super) fn begins(&mut self, (first, last): (u64, u64)) -> Option<Panicked> {
         self.under_way = Some((first, last));
         if self.through.is_some_and(|through| first > through) {

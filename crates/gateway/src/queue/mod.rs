@@ -10,6 +10,7 @@
 
 mod accept;
 mod accounts;
+mod burying;
 pub(crate) mod dead_letters;
 mod fence;
 pub(crate) mod idempotency;

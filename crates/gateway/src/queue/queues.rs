@@ -292,7 +292,13 @@ impl Queue {
 
     /// How far its consumer groups have committed.
     pub(crate) fn committed(&self) -> Committed {
-        Committed(self.log.committed().into_iter().collect())
+        let parked = self.parked.all().into_iter();
+        Committed {
+            lanes: self.log.committed().into_iter().collect(),
+            burying: parked
+                .map(|(group, parked)| (group, Arc::clone(&parked.burying)))
+                .collect(),
+        }
     }
 
     /// Makes what its consumer groups have committed durable.

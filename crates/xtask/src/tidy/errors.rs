@@ -1,6 +1,7 @@
 //! Errors have types: who meets one can tell the cases apart, and its words stand in one place.
 //!
-//! `tidy/text_errors.txt` lists the files that still have functions whose error is a text. It may only shrink.
+//! `tidy/text_errors.txt` lists the files that still have functions whose error is a text. It may only
+//! shrink.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -392,7 +392,10 @@ mod tests {
             runtime.block_on(put).unwrap();
         }
         // As the group's lane is past them.
-        let committed = Committed([("c0".to_owned(), vec![1])].into());
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![1])].into(),
+            ..Committed::default()
+        };
         let all = letters
             .list(&Wanted::default(), &committed, 0, 10)
             .unwrap()
@@ -452,7 +455,10 @@ mod tests {
             b"{\"delete\":{\"_index\":\"gone\",\"_id\":\"1\"}}\n",
         );
         runtime.block_on(put).unwrap();
-        let committed = Committed([("c0".to_owned(), vec![1])].into());
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![1])].into(),
+            ..Committed::default()
+        };
         let dialect = bulk::Dialect::new(bulk::Flavour::OpenSearch, bulk::Version::new(3, 8, 0));
         let table = Arc::new(RouteTable::builder(dialect, 1).build());
         let groups = ["c0".into()];

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use super::facets::{field, like};
 use super::letter::Letter;
+use crate::queue::burying::Burying;
 
 /// Which letters are meant: those that fit all that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,9 +33,13 @@ pub(crate) struct Wanted {
     pub(crate) until_ms: Option<u64>,
 }
 
-/// How far each consumer group has committed, lane by lane: what died before that counts as dead.
+/// How far each consumer group has committed, lane by lane: what died before that counts as dead, but for
+/// what is [`Burying`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Committed(pub(crate) BTreeMap<String, Vec<u64>>);
+pub(crate) struct Committed {
+    pub(crate) lanes: BTreeMap<String, Vec<u64>>,
+    pub(crate) burying: BTreeMap<String, Arc<Burying>>,
+}
 
 // === impl Wanted ===
 
@@ -89,10 +95,17 @@ impl Committed {
     /// all count that were put there.
     pub(super) fn has(&self, letter: &Letter, settled_before: u64) -> bool {
         let cause = &letter.cause;
-        let Some(lanes) = self.0.get(&cause.group) else {
+        let Some(lanes) = self.lanes.get(&cause.group) else {
             // Its group is gone, and its accounts with it.
             return true;
         };
+        let burying = self.burying.get(&cause.group);
+        if burying
+            .zip(cause.parked)
+            .is_some_and(|(burying, operation)| burying.has(operation))
+        {
+            return false;
+        }
         letter.id < settled_before
             || lanes
                 .get(cause.lane as usize)
@@ -170,7 +183,10 @@ mod tests {
 
     #[test]
     fn a_letter_counts_once_its_lane_is_past_it() {
-        let committed = Committed([("c0".to_owned(), vec![100, 200])].into());
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![100, 200])].into(),
+            ..Committed::default()
+        };
         let letter = |group: &str, lane, position| Letter {
             id: 500,
             at: 900,

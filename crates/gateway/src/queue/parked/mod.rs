@@ -29,6 +29,8 @@ use log::{AppendError, Options};
 use tokio::sync::Notify;
 use wire::lock;
 
+use crate::queue::burying::Burying;
+
 pub(crate) use error::ParkedError;
 pub(crate) use key::{Key, Named, Scope};
 pub(crate) use state::{ParkedState, Picked, Tried};
@@ -50,6 +52,8 @@ pub(crate) struct Parked {
     pub(crate) any: AtomicBool,
     /// Told when there may be something to try.
     pub(crate) changed: Notify,
+    /// What is becoming dead letters.
+    pub(crate) burying: Arc<Burying>,
     /// Whether operations of any group may wait for room among the dead letters.
     letters_wait: Arc<AtomicBool>,
     /// What the next owner of a lane reads, of a queue in Kafka: the store above is a copy of it then.
@@ -216,6 +220,7 @@ impl Parked {
             state: Mutex::default(),
             any: AtomicBool::new(false),
             changed: Notify::new(),
+            burying: Arc::default(),
             letters_wait,
             topic,
         }
