@@ -21,6 +21,60 @@ use crate::queue::dead_letters::{Cause, NotPut};
 use crate::queue::parked::Scope;
 use crate::queue::{DELIVERED_TYPE, Doing};
 
+/// What became of the operations that an attempt did not get done.
+#[derive(Default)]
+struct Undone {
+    dead: Vec<(usize, Error)>,
+    parked: Vec<(usize, Scope, Again)>,
+    /// To be sent again.
+    again: Vec<usize>,
+    /// Why the lane waits before the next attempt. Of several reasons, the one that somebody has to put right.
+    worst: Option<Again>,
+    /// The next attempt has fewer operations.
+    split: bool,
+    /// The next attempt shares no request with other lanes.
+    apart: bool,
+}
+
+// === impl Undone ===
+
+impl Undone {
+    fn take(&mut self, work: &mut Work<'_>, operation: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Refused(error) => self.dead.push((operation, error)),
+            Outcome::Split(error) => {
+                self.split = true;
+                if error.status >= 500 {
+                    work.doubt[operation].add();
+                }
+                self.again.push(operation);
+            }
+            Outcome::Shared(_) => {
+                (self.split, self.apart) = (true, true);
+                self.again.push(operation);
+            }
+            Outcome::AtOnce(_) => self.again.push(operation),
+            Outcome::Park(scope, why) => {
+                if why.doubt {
+                    work.doubt[operation].add();
+                }
+                self.parked.push((operation, scope, why));
+            }
+            Outcome::Again(why) => {
+                if why.doubt {
+                    work.doubt[operation].add();
+                }
+                self.again.push(operation);
+                let worst = self.worst.as_ref();
+                if worst.is_none_or(|worst| !worst.paused && why.paused) {
+                    self.worst = Some(why);
+                }
+            }
+        }
+    }
+}
+
 // === impl Lane ===
 
 impl Lane {
@@ -89,50 +143,20 @@ impl Lane {
                 let attempt = route.attempt(way, work, &left, &outbound, &snapshot);
                 not_done.extend(attempt.await);
             }
-            let mut parked = Vec::new();
-            let (mut again, mut dead, mut worst) = (Vec::new(), Vec::new(), None::<Again>);
-            let mut split = false;
-            apart = false;
+            let mut undone = Undone::default();
             for (operation, outcome) in not_done {
                 work.attempts[operation] += 1;
                 let outcome = route.judge(work, operation, outcome, &snapshot).await;
-                match route.by_rules(work, operation, outcome) {
-                    Outcome::Done => {}
-                    Outcome::Refused(error) => dead.push((operation, error)),
-                    Outcome::Split(error) => {
-                        split = true;
-                        if error.status >= 500 {
-                            work.doubt[operation].add();
-                        }
-                        again.push(operation);
-                    }
-                    Outcome::Shared(_) => {
-                        (split, apart) = (true, true);
-                        again.push(operation);
-                    }
-                    Outcome::AtOnce(_) => again.push(operation),
-                    Outcome::Park(scope, why) => {
-                        if why.doubt {
-                            work.doubt[operation].add();
-                        }
-                        parked.push((operation, scope, why));
-                    }
-                    Outcome::Again(why) => {
-                        if why.doubt {
-                            work.doubt[operation].add();
-                        }
-                        again.push(operation);
-                        if worst.as_ref().is_none_or(|worst| !worst.paused && why.paused) {
-                            worst = Some(why);
-                        }
-                    }
-                }
+                let outcome = route.by_rules(work, operation, outcome);
+                undone.take(work, operation, outcome);
             }
+            apart = undone.apart;
+            let (mut again, mut dead) = (undone.again, undone.dead);
             let settled = chunk - again.len();
-            dead.extend(self.park(work, parked, &snapshot).await?);
+            dead.extend(self.park(work, undone.parked, &snapshot).await?);
             self.bury(work, dead).await?;
             group.retried.add(again.len() as u64);
-            work.limit = match split {
+            work.limit = match undone.split {
                 true => (chunk / 2).max(1),
                 // A request with more would be answered with more than there is memory for.
                 false => work
@@ -142,7 +166,7 @@ impl Lane {
             };
             again.extend(rest);
             left = again;
-            let Some(worst) = worst else { continue };
+            let Some(worst) = undone.worst else { continue };
             failures = if settled > 0 { 0 } else { failures + 1 };
             let doing = if worst.paused {
                 Doing::Paused

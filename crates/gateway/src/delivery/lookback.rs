@@ -2,6 +2,7 @@
 //! before it is sent again, it is looked for where it can have gone. A document that is there as the
 //! operation was to leave it is the operation's, or says the same; then the operation is done.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use wire::Outgoing;
 
 use crate::bulk_request::ask_of;
-use crate::delivery::doubt::{Document, Doubt};
+use crate::delivery::doubt::{Document, Doubt, Resent};
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Error, Outcome, Untold};
 use crate::delivery::parcel::{Parcel, Transmitted, Wording};
@@ -35,6 +36,19 @@ struct Look<'a> {
     untold: bool,
 }
 
+/// What was found of operations that are in doubt, by their numbers.
+#[derive(Default)]
+struct Found<'l> {
+    /// Their documents are as they leave them.
+    done: HashSet<usize>,
+    /// Their documents are in an index that their names lead to no more, in a version that may be theirs.
+    stays: HashMap<usize, &'l Look<'l>>,
+    /// The same, in the index that their names lead to now.
+    there_now: HashSet<usize>,
+    /// It cannot be told now, and why.
+    waiting: HashMap<usize, String>,
+}
+
 /// What is there.
 enum There {
     Nothing,
@@ -43,6 +57,51 @@ enum There {
     Ours,
     /// It cannot be told now.
     Unknown(String),
+}
+
+// === impl Found ===
+
+impl<'l> Found<'l> {
+    /// Takes in what is there of an operation, in one of the indices that it can have gone to.
+    fn take(&mut self, look: &'l Look<'l>, there: There, resent: &RefCell<Resent>) {
+        match there {
+            There::Ours => drop(self.done.insert(look.operation)),
+            There::Other if look.untold && look.now => {
+                self.there_now.insert(look.operation);
+            }
+            There::Other if look.untold => {
+                self.stays.insert(look.operation, look);
+            }
+            There::Other if !look.now => resent.borrow_mut().insert(look.document),
+            // Sent there again it leaves what it leaves.
+            There::Unknown(_) if look.now => {}
+            There::Unknown(why) => drop(self.waiting.insert(look.operation, why)),
+            There::Nothing | There::Other => {}
+        }
+    }
+
+    /// Compares what was found in one index with the others, and with what was sent again before.
+    fn compare(&mut self, work: &Work<'_>, documents: &[(usize, Document)], resent: &Resent) {
+        for (operation, document) in documents {
+            if work.doubt[*operation].restart && resent.has(document) {
+                self.done.remove(operation);
+            }
+        }
+        // What the name leads to has it: sent there again it leaves what it leaves.
+        self.stays.retain(|operation, look| {
+            let goes_on = self.done.contains(operation) || self.waiting.contains_key(operation);
+            let is_resent = work.doubt[*operation].restart && resent.has(look.document);
+            !goes_on && !is_resent && !self.there_now.contains(operation)
+        });
+        self.waiting.retain(|operation, _| !self.done.contains(operation));
+    }
+
+    /// Whether an operation is not to be sent to where its name leads now.
+    fn has(&self, operation: usize) -> bool {
+        self.done.contains(&operation)
+            || self.waiting.contains_key(&operation)
+            || self.stays.contains_key(&operation)
+    }
 }
 
 // === impl Route ===
@@ -69,9 +128,43 @@ impl Route {
         }
         let documents = self.explained(work, &doubtful, snapshot);
         work.past.members.clear();
-        let mut waiting: HashMap<usize, String> = HashMap::new();
-        let mut looks = Vec::new();
-        for (operation, document) in &documents {
+        let (looks, waiting) = self.looks(work, &documents, outbound, snapshot).await;
+        let mut found = Found {
+            waiting,
+            ..Found::default()
+        };
+        for some in pieces(&looks, |look| bytes_of(work, look)) {
+            match self.look_up(work, some, outbound, snapshot).await {
+                Ok(there) => {
+                    for (look, there) in some.iter().zip(there) {
+                        found.take(look, there, &self.resent);
+                    }
+                }
+                Err(why) => {
+                    let waiting = some.iter().map(|look| (look.operation, why.to_string()));
+                    found.waiting.extend(waiting);
+                }
+            }
+        }
+        found.compare(work, &documents, &self.resent.borrow());
+        left.retain(|operation| !found.has(*operation));
+        // Where there is nowhere to look now there may be later, when the name has moved.
+        for look in &looks {
+            work.doubt[look.operation].looked = !found.waiting.contains_key(&look.operation);
+        }
+        self.settle_found(work, found, outbound, snapshot).await
+    }
+
+    /// Where to look for operations; and for which nobody can say now, and why.
+    async fn looks<'d>(
+        &self,
+        work: &mut Work<'_>,
+        documents: &'d [(usize, Document)],
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> (Vec<Look<'d>>, HashMap<usize, String>) {
+        let (mut looks, mut waiting) = (Vec::new(), HashMap::new());
+        for (operation, document) in documents {
             let Some(id) = document.id.as_deref() else {
                 continue;
             };
@@ -91,69 +184,28 @@ impl Route {
                 Err(why) => drop(waiting.insert(*operation, why.to_string())),
             }
         }
-        let mut done = HashSet::new();
-        let mut stays: HashMap<usize, &Look<'_>> = HashMap::new();
-        let mut there_now = HashSet::new();
-        let bytes = |look: &Look<'_>| {
-            let at = work.operations[look.operation];
-            at.end - at.start
-        };
-        for some in pieces(&looks, bytes) {
-            match self.look_up(work, some, outbound, snapshot).await {
-                Ok(there) => {
-                    for (look, there) in some.iter().zip(there) {
-                        match there {
-                            There::Ours => drop(done.insert(look.operation)),
-                            There::Other if look.untold && look.now => {
-                                there_now.insert(look.operation);
-                            }
-                            There::Other if look.untold => {
-                                stays.insert(look.operation, look);
-                            }
-                            There::Other if !look.now => {
-                                self.resent.borrow_mut().insert(look.document);
-                            }
-                            // Sent there again it leaves what it leaves.
-                            There::Unknown(_) if look.now => {}
-                            There::Unknown(why) => drop(waiting.insert(look.operation, why)),
-                            There::Nothing | There::Other => {}
-                        }
-                    }
-                }
-                Err(why) => waiting.extend(some.iter().map(|look| (look.operation, why.to_string()))),
-            }
-        }
-        {
-            let resent = self.resent.borrow();
-            for (operation, document) in &documents {
-                if work.doubt[*operation].restart && resent.has(document) {
-                    done.remove(operation);
-                }
-            }
-            // What the name leads to has it: sent there again it leaves what it leaves.
-            stays.retain(|operation, look| {
-                let goes_on = done.contains(operation) || waiting.contains_key(operation);
-                let is_resent = work.doubt[*operation].restart && resent.has(look.document);
-                !goes_on && !is_resent && !there_now.contains(operation)
-            });
-        }
-        waiting.retain(|operation, _| !done.contains(operation));
-        left.retain(|operation| {
-            !done.contains(operation) && !waiting.contains_key(operation) && !stays.contains_key(operation)
-        });
-        // Where there is nowhere to look now there may be later, when the name has moved.
-        for look in &looks {
-            work.doubt[look.operation].looked = !waiting.contains_key(&look.operation);
-        }
-        let again = waiting.into_iter();
+        (looks, waiting)
+    }
+
+    /// What becomes of operations that were found, or must wait, and are not done: those whose document stays
+    /// where it is are sent there.
+    async fn settle_found(
+        &self,
+        work: &Work<'_>,
+        found: Found<'_>,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Outcome)> {
+        let again = found.waiting.into_iter();
         let mut told: Vec<_> = again
             .map(|(operation, why)| (operation, Outcome::Again(Again::in_doubt(why))))
             .collect();
         let mut by_index: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
-        for look in looks.iter().filter(|look| stays.contains_key(&look.operation)) {
-            if std::ptr::eq(stays[&look.operation], look) {
-                by_index.entry(&look.index).or_default().push(look);
-            }
+        let mut stays: Vec<_> = found.stays.into_values().collect();
+        // In their order, as they came.
+        stays.sort_by_key(|look| look.operation);
+        for look in stays {
+            by_index.entry(&look.index).or_default().push(look);
         }
         for (index, looks) in by_index {
             self.group.stayed.add(looks.len() as u64);
@@ -165,7 +217,7 @@ impl Route {
                     .into_iter()
                     .map(|look| (look.operation, there_already(look))),
             );
-            for some in pieces(&others, |look| bytes(look)) {
+            for some in pieces(&others, |look| bytes_of(work, look)) {
                 let sent = Box::pin(self.send_there(work, index, some, outbound, snapshot));
                 told.extend(sent.await);
             }
@@ -525,6 +577,12 @@ fn pieces<T>(mut all: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
         all = rest;
     }
     pieces
+}
+
+/// The bytes of an operation.
+fn bytes_of(work: &Work<'_>, look: &Look<'_>) -> usize {
+    let at = work.operations[look.operation];
+    at.end - at.start
 }
 
 /// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cluster::{Ended, Node, Permit};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use wire::guard::fault;
 use wire::{Fate, Outgoing, Shared};
 
@@ -15,7 +15,7 @@ use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::sent_as::asked_as;
 use crate::delivery::shared_fate::doubt_shared;
 use crate::nodes::lines::{Body, Lines, Load};
-use crate::nodes::{Message, is_unexecuted};
+use crate::nodes::{Message, Outbound, is_unexecuted};
 use crate::queue::delivered_headers;
 use crate::request_id::RequestId;
 
@@ -96,24 +96,12 @@ impl Route {
         let bytes = parcels.iter().map(|parcel| parcel.bytes).sum();
         let wording = Rc::clone(&parcels[0].wording);
         let outbound = self.outbound();
-        let mut headers = delivered_headers();
-        if let Some(account) = self.account(&outbound) {
-            headers.insert(AUTHORIZATION, account);
-        }
         if !self.group.consumer.may_send() {
-            let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
-            let outcome = Outcome::Again(Again::unsent(why.to_owned()));
-            let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
-            return told.map(Transmitted::Outcomes).collect();
+            return Self::withheld(&docs);
         }
         let lines = parcels.into_iter().map(|parcel| parcel.lines);
         let body = Body::new(lines, self.worker.pool());
-        let body = if self.group.settings.compress {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            Outgoing::from(body.compressed().await)
-        } else {
-            body.outgoing()
-        };
+        let (headers, body) = self.encoded(body, &outbound).await;
         let message = Message {
             request_id: &self.request_id,
             method: &Method::POST,
@@ -145,12 +133,8 @@ impl Route {
                 if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
                     doubt_shared(&mut outcomes);
                 }
-                let worked = (head.status == StatusCode::OK).then_some(Ended::Worked { bytes });
-                if worked.is_some() {
-                    self.outlets.gate(node).fitted(bytes);
-                }
-                let busy = outcomes.are_busy();
-                (outcomes, if busy { Some(Ended::Refused) } else { worked })
+                let ended = self.load_of(node, head.status, bytes, &outcomes);
+                (outcomes, ended)
             }
             Err(error) => {
                 let lost = (error.fate == Fate::Unknown).then_some(Ended::Lost);
@@ -170,6 +154,41 @@ impl Route {
             outbound.cluster().hint();
         }
         let told = docs.iter().map(|docs| outcomes.split_off_front(*docs));
+        told.map(Transmitted::Outcomes).collect()
+    }
+
+    /// A body as it is sent, compressed if the pipeline says so, and the headers that belong to it.
+    async fn encoded(&self, body: Body, outbound: &Outbound) -> (HeaderMap, Outgoing) {
+        let mut headers = delivered_headers();
+        if let Some(account) = self.account(outbound) {
+            headers.insert(AUTHORIZATION, account);
+        }
+        if !self.group.settings.compress {
+            return (headers, body.outgoing());
+        }
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        (headers, Outgoing::from(body.compressed().await))
+    }
+
+    /// What an answer says about its node's load: the node worked on a request of so many bytes, or refused
+    /// it. `None`: neither.
+    fn load_of(&self, node: &Node, status: StatusCode, bytes: u64, outcomes: &Outcomes) -> Option<Ended> {
+        let worked = status == StatusCode::OK;
+        if worked {
+            self.outlets.gate(node).fitted(bytes);
+        }
+        if outcomes.are_busy() {
+            Some(Ended::Refused)
+        } else {
+            worked.then_some(Ended::Worked { bytes })
+        }
+    }
+
+    /// The outcomes of parcels that are not sent, because the lanes may belong to another gateway.
+    fn withheld(docs: &[u32]) -> Vec<Transmitted> {
+        let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
+        let outcome = Outcome::Again(Again::unsent(why.to_owned()));
+        let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
         told.map(Transmitted::Outcomes).collect()
     }
 }

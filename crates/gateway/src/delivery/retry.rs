@@ -19,6 +19,7 @@ use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
 use crate::delivery::work::{Batch, Origin, Work};
+use crate::nodes::Outbound;
 use crate::queue::dead_letters::Cause;
 use crate::queue::parked::{
     Entry, Gone, Key, Parked, ParkedError, Picked, SOON, Scope, Store, Tried, now_ms,
@@ -256,68 +257,24 @@ async fn step(
     pooled.extend_from_slice(&body);
     let body = pooled.freeze();
     fault("parked", &body);
-    let work = Work::new(route, &batch, &body, &snapshot, (0, false));
-    let Some(mut work) = work else {
-        return Err(NotTried::Unknown);
-    };
-    for (operation, (piece, _)) in load.of.iter().enumerate() {
-        let picked = &load.pieces[*piece].picked;
-        work.doubt[operation] = Doubt::since_start(picked.doubt, true);
-        work.attempts[operation] = picked.attempts;
-        work.refusals[operation] = picked.refusals;
-    }
-    let mut send = load.due(parked, key, &work, &snapshot, *limit);
+    let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
+    load.recall(&mut work);
+    let send = load.due(parked, key, &work, &snapshot, *limit);
     work.limit = send.len();
-    let mut dead = Vec::new();
-    let mut failed = None;
-    if given_up {
-        for operation in send.drain(..) {
-            let error = load.refused(operation).unwrap_or_else(|| Error {
-                status: 503,
-                kind: "given_up_by_operator".to_owned(),
-                reason: load.why(operation),
-            });
-            dead.push(Dead { operation, error });
-        }
-    } else if !send.is_empty() {
-        let way = if proven { SendMode::Apart } else { SendMode::Probe };
-        let count = send.len();
-        let mut left = send.clone();
-        let mut outcomes = route.look_back(&mut work, &mut left, &outbound, &snapshot).await;
-        if !left.is_empty() {
-            let attempt = route.attempt(way, &work, &left, &outbound, &snapshot);
-            outcomes.extend(attempt.await);
-        }
-        group.retried.add(count as u64);
-        load.sent(&send);
-        let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
-        let done = send.iter().filter(|operation| !not_done.contains(operation));
-        done.for_each(|operation| load.gone(*operation));
-        let mut split = false;
-        for (operation, outcome) in outcomes {
-            work.attempts[operation] += 1;
-            let outcome = route.judge(&work, operation, outcome, &snapshot).await;
-            let outcome = route.by_rules(&mut work, operation, outcome);
-            split |= matches!(outcome, Outcome::Split(_) | Outcome::Shared(_));
-            load.note(operation, &work);
-            match load.outcome(operation, outcome, key, group.queue.parked_age_max()) {
-                Fate::Gone => load.gone(operation),
-                Fate::Dead(error) => dead.push(Dead { operation, error }),
-                Fate::Elsewhere(to) => load.moves(operation, to),
-                Fate::Stays(again) => {
-                    load.doubts(operation, again.doubt);
-                    failed = Some(again);
-                }
-            }
-        }
-        *limit = match split {
-            true => (count / 2).max(1),
+    let (dead, mut failed) = if given_up {
+        (load.give_up(send), None)
+    } else if send.is_empty() {
+        (Vec::new(), None)
+    } else {
+        let mode = if proven { SendMode::Apart } else { SendMode::Probe };
+        let with = (&*outbound, &snapshot);
+        let went = send_due(route, with, key, (mode, &send), &mut work, &mut load).await;
+        *limit = match went.split {
+            true => (send.len() / 2).max(1),
             false => limit.saturating_mul(2),
         };
-        if split {
-            failed = None;
-        }
-    }
+        (went.dead, went.failed.filter(|_| !went.split))
+    };
     let to_bury = dead.len();
     let (buried, why) = bury(route, parked, &load, &work, dead, &snapshot).await;
     if buried.len() < to_bury {
@@ -328,6 +285,56 @@ async fn step(
         Some(again) => KeyResult::Failed(again, some),
         None => KeyResult::Progress,
     })
+}
+
+/// The result of one try.
+#[derive(Default)]
+struct TryResult {
+    dead: Vec<Dead>,
+    failed: Option<Again>,
+    /// Fewer are to be sent at once.
+    split: bool,
+}
+
+/// Sends operations of a key, and notes what became of each.
+async fn send_due(
+    route: &Rc<Route>,
+    (outbound, snapshot): (&Outbound, &Arc<Snapshot>),
+    key: &Key,
+    (mode, send): (SendMode, &[usize]),
+    work: &mut Work<'_>,
+    load: &mut KeyBatch,
+) -> TryResult {
+    let group = &route.group;
+    let mut left = send.to_vec();
+    let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
+    if !left.is_empty() {
+        let attempt = route.attempt(mode, work, &left, outbound, snapshot);
+        outcomes.extend(attempt.await);
+    }
+    group.retried.add(send.len() as u64);
+    load.sent(send);
+    let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
+    let done = send.iter().filter(|operation| !not_done.contains(operation));
+    done.for_each(|operation| load.gone(*operation));
+    let mut went = TryResult::default();
+    for (operation, outcome) in outcomes {
+        work.attempts[operation] += 1;
+        let outcome = route.judge(work, operation, outcome, snapshot).await;
+        let outcome = route.by_rules(work, operation, outcome);
+        went.split |= matches!(outcome, Outcome::Split(_) | Outcome::Shared(_));
+        load.note(operation, work);
+        match load.outcome(operation, outcome, key, group.queue.parked_age_max()) {
+            Fate::Gone => load.gone(operation),
+            Fate::Dead(error) => went.dead.push(Dead { operation, error }),
+            Fate::Elsewhere(to) => load.moves(operation, to),
+            Fate::Stays(again) => {
+                load.doubts(operation, again.doubt);
+                went.failed = Some(again);
+            }
+        }
+    }
+    went
 }
 
 /// What becomes of an operation.
@@ -579,6 +586,29 @@ impl KeyBatch {
             reason: format!("it was parked for {} s; {}", age.as_secs(), error.reason),
             ..error
         })
+    }
+
+    /// Tells the work what earlier tries of its operations left behind.
+    fn recall(&self, work: &mut Work<'_>) {
+        for (operation, (piece, _)) in self.of.iter().enumerate() {
+            let picked = &self.pieces[*piece].picked;
+            work.doubt[operation] = Doubt::since_start(picked.doubt, true);
+            work.attempts[operation] = picked.attempts;
+            work.refusals[operation] = picked.refusals;
+        }
+    }
+
+    /// The operations as an operator has given them up: with what the cluster said of them, if it did.
+    fn give_up(&self, operations: Vec<usize>) -> Vec<Dead> {
+        let dead = operations.into_iter().map(|operation| {
+            let error = self.refused(operation).unwrap_or_else(|| Error {
+                status: 503,
+                kind: "given_up_by_operator".to_owned(),
+                reason: self.why(operation),
+            });
+            Dead { operation, error }
+        });
+        dead.collect()
     }
 
     fn sent(&mut self, operations: &[usize]) {

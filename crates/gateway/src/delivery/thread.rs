@@ -154,115 +154,140 @@ impl Drop for Busy {
     }
 }
 
+/// How a lane goes on after it has read.
+enum Step {
+    /// What was read is settled. So many of its documents have become dead letters.
+    Commit(Commit, u64),
+    /// Nothing was settled: the lane reads again.
+    ReadAgain,
+}
+
 // === impl Lane ===
 
 impl Lane {
     /// Delivers until it is told to stop. A panic on the way leaves it as it is then, to go back to what is
     /// committed.
     pub(crate) async fn work(&mut self) {
-        let group = Arc::clone(&self.route.group);
-        loop {
-            group.works_on(self.number, None);
-            group.set(self.number, Doing::Idle, None);
-            self.route.fronts.set(self.number, None);
-            let reader = &mut self.reader;
-            let ready = async {
-                if tokio::time::timeout(IDLE_AFTER, reader.ready()).await.is_err() {
-                    reader.rest();
-                    reader.ready().await;
-                }
-            };
-            tokio::select! {
-                biased;
-                () = stopped(&mut self.stop) => return,
-                () = ready => {}
-                // Everything is delivered.
-                () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => {
-                    // Nobody is to wait for a lane that has ended.
-                    self.route.fronts.set(self.number, Some(u64::MAX));
-                    return;
-                }
-            }
-            let mut dead = 0;
+        while self.records().await.is_some() {
             let _busy = Busy::new(&self.route);
             // So that all that have become busy by now are counted before one of them reads.
             tokio::task::yield_now().await;
-            let Some(mut held) = self.memory().await else {
+            let Some(held) = self.memory().await else {
                 return;
             };
-            let (from, bytes_max) = (self.reader.mark(), held.bytes());
-            let mut body = self.room(bytes_max);
-            let route = Rc::clone(&self.route);
-            let awaited = |position| route.awaited(self.number, position);
-            // Without room for more than the first record.
-            let more_bytes_max = if self.suspect.is_alone() { 0 } else { bytes_max };
-            let commit = match read(
-                &mut self.reader,
-                &group.settings,
-                more_bytes_max,
-                &mut body,
-                None,
-                &awaited,
-            ) {
-                Ok(Some(Read::Batch(batch))) => {
-                    let position = batch.origins.first().map(|origin| origin.position);
-                    self.route.fronts.set(self.number, position);
-                    let batch = match self.suspect.is_alone() {
-                        true => Some(batch),
-                        false => self.fill(batch, &held, &mut body).await,
-                    };
-                    let Some(mut batch) = batch else { return };
-                    let failed_before = self.suspect.begins(batch.first_and_last());
-                    batch.from = Some(from);
-                    held.keep(body.capacity());
-                    group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
-                    group.set(self.number, Doing::Delivering, None);
-                    let body = body.freeze();
-                    let buried = match failed_before {
-                        Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await,
-                        None => self.deliver(&batch, body, Some(held)).await,
-                    };
-                    match buried {
-                        Some(buried) => {
-                            dead = buried;
-                            batch.mark.done_with(buried)
-                        }
-                        None => return,
-                    }
-                }
-                Ok(Some(Read::Held(position, lane))) => {
-                    // The lane that it waits for may wait for the memory.
-                    drop((body, held));
-                    match self.wait_for(position, lane).await {
-                        Some(()) => continue,
-                        None => return,
-                    }
-                }
-                Ok(Some(Read::Lost(mark))) => mark.done(),
-                Ok(Some(Read::NotOurs(mark, documents))) => mark.skipping(documents.into()),
-                Ok(None) => continue,
-                Err(error) => {
-                    drop((body, held));
-                    group.set(self.number, Doing::Paused, Some(&error.to_string()));
-                    if self.rest(READ_AGAIN).await.is_none() {
-                        return;
-                    }
-                    continue;
-                }
+            let (commit, dead) = match self.deliver_next(held).await {
+                Some(Step::Commit(commit, dead)) => (commit, dead),
+                Some(Step::ReadAgain) => continue,
+                None => return,
             };
             if self.commit(commit).await.is_none() {
                 return;
             }
             self.suspect.committed();
-            if dead > 0 {
-                // Dead letters are durable: after a crash a batch that has some should not be delivered once
-                // more, and perhaps with another outcome. A mark that is not written now is written soon.
-                if group.consumer.flush().is_ok() {
-                    let name = &*group.settings.group;
-                    group.queue.dead_letters.committed(name, dead);
-                }
+            let group = &self.route.group;
+            // Dead letters are durable: after a crash a batch that has some should not be delivered once
+            // more, and perhaps with another outcome. A mark that is not written now is written soon.
+            if dead > 0 && group.consumer.flush().is_ok() {
+                let name = &*group.settings.group;
+                group.queue.dead_letters.committed(name, dead);
             }
         }
+    }
+
+    /// Waits until there are records to deliver. `None`: the gateway stops; or everything is delivered, and
+    /// the pipeline is one that ends then.
+    async fn records(&mut self) -> Option<()> {
+        let group = &self.route.group;
+        group.works_on(self.number, None);
+        group.set(self.number, Doing::Idle, None);
+        self.route.fronts.set(self.number, None);
+        let reader = &mut self.reader;
+        let ready = async {
+            if tokio::time::timeout(IDLE_AFTER, reader.ready()).await.is_err() {
+                reader.rest();
+                reader.ready().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => None,
+            () = ready => Some(()),
+            () = tokio::time::sleep(group.settings.linger), if !group.settings.keep_running => {
+                // Nobody is to wait for a lane that has ended.
+                self.route.fronts.set(self.number, Some(u64::MAX));
+                None
+            }
+        }
+    }
+
+    /// Reads what comes next, and delivers it if it is a batch for this group's cluster. `None`: the gateway
+    /// stops.
+    async fn deliver_next(&mut self, held: Held) -> Option<Step> {
+        let (from, bytes_max) = (self.reader.mark(), held.bytes());
+        let mut body = self.room(bytes_max);
+        let route = Rc::clone(&self.route);
+        let awaited = |position| route.awaited(self.number, position);
+        // Without room for more than the first record.
+        let more_bytes_max = if self.suspect.is_alone() { 0 } else { bytes_max };
+        let settings = &route.group.settings;
+        let read = read(
+            &mut self.reader,
+            settings,
+            more_bytes_max,
+            &mut body,
+            None,
+            &awaited,
+        );
+        let commit = match read {
+            Ok(Some(Read::Batch(batch))) => return self.deliver_batch(batch, from, body, held).await,
+            Ok(Some(Read::Held(position, lane))) => {
+                // The lane that it waits for may wait for the memory.
+                drop((body, held));
+                self.wait_for(position, lane).await?;
+                return Some(Step::ReadAgain);
+            }
+            Ok(Some(Read::Lost(mark))) => mark.done(),
+            Ok(Some(Read::NotOurs(mark, documents))) => mark.skipping(documents.into()),
+            Ok(None) => return Some(Step::ReadAgain),
+            Err(error) => {
+                drop((body, held));
+                route
+                    .group
+                    .set(self.number, Doing::Paused, Some(&error.to_string()));
+                self.rest(READ_AGAIN).await?;
+                return Some(Step::ReadAgain);
+            }
+        };
+        Some(Step::Commit(commit, 0))
+    }
+
+    /// Delivers a batch that was read from `from` on, and what may go along with it. `None`: the gateway
+    /// stops.
+    async fn deliver_batch(
+        &mut self,
+        batch: Box<Batch>,
+        from: Mark,
+        mut body: Buffer,
+        mut held: Held,
+    ) -> Option<Step> {
+        let group = Arc::clone(&self.route.group);
+        let position = batch.origins.first().map(|origin| origin.position);
+        self.route.fronts.set(self.number, position);
+        let mut batch = match self.suspect.is_alone() {
+            true => batch,
+            false => self.fill(batch, &held, &mut body).await?,
+        };
+        let failed_before = self.suspect.begins(batch.first_and_last());
+        batch.from = Some(from);
+        held.keep(body.capacity());
+        group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
+        group.set(self.number, Doing::Delivering, None);
+        let body = body.freeze();
+        let dead = match failed_before {
+            Some(panicked) => self.deliver_apart(&batch, body, held, panicked).await?,
+            None => self.deliver(&batch, body, Some(held)).await?,
+        };
+        Some(Step::Commit(batch.mark.done_with(dead), dead))
     }
 
     /// Waits until another lane has delivered what comes before `position` and may lead to the same
@@ -394,18 +419,8 @@ fn read(
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
     loop {
-        let room = bytes_max.saturating_sub(body.len());
-        let fits =
-            |known: &Batch, next: u32| known.documents < settings.batch_docs_max && next as usize <= room;
-        // What cannot be read now is said when it is the first: what was read already is delivered all the
-        // same.
-        match reader.peek_unpacked() {
-            // The first may be larger than a batch; its memory counts like any other.
-            Ok(Some(next)) if batch.as_ref().is_none_or(|known| fits(known, next)) => {
-                body.reserve(next as usize);
-            }
-            _ if batch.is_some() => break,
-            _ => {}
+        if !make_room(reader, settings, bytes_max, body, batch.as_ref()) {
+            break;
         }
         let (before, start) = (reader.mark(), body.len());
         let group = match reader.next(body.as_mut_vec()) {
@@ -460,6 +475,28 @@ fn read(
         }
     }
     Ok(batch.map(|batch| Read::Batch(Box::new(batch))))
+}
+
+/// Makes room for the next group. Returns whether it is to be read: not if the batch is full without it.
+fn make_room(
+    reader: &mut LaneReader,
+    settings: &config::Delivery,
+    bytes_max: usize,
+    body: &mut Buffer,
+    batch: Option<&Batch>,
+) -> bool {
+    let room = bytes_max.saturating_sub(body.len());
+    let fits = |known: &Batch, next: u32| known.documents < settings.batch_docs_max && next as usize <= room;
+    match reader.peek_unpacked() {
+        // The first may be larger than a batch; its memory counts like any other.
+        Ok(Some(next)) if batch.is_none_or(|known| fits(known, next)) => {
+            body.reserve(next as usize);
+            true
+        }
+        // What cannot be read now is an error if it is the first. What was read already is delivered all the
+        // same.
+        _ => batch.is_none(),
+    }
 }
 
 /// Whether a group delivers these documents: all that clients sent, and its own dead letters.
