@@ -43,6 +43,7 @@ mod beside;
 mod bulk_request;
 mod delivery;
 mod error;
+mod exposition;
 mod front;
 mod gateway;
 mod gather;

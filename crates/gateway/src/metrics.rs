@@ -8,6 +8,7 @@ use bulk::Why;
 use serde_json::{Map, Value, json};
 use wire::guard;
 
+use crate::exposition::Exposition;
 use crate::why::{HeadWhy, SingleWhy};
 
 /// A count that only grows, on a core of its own.
@@ -273,58 +274,55 @@ impl Metrics {
         Value::Object(stats)
     }
 
-    /// The counters in Prometheus' text format 0.0.4.
-    pub(crate) fn write_prometheus(&self, out: &mut String) {
-        use std::fmt::Write as _;
-        // Writing to a String cannot fail.
+    /// The counters in Prometheus' text format.
+    pub(crate) fn write_prometheus(&self, page: &mut String) {
+        let mut out = Exposition::new(page);
         for (name, help, of) in PLAIN {
-            let help = help.trim();
-            let _ = writeln!(out, "# HELP tidegate_{name}_total {help}");
-            let _ = writeln!(out, "# TYPE tidegate_{name}_total counter");
-            let _ = writeln!(out, "tidegate_{name}_total {}", self.sum(*of));
+            let name = format!("tidegate_{name}_total");
+            out.metric(&name, "counter", help.trim(), [(String::new(), self.sum(*of))]);
         }
         for (name, help, passed) in [
             (
-                "bulk_passed_because",
+                "tidegate_bulk_passed_because_total",
                 "Bulk requests passed through whole, by reason.",
                 self.passed(),
             ),
             (
-                "single_passed_because",
+                "tidegate_single_passed_because_total",
                 "Single-document writes that went on as they came, by reason.",
                 self.single_passed(),
             ),
         ] {
-            let _ = writeln!(out, "# HELP tidegate_{name}_total {help}");
-            let _ = writeln!(out, "# TYPE tidegate_{name}_total counter");
-            for (why, count) in passed {
-                let _ = writeln!(out, "tidegate_{name}_total{{why=\"{why}\"}} {count}");
-            }
+            let samples = passed.into_iter();
+            let samples = samples.map(|(why, count)| (format!("why=\"{why}\""), count));
+            out.metric(name, "counter", help, samples);
         }
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_panics_total Bugs of the gateway's that something met: what met one ended, and nothing else."
+        let panics = guard::panics();
+        out.metric(
+            "tidegate_panics_total",
+            "counter",
+            "Bugs of the gateway's that something met: what met one ended, and nothing else.",
+            panics.map(|(work, count)| (format!("work=\"{}\"", work.as_str()), count)),
         );
-        let _ = writeln!(out, "# TYPE tidegate_panics_total counter");
-        for (work, count) in guard::panics() {
-            let work = work.as_str();
-            let _ = writeln!(out, "tidegate_panics_total{{work=\"{work}\"}} {count}");
-        }
-        let _ = writeln!(out, "# HELP tidegate_responses_total Answers by class of status.");
-        let _ = writeln!(out, "# TYPE tidegate_responses_total counter");
-        for (class, name) in RESPONSE_CLASSES.iter().enumerate() {
-            let count = self.sum(|core| &core.responses[class]);
-            let _ = writeln!(out, "tidegate_responses_total{{class=\"{name}\"}} {count}");
-        }
+        let classes = RESPONSE_CLASSES.iter().enumerate();
+        out.metric(
+            "tidegate_responses_total",
+            "counter",
+            "Answers by class of status.",
+            classes.map(|(class, name)| {
+                let count = self.sum(|core| &core.responses[class]);
+                (format!("class=\"{name}\""), count)
+            }),
+        );
         self.write_histogram(
-            out,
-            "bulk_duration_seconds",
+            &mut out,
+            "tidegate_bulk_duration_seconds",
             "From a split bulk request's arrival to its answer.",
             |core| &core.bulk_latency,
         );
         self.write_histogram(
-            out,
-            "request_duration_seconds",
+            &mut out,
+            "tidegate_request_duration_seconds",
             "From a request's head to its answer's head.",
             |core| &core.request_latency,
         );
@@ -332,32 +330,24 @@ impl Metrics {
 
     fn write_histogram(
         &self,
-        out: &mut String,
+        out: &mut Exposition<'_>,
         name: &str,
         help: &str,
         of: impl Fn(&Counters) -> &Histogram,
     ) {
-        use std::fmt::Write as _;
-        let _ = writeln!(
-            out,
-            "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} histogram"
-        );
+        out.metric::<u64>(name, "histogram", help, []);
         let mut total = 0;
         for bucket in 0..HISTOGRAM_BUCKETS {
             total += self.sum(|core| &of(core).buckets[bucket]);
-            let _ = match bucket {
-                _ if bucket == HISTOGRAM_BUCKETS - 1 => {
-                    writeln!(out, "tidegate_{name}_bucket{{le=\"+Inf\"}} {total}")
-                }
-                _ => writeln!(
-                    out,
-                    "tidegate_{name}_bucket{{le=\"{}\"}} {total}",
-                    bucket_end_s(bucket)
-                ),
+            let end = match bucket == HISTOGRAM_BUCKETS - 1 {
+                true => "+Inf".to_owned(),
+                false => bucket_end_s(bucket).to_string(),
             };
+            out.sample(&format!("{name}_bucket"), &format!("le=\"{end}\""), total);
         }
         let sum_s = self.sum(|core| &of(core).sum_us) as f64 / 1e6;
-        let _ = writeln!(out, "tidegate_{name}_sum {sum_s}\ntidegate_{name}_count {total}");
+        out.sample(&format!("{name}_sum"), "", sum_s);
+        out.sample(&format!("{name}_count"), "", total);
     }
 }
 

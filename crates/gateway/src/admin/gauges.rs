@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wire::ServerCounts;
-use wire::lock;
+use wire::{Budget, ServerCounts, lock};
 
 use super::AdminState;
 use super::process::write_process;
+use crate::delivery::Usage;
+use crate::exposition::{Exposition, Metric, escape};
 use crate::switches::admin;
 
 impl AdminState {
@@ -22,235 +23,224 @@ impl AdminState {
         listeners.certificates()
     }
 
-    pub(super) fn write_gauges(&self, out: &mut String) {
-        use std::fmt::Write as _;
-        // Writing to a String cannot fail.
-        let mut whole = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, value) in samples {
-                let _ = writeln!(out, "{name}{labels} {value}");
-            }
-        };
-        write_process(&mut whole);
-        self.write_configuration(&mut whole);
-        self.write_expiries(&mut whole);
-        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, f64)]| {
-            whole(&format!("tidegate_{name}"), kind, help, samples);
-        };
-        let counts = self.counts();
-        let by_entry = |of: fn(&ServerCounts) -> u64| -> Vec<(String, f64)> {
-            let sample = |(name, _, counts): &(Arc<str>, SocketAddr, ServerCounts)| {
-                (format!("{{entry=\"{}\"}}", escape(name)), of(counts) as f64)
-            };
-            counts.iter().map(sample).collect()
-        };
-        family(
-            "connections",
-            "gauge",
-            "Open client connections.",
-            &by_entry(|c| c.connections),
-        );
-        family(
-            "in_flight",
-            "gauge",
-            "Requests being answered now.",
-            &by_entry(|c| c.in_flight),
-        );
-        family(
-            "accepted_total",
-            "counter",
-            "Client connections accepted.",
-            &by_entry(|c| c.accepted),
-        );
-        family(
-            "turned_away_total",
-            "counter",
-            "Client connections closed as they came: there were max_concurrency already.",
-            &by_entry(|c| c.turned_away),
-        );
-        family(
-            "made_room_total",
-            "counter",
-            "Client connections closed for new ones: there were max_concurrency, and they had no request under way.",
-            &by_entry(|c| c.made_room),
-        );
-        family(
-            "handshakes_failed_total",
-            "counter",
-            "TLS handshakes with clients that failed.",
-            &by_entry(|c| c.handshakes_failed),
-        );
-        family(
-            "buffers_bytes",
-            "gauge",
-            "Memory in pooled buffers, idle ones included, and in parts that wait for company.",
-            &[(String::new(), self.budget.used() as f64)],
-        );
-        family(
-            "buffers_bytes_max",
-            "gauge",
-            "Bound of tidegate_buffers_bytes.",
-            &[(String::new(), self.budget.limit() as f64)],
-        );
-        family(
-            "bodies_shrunk_total",
-            "counter",
-            "Request bodies that gave back memory which they had declared and not sent, since others waited for it.",
-            &[(String::new(), self.budget.bodies_shrunk() as f64)],
-        );
-        family(
-            "bodies_cut_total",
-            "counter",
-            "Request bodies that were cut off since others waited for the memory that they held.",
-            &[(String::new(), self.budget.bodies_cut() as f64)],
-        );
-        let delivery = self.shared.delivery_memory.usage();
-        family(
-            "delivery_memory_bytes",
-            "gauge",
-            "Memory that deliveries hold for documents and long answers of nodes.",
-            &[(String::new(), delivery.held as f64)],
-        );
-        family(
-            "delivery_memory_bytes_max",
-            "gauge",
-            "Bound of tidegate_delivery_memory_bytes, which only one request that is larger than half of it exceeds.",
-            &[(String::new(), delivery.max as f64)],
-        );
-        family(
-            "delivery_memory_lanes_waiting",
-            "gauge",
-            "Lanes of queues that wait for delivery memory.",
-            &[(String::new(), delivery.waiting as f64)],
+    pub(super) fn write_gauges(&self, page: &mut String) {
+        let mut out = Exposition::new(page);
+        write_process(&mut out);
+        self.write_configuration(&mut out);
+        self.write_expiries(&mut out);
+        let of = |kind: &str, name: &str| format!("{kind}=\"{}\"", escape(name));
+        let entries = self.counts();
+        let entries = entries
+            .iter()
+            .map(|(name, _, counts)| (of("entry", name), counts));
+        out.table(&OF_ENTRIES, &entries.collect::<Vec<_>>());
+        out.table(&OF_BODIES, &[(String::new(), &*self.budget)]);
+        out.table(
+            &OF_DELIVERY,
+            &[(String::new(), &self.shared.delivery_memory.usage())],
         );
         let live = self.shared.live.load_full();
-        let statuses: Vec<_> = live
-            .clusters
-            .iter()
-            .map(|(name, cluster)| (escape(name), cluster.status()))
+        let clusters = live.clusters.iter();
+        let statuses: Vec<_> = clusters
+            .map(|(name, cluster)| (of("cluster", name), cluster.status()))
             .collect();
-        let by_cluster = |of: &dyn Fn(&cluster::Status) -> Option<f64>| -> Vec<(String, f64)> {
-            let sample = |(name, status): &(String, cluster::Status)| {
-                Some((format!("{{cluster=\"{name}\"}}"), of(status)?))
-            };
-            statuses.iter().filter_map(sample).collect()
-        };
-        family(
-            "cluster_polled_ago_seconds",
-            "gauge",
-            "Since the cluster last answered the watch.",
-            &by_cluster(&|s| s.polled_ago_ms.map(|ms| ms as f64 / 1e3)),
-        );
-        family(
-            "cluster_watched",
-            "gauge",
-            "Whether the cluster answers the watch; it is not there where discovery is off.",
-            &by_cluster(&|s| match s.state {
-                cluster::WatchState::Off => None,
-                state => Some(f64::from(u8::from(state == cluster::WatchState::Watching))),
-            }),
-        );
-        family(
-            "cluster_rebuilt_total",
-            "counter",
-            "How often another cluster was found at the addresses of the one before: it was built anew.",
-            &by_cluster(&|s| Some(s.polls.rebuilt as f64)),
-        );
-        family(
-            "cluster_generation",
-            "gauge",
-            "Snapshots of the topology so far.",
-            &by_cluster(&|s| Some(s.generation as f64)),
-        );
-        family(
-            "cluster_predictions_checked_total",
-            "counter",
-            "Predicted shards compared with the cluster's own answer.",
-            &by_cluster(&|s| Some(s.predictions.checked as f64)),
-        );
-        family(
-            "cluster_predictions_right_total",
-            "counter",
-            "Predicted shards that the cluster's own answer agreed with.",
-            &by_cluster(&|s| Some(s.predictions.right as f64)),
-        );
-        family(
-            "cluster_account_refused",
-            "gauge",
-            "Whether the cluster refuses the gateway's account, or wants one and none is configured.",
-            &by_cluster(&|s| {
-                let refused = matches!(s.state, cluster::WatchState::Unauthorized);
-                Some(f64::from(u8::from(refused)))
-            }),
-        );
-        let gauges = admin::gauges(&live.config, &self.shared.switches);
-        let by_panel = |of: fn(&admin::Gauges) -> usize| -> Vec<(String, f64)> {
-            let sample = |(name, gauges): &(Arc<str>, admin::Gauges)| {
-                (format!("{{cluster=\"{}\"}}", escape(name)), of(gauges) as f64)
-            };
-            gauges.iter().map(sample).collect()
-        };
-        family(
-            "switches",
-            "gauge",
-            "Switches that were set at run time and come before the configuration.",
-            &by_panel(|gauges| gauges.switches),
-        );
-        family(
-            "combining_filters",
-            "gauge",
-            "Filters at which small parts of different bulks travel together now.",
-            &by_panel(|gauges| gauges.combining),
-        );
-        family(
-            "directing_filters",
-            "gauge",
-            "Filters that give documents with neither id nor routing a shard now, but for indices that are switched by themselves.",
-            &by_panel(|gauges| gauges.directing),
-        );
-        let by_node = |value: fn(&cluster::HealthStatus) -> f64| -> Vec<(String, f64)> {
-            let nodes = statuses.iter().flat_map(|(cluster, status)| {
-                status.nodes.iter().map(move |node| {
-                    let labels = format!("{{cluster=\"{cluster}\",node=\"{}\"}}", escape(&node.name));
-                    (labels, value(&node.health))
-                })
-            });
-            nodes.collect()
-        };
-        family(
-            "node_up",
-            "gauge",
-            "Whether a node is in the rotation.",
-            &by_node(|health| f64::from(u8::from(health.up))),
-        );
-        family(
-            "node_slowness",
-            "gauge",
-            "How many times longer a node's answers take than the cluster's to requests of the same size.",
-            &by_node(|health| health.slowness.into()),
-        );
-        family(
-            "node_in_flight",
-            "gauge",
-            "Exchanges under way with a node.",
-            &by_node(|health| health.in_flight.into()),
-        );
-        family(
-            "node_limit",
-            "gauge",
-            "Requests from queues that a node is sent at once, as its answers have shown.",
-            &by_node(|health| health.limit as f64),
-        );
+        let clusters = statuses.iter().map(|(labels, status)| (labels.clone(), status));
+        out.table(&OF_CLUSTERS, &clusters.collect::<Vec<_>>());
+        let switches = admin::gauges(&live.config, &self.shared.switches);
+        let switches = switches
+            .iter()
+            .map(|(name, gauges)| (of("cluster", name), gauges));
+        out.table(&OF_SWITCHES, &switches.collect::<Vec<_>>());
+        let nodes = statuses.iter().flat_map(|(cluster, status)| {
+            let nodes = status.nodes.iter();
+            nodes.map(move |node| (format!("{cluster},{}", of("node", &node.name)), &node.health))
+        });
+        out.table(&OF_NODES, &nodes.collect::<Vec<_>>());
     }
 }
 
-/// Writes a metric: its name, kind, help, and samples with their labels.
-pub(super) type Family<'a> = dyn FnMut(&str, &str, &str, &[(String, f64)]) + 'a;
+/// Of each entry.
+const OF_ENTRIES: [Metric<fn(&ServerCounts) -> Option<f64>>; 6] = [
+    ("connections", "gauge", "Open client connections.", |counts| {
+        Some(counts.connections as f64)
+    }),
+    ("in_flight", "gauge", "Requests being answered now.", |counts| {
+        Some(counts.in_flight as f64)
+    }),
+    (
+        "accepted_total",
+        "counter",
+        "Client connections accepted.",
+        |counts| Some(counts.accepted as f64),
+    ),
+    (
+        "turned_away_total",
+        "counter",
+        "Client connections closed as they came: there were max_concurrency already.",
+        |counts| Some(counts.turned_away as f64),
+    ),
+    (
+        "made_room_total",
+        "counter",
+        "Client connections closed for new ones: there were max_concurrency, and they had no request under way.",
+        |counts| Some(counts.made_room as f64),
+    ),
+    (
+        "handshakes_failed_total",
+        "counter",
+        "TLS handshakes with clients that failed.",
+        |counts| Some(counts.handshakes_failed as f64),
+    ),
+];
 
-/// As the text format wants label values.
-pub(super) fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
+/// Of requests' bodies.
+const OF_BODIES: [Metric<fn(&Budget) -> Option<f64>>; 4] = [
+    (
+        "buffers_bytes",
+        "gauge",
+        "Memory in pooled buffers, idle ones included, and in parts that wait for company.",
+        |budget| Some(budget.used() as f64),
+    ),
+    (
+        "buffers_bytes_max",
+        "gauge",
+        "Bound of tidegate_buffers_bytes.",
+        |budget| Some(budget.limit() as f64),
+    ),
+    (
+        "bodies_shrunk_total",
+        "counter",
+        "Request bodies that gave back memory which they had declared and not sent, since others waited for it.",
+        |budget| Some(budget.bodies_shrunk() as f64),
+    ),
+    (
+        "bodies_cut_total",
+        "counter",
+        "Request bodies that were cut off since others waited for the memory that they held.",
+        |budget| Some(budget.bodies_cut() as f64),
+    ),
+];
+
+/// Of what deliveries hold.
+const OF_DELIVERY: [Metric<fn(&Usage) -> Option<f64>>; 3] = [
+    (
+        "delivery_memory_bytes",
+        "gauge",
+        "Memory that deliveries hold for documents and long answers of nodes.",
+        |memory| Some(memory.held as f64),
+    ),
+    (
+        "delivery_memory_bytes_max",
+        "gauge",
+        "Bound of tidegate_delivery_memory_bytes, which only one request that is larger than half of it exceeds.",
+        |memory| Some(memory.max as f64),
+    ),
+    (
+        "delivery_memory_lanes_waiting",
+        "gauge",
+        "Lanes of queues that wait for delivery memory.",
+        |memory| Some(memory.waiting as f64),
+    ),
+];
+
+/// Of each cluster.
+const OF_CLUSTERS: [Metric<fn(&cluster::Status) -> Option<f64>>; 7] = [
+    (
+        "cluster_polled_ago_seconds",
+        "gauge",
+        "Since the cluster last answered the watch.",
+        |status| status.polled_ago_ms.map(|ms| ms as f64 / 1e3),
+    ),
+    (
+        "cluster_watched",
+        "gauge",
+        "Whether the cluster answers the watch; it is not there where discovery is off.",
+        |status| match status.state {
+            cluster::WatchState::Off => None,
+            state => Some(f64::from(u8::from(state == cluster::WatchState::Watching))),
+        },
+    ),
+    (
+        "cluster_rebuilt_total",
+        "counter",
+        "How often another cluster was found at the addresses of the one before: it was built anew.",
+        |status| Some(status.polls.rebuilt as f64),
+    ),
+    (
+        "cluster_generation",
+        "gauge",
+        "Snapshots of the topology so far.",
+        |status| Some(status.generation as f64),
+    ),
+    (
+        "cluster_predictions_checked_total",
+        "counter",
+        "Predicted shards compared with the cluster's own answer.",
+        |status| Some(status.predictions.checked as f64),
+    ),
+    (
+        "cluster_predictions_right_total",
+        "counter",
+        "Predicted shards that the cluster's own answer agreed with.",
+        |status| Some(status.predictions.right as f64),
+    ),
+    (
+        "cluster_account_refused",
+        "gauge",
+        "Whether the cluster refuses the gateway's account, or wants one and none is configured.",
+        |status| {
+            let refused = matches!(status.state, cluster::WatchState::Unauthorized);
+            Some(f64::from(u8::from(refused)))
+        },
+    ),
+];
+
+/// Of what is switched, for each cluster.
+const OF_SWITCHES: [Metric<fn(&admin::Gauges) -> Option<f64>>; 3] = [
+    (
+        "switches",
+        "gauge",
+        "Switches that were set at run time and come before the configuration.",
+        |gauges| Some(gauges.switches as f64),
+    ),
+    (
+        "combining_filters",
+        "gauge",
+        "Filters at which small parts of different bulks travel together now.",
+        |gauges| Some(gauges.combining as f64),
+    ),
+    (
+        "directing_filters",
+        "gauge",
+        "Filters that give documents with neither id nor routing a shard now, but for indices that are switched by themselves.",
+        |gauges| Some(gauges.directing as f64),
+    ),
+];
+
+/// Of each node.
+const OF_NODES: [Metric<fn(&cluster::HealthStatus) -> Option<f64>>; 4] = [
+    (
+        "node_up",
+        "gauge",
+        "Whether a node is in the rotation.",
+        |health| Some(f64::from(u8::from(health.up))),
+    ),
+    (
+        "node_slowness",
+        "gauge",
+        "How many times longer a node's answers take than the cluster's to requests of the same size.",
+        |health| Some(health.slowness.into()),
+    ),
+    (
+        "node_in_flight",
+        "gauge",
+        "Exchanges under way with a node.",
+        |health| Some(health.in_flight.into()),
+    ),
+    (
+        "node_limit",
+        "gauge",
+        "Requests from queues that a node is sent at once, as its answers have shown.",
+        |health| Some(health.limit as f64),
+    ),
+];

@@ -7,61 +7,56 @@ use std::sync::Arc;
 use config::Config;
 
 use super::AdminState;
-use super::gauges::{Family, escape};
+use crate::exposition::{Exposition, escape};
 
 impl AdminState {
     /// Build and configuration.
-    pub(super) fn write_configuration(&self, family: &mut Family<'_>) {
+    pub(super) fn write_configuration(&self, out: &mut Exposition<'_>) {
         let (version, commit) = (
             env!("CARGO_PKG_VERSION"),
             option_env!("TIDEGATE_COMMIT").unwrap_or("unknown"),
         );
-        let build = format!(
-            "{{version=\"{}\",commit=\"{}\"}}",
-            escape(version),
-            escape(commit)
-        );
-        family(
+        let build = format!("version=\"{}\",commit=\"{}\"", escape(version), escape(commit));
+        out.metric(
             "tidegate_build_info",
             "gauge",
             "Always 1; the labels say which build this is.",
-            &[(build, 1.0)],
+            [(build, 1.0)],
         );
         let counted = self.shared.reloads.counted();
         let one = |value: f64| [(String::new(), value)];
-        family(
+        out.metric(
             "tidegate_config_reloads_total",
             "counter",
             "Reloads that put a configuration in force.",
-            &one(counted.succeeded as f64),
+            one(counted.succeeded as f64),
         );
-        family(
+        out.metric(
             "tidegate_config_reloads_failed_total",
             "counter",
             "Reloads that were refused: the configuration before stayed in force.",
-            &one(counted.failed as f64),
+            one(counted.failed as f64),
         );
-        family(
+        out.metric(
             "tidegate_config_last_reload_successful",
             "gauge",
             "Whether the last reload, or the start, put the file in force; 0: what runs is not what the file says.",
-            &one(f64::from(u8::from(counted.in_force))),
+            one(f64::from(u8::from(counted.in_force))),
         );
-        family(
+        out.metric(
             "tidegate_config_last_reload_success_timestamp_seconds",
             "gauge",
             "When a configuration was last put in force, in seconds since 1970.",
-            &one(counted.succeeded_at),
+            one(counted.succeeded_at),
         );
-        family(
+        out.metric(
             "tidegate_config_waits_for_restart",
             "gauge",
             "Keys of the file that are not in force before a restart.",
-            &one(counted.waiting as f64),
+            one(counted.waiting as f64),
         );
     }
 
-    /// When certificates end.
     /// When each certificate ends, by the labels of its metric.
     pub(super) fn expiries(&self) -> Vec<(String, f64)> {
         let live = self.shared.live.load_full();
@@ -73,12 +68,12 @@ impl AdminState {
         samples
     }
 
-    pub(super) fn write_expiries(&self, family: &mut Family<'_>) {
-        family(
+    pub(super) fn write_expiries(&self, out: &mut Exposition<'_>) {
+        out.metric(
             "tidegate_certificate_expiry_timestamp_seconds",
             "gauge",
             "When the first certificate of a chain, or of a file of authorities, ends, in seconds since 1970.",
-            &self.expiries(),
+            self.expiries(),
         );
     }
 }
@@ -109,15 +104,14 @@ fn expiries(config: &Config) -> Vec<(String, f64)> {
 }
 
 fn labels(kind: &str, name: &str) -> String {
-    format!("{{of=\"{kind}\",name=\"{}\"}}", escape(name))
+    format!("of=\"{kind}\",name=\"{}\"", escape(name))
 }
 
 /// The process, as the system sees it.
-pub(super) fn write_process(family: &mut Family<'_>) {
+pub(super) fn write_process(out: &mut Exposition<'_>) {
     let now = Process::now();
     let mut write = |name: &str, kind: &str, help: &str, value: Option<f64>| {
-        let samples: Vec<_> = value.map(|value| (String::new(), value)).into_iter().collect();
-        family(name, kind, help, &samples);
+        out.metric(name, kind, help, value.map(|value| (String::new(), value)));
     };
     write(
         "process_cpu_seconds_total",

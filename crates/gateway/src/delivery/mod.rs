@@ -37,5 +37,5 @@ mod unsettled;
 mod work;
 
 pub(crate) use deliveries::Deliveries;
-pub(crate) use memory::Memory;
+pub(crate) use memory::{Memory, Usage};
 pub(crate) use unsettled::drop_unsettled;

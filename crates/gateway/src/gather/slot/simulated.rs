@@ -68,101 +68,162 @@ const fn node(cores: f64) -> Node {
     }
 }
 
-fn run(node: Node, clients: Clients, seconds: f64, mut shifts: Shifts) -> Seen {
-    let start = Instant::now();
-    let at = |now: f64| start + Duration::from_secs_f64(now);
-    let settings = Combine {
-        enabled: true,
-        flush_bytes: 8 << 20,
-        docs_max: 100_000,
-        requests_max: 1024,
-        interval: Duration::from_millis(50),
-        adaptive: true,
-    };
-    let mut slot: Slot<Bulk, ()> = Slot::new(&(), start);
-    let mut coming: Vec<(f64, usize)> = (0..clients.count)
-        .map(|client| (client as f64 * 1e-4, client))
-        .collect();
-    let (mut timers, mut open): (Vec<(f64, u64)>, Vec<Request>) = (Vec::new(), Vec::new());
-    let (mut now, mut docs, mut work) = (0.0_f64, 0_u64, 0.0_f64);
-    while now < seconds {
-        // What happens next: somebody comes, a timer goes off, or a thread is done.
-        let threads = open
+/// A node, its clients, and the slot between them.
+struct Simulation {
+    node: Node,
+    clients: Clients,
+    settings: Combine,
+    shifts: Shifts,
+    slot: Slot<Bulk, ()>,
+    start: Instant,
+    /// When each client sends its next bulk.
+    coming: Vec<(f64, usize)>,
+    /// When a timer of a round of the slot goes off.
+    timers: Vec<(f64, u64)>,
+    open: Vec<Request>,
+    now: f64,
+    docs: u64,
+    work: f64,
+}
+
+fn run(node: Node, clients: Clients, seconds: f64, shifts: Shifts) -> Seen {
+    let mut simulation = Simulation::new(node, clients, shifts);
+    while simulation.now < seconds {
+        simulation.pass();
+        if simulation.ring() {
+            simulation.consider(true);
+        }
+        simulation.answer();
+        simulation.come();
+    }
+    Seen {
+        docs: simulation.docs as f64 / simulation.now,
+        cost: simulation.work / simulation.docs as f64 * 1e6,
+    }
+}
+
+impl Simulation {
+    fn new(node: Node, clients: Clients, shifts: Shifts) -> Self {
+        let start = Instant::now();
+        let coming = (0..clients.count).map(|client| (client as f64 * 1e-4, client));
+        let settings = Combine {
+            enabled: true,
+            flush_bytes: 8 << 20,
+            docs_max: 100_000,
+            requests_max: 1024,
+            interval: Duration::from_millis(50),
+            adaptive: true,
+        };
+        Self {
+            slot: Slot::new(&(), start),
+            coming: coming.collect(),
+            timers: Vec::new(),
+            open: Vec::new(),
+            now: 0.0,
+            docs: 0,
+            work: 0.0,
+            node,
+            clients,
+            settings,
+            shifts,
+            start,
+        }
+    }
+
+    fn at(&self) -> Instant {
+        self.start + Duration::from_secs_f64(self.now)
+    }
+
+    /// Time passes until somebody comes, a timer goes off, or a thread is done.
+    fn pass(&mut self) {
+        let threads = self
+            .open
             .iter()
             .flat_map(|request| &request.threads)
             .filter(|left| **left > 0.0);
-        let speed = (node.cores / threads.clone().count().max(1) as f64).min(1.0);
+        let speed = (self.node.cores / threads.clone().count().max(1) as f64).min(1.0);
         let done = threads.copied().fold(f64::INFINITY, f64::min) / speed;
-        let comes = coming.iter().map(|(when, _)| when - now);
-        let rings = timers.iter().map(|(when, _)| when - now);
+        let comes = self.coming.iter().map(|(when, _)| when - self.now);
+        let rings = self.timers.iter().map(|(when, _)| when - self.now);
         let passes = comes.chain(rings).fold(done, f64::min).max(0.0);
-        now += passes;
-        for left in open.iter_mut().flat_map(|request| &mut request.threads) {
+        self.now += passes;
+        for left in self.open.iter_mut().flat_map(|request| &mut request.threads) {
             if *left > 0.0 {
-                work += passes * speed;
+                self.work += passes * speed;
                 *left -= passes * speed;
                 if *left < 1e-9 {
                     *left = 0.0;
                 }
             }
         }
-        let (round, mut due) = (slot.round(), false);
-        timers.retain(|(when, of)| {
+    }
+
+    /// Takes the timers that go off. Returns whether one is of the slot's round.
+    fn ring(&mut self) -> bool {
+        let (round, now, mut due) = (self.slot.round(), self.now, false);
+        self.timers.retain(|(when, of)| {
             let rings = *when <= now + 1e-9;
             due |= rings && *of == round;
             !rings
         });
-        let mut consider =
-            |slot: &mut Slot<Bulk, ()>, shifts: &mut Shifts, open: &mut Vec<Request>, mut due: bool| {
-                loop {
-                    match slot.next_step(shifts, &settings, at(now)) {
-                        _ if std::mem::take(&mut due) => {}
-                        SlotAction::Nothing => return,
-                        SlotAction::Wait { longest, round } => {
-                            return timers.push((now + longest.as_secs_f64(), round));
-                        }
-                        SlotAction::Send => {}
-                    }
-                    match slot.take(shifts, (u64::MAX, u64::MAX), at(now)) {
-                        Some(((), members)) => open.push(node.request(members, now)),
-                        None => return,
-                    }
+        due
+    }
+
+    /// Sends what is to go now.
+    fn consider(&mut self, mut due: bool) {
+        let at = self.at();
+        loop {
+            match self.slot.next_step(&mut self.shifts, &self.settings, at) {
+                _ if std::mem::take(&mut due) => {}
+                SlotAction::Nothing => return,
+                SlotAction::Wait { longest, round } => {
+                    return self.timers.push((self.now + longest.as_secs_f64(), round));
                 }
-            };
-        if due {
-            consider(&mut slot, &mut shifts, &mut open, true);
-        }
-        for index in (0..open.len()).rev() {
-            if open[index].threads.iter().any(|left| *left > 0.0) {
-                continue;
+                SlotAction::Send => {}
             }
-            let request = open.swap_remove(index);
-            let bytes = request.members.iter().map(Weight::bytes).sum();
-            let lasted = Duration::from_secs_f64(now - request.since);
-            slot.returned(&mut shifts, (request.members.len(), bytes), lasted, at(now));
-            for member in request.members {
-                docs += u64::from(member.docs);
-                coming.push((now + clients.turn, member.client));
-            }
-            consider(&mut slot, &mut shifts, &mut open, false);
-        }
-        let here: Vec<_> = coming.extract_if(.., |(when, _)| *when <= now + 1e-9).collect();
-        for (_, client) in here {
-            let bulk = Bulk {
-                client,
-                docs: clients.docs,
-            };
-            if slot.alone(&mut shifts, at(now)) {
-                open.push(node.request(vec![bulk], now));
-            } else {
-                slot.push(&(), bulk);
-                consider(&mut slot, &mut shifts, &mut open, false);
+            match self.slot.take(&mut self.shifts, (u64::MAX, u64::MAX), at) {
+                Some(((), members)) => self.open.push(self.node.request(members, self.now)),
+                None => return,
             }
         }
     }
-    Seen {
-        docs: docs as f64 / now,
-        cost: work / docs as f64 * 1e6,
+
+    /// Answers the requests that all threads are done with. Their clients come again.
+    fn answer(&mut self) {
+        for index in (0..self.open.len()).rev() {
+            if self.open[index].threads.iter().any(|left| *left > 0.0) {
+                continue;
+            }
+            let request = self.open.swap_remove(index);
+            let bytes = request.members.iter().map(Weight::bytes).sum();
+            let lasted = Duration::from_secs_f64(self.now - request.since);
+            let (members, at) = (request.members.len(), self.at());
+            self.slot.returned(&mut self.shifts, (members, bytes), lasted, at);
+            for member in request.members {
+                self.docs += u64::from(member.docs);
+                self.coming.push((self.now + self.clients.turn, member.client));
+            }
+            self.consider(false);
+        }
+    }
+
+    /// Takes the bulks of the clients that come now.
+    fn come(&mut self) {
+        let now = self.now;
+        let here: Vec<_> = self
+            .coming
+            .extract_if(.., |(when, _)| *when <= now + 1e-9)
+            .collect();
+        for (_, client) in here {
+            let docs = self.clients.docs;
+            let (bulk, at) = (Bulk { client, docs }, self.at());
+            if self.slot.alone(&mut self.shifts, at) {
+                self.open.push(self.node.request(vec![bulk], now));
+            } else {
+                self.slot.push(&(), bulk);
+                self.consider(false);
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use bulk::{Ask, IdMint, NullId, RouteTable, Scratch, Verdict};
+use bulk::{Ask, IdMint, NullId, Plan, RouteTable, Scratch, Verdict};
 use config::REPLAYING;
 use log::{Log, ReadError, StartAt};
 
@@ -173,23 +173,17 @@ impl DeadLetters {
         done: &mut Replayed,
     ) -> Result<Result<(), NotQueued>, LettersError> {
         let cause = &letters[0].cause;
-        let mut refuse = |letters: &[&Letter], why: &str| {
-            let refused = letters.iter().map(|letter| (letter.id, why.to_owned()));
-            done.refused.extend(refused);
-        };
         let all: Vec<&Letter> = letters.iter().collect();
         if !way.groups.iter().any(|group| **group == *cause.group) {
-            refuse(
+            let group = &cause.group;
+            done.refuse(
                 &all,
-                &format!(
-                    "the consumer group {} delivers from this queue no more",
-                    cause.group
-                ),
+                &format!("the consumer group {group} delivers from this queue no more"),
             );
             return Ok(Ok(()));
         }
         let Some(head) = head_of(&cause.target) else {
-            refuse(&all, "its request is not one that is queued");
+            done.refuse(&all, "its request is not one that is queued");
             return Ok(Ok(()));
         };
         let ask = Ask {
@@ -201,33 +195,8 @@ impl DeadLetters {
             null_id: NullId::Always,
             ..Ask::default()
         };
-        let (mut ids, mut scratch) = (IdMint::new(fastrand::u64(..)), Scratch::default());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        ids.tick(now.map_or(0, |since| since.as_millis() as u64));
-        let mut plan = |body: &[u8]| bulk::plan(body, &ask, way.table, &mut ids, &mut scratch);
-        let mut run = Run::of(all);
-        let mut verdict = plan(&run.body);
-        if let Verdict::Pass(_) = verdict {
-            // Some would not be queued: each is asked about by itself.
-            let mut fit = Vec::new();
-            for letter in run.letters {
-                match plan(letter.lines.as_deref().unwrap_or_default()) {
-                    Verdict::Plan(_) => fit.push(letter),
-                    Verdict::Pass(pass) => {
-                        refuse(&[letter], &format!("it would not be queued: {}", pass.why))
-                    }
-                }
-            }
-            run = Run::of(fit);
-            verdict = plan(&run.body);
-        }
-        let plan = match verdict {
-            Verdict::Plan(plan) if plan.docs() as usize == run.letters.len() => plan,
-            _ if run.letters.is_empty() => return Ok(Ok(())),
-            _ => {
-                refuse(&run.letters, "it would not be queued together with others");
-                return Ok(Ok(()));
-            }
+        let Some((run, plan)) = planned(all, &ask, way.table, done) else {
+            return Ok(Ok(()));
         };
         let params = Params {
             target: cause.target.clone(),
@@ -284,6 +253,43 @@ impl DeadLetters {
     }
 }
 
+/// Plans letters as one request. Those that would not be queued are refused; none: that is all of them.
+fn planned<'l>(
+    all: Vec<&'l Letter>,
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    done: &mut Replayed,
+) -> Option<(Run<'l>, Plan)> {
+    let (mut ids, mut scratch) = (IdMint::new(fastrand::u64(..)), Scratch::default());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    ids.tick(now.map_or(0, |since| since.as_millis() as u64));
+    let mut plan = |body: &[u8]| bulk::plan(body, ask, table, &mut ids, &mut scratch);
+    let mut run = Run::of(all);
+    let mut verdict = plan(&run.body);
+    if let Verdict::Pass(_) = verdict {
+        // Some would not be queued: each is asked about by itself.
+        let mut fit = Vec::new();
+        for letter in run.letters {
+            match plan(letter.lines.as_deref().unwrap_or_default()) {
+                Verdict::Plan(_) => fit.push(letter),
+                Verdict::Pass(pass) => {
+                    done.refuse(&[letter], &format!("it would not be queued: {}", pass.why));
+                }
+            }
+        }
+        run = Run::of(fit);
+        verdict = plan(&run.body);
+    }
+    match verdict {
+        Verdict::Plan(plan) if plan.docs() as usize == run.letters.len() => Some((run, plan)),
+        _ if run.letters.is_empty() => None,
+        _ => {
+            done.refuse(&run.letters, "it would not be queued together with others");
+            None
+        }
+    }
+}
+
 /// After a replay that a crash cut off: the letters that are in the queue's log are not among the dead any
 /// more.
 pub(crate) fn recount(log: &Log, letters: &DeadLetters) -> Result<(), LettersError> {
@@ -329,6 +335,15 @@ fn chunks(picked: &[Picked]) -> impl Iterator<Item = &[Picked]> {
         rest = more;
         (!some.is_empty()).then_some(some)
     })
+}
+
+// === impl Replayed ===
+
+impl Replayed {
+    fn refuse(&mut self, letters: &[&Letter], why: &str) {
+        let refused = letters.iter().map(|letter| (letter.id, why.to_owned()));
+        self.refused.extend(refused);
+    }
 }
 
 // === impl Run ===

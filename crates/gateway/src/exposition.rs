@@ -1,0 +1,86 @@
+//! Prometheus' text format 0.0.4, written in one place.
+
+use std::fmt::{Display, Write as _};
+
+/// A metric that each thing of a kind has: its name without the prefix `tidegate_`, its kind, its help, and the
+/// value for one thing. A thing with the value `None` has no sample.
+pub(crate) type Metric<F> = (&'static str, &'static str, &'static str, F);
+
+/// A page of metrics that is being written.
+pub(crate) struct Exposition<'o>(&'o mut String);
+
+// === impl Exposition ===
+
+impl<'o> Exposition<'o> {
+    /// Continues a page.
+    pub(crate) fn new(page: &'o mut String) -> Self {
+        Self(page)
+    }
+
+    /// Writes one metric. The samples come with their labels, as they stand between the braces.
+    pub(crate) fn metric<V: Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, V)>,
+    ) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
+    }
+
+    /// Metrics of the gateway, each with a sample for each of `things`.
+    pub(crate) fn table<T, F: Fn(&T) -> Option<f64>>(
+        &mut self,
+        metrics: &[Metric<F>],
+        things: &[(String, &T)],
+    ) {
+        for (name, kind, help, of) in metrics {
+            let samples = things.iter();
+            let samples = samples.filter_map(|(labels, thing)| Some((labels.clone(), of(thing)?)));
+            self.metric(&format!("tidegate_{name}"), kind, help, samples);
+        }
+    }
+
+    /// Adds a sample to the metric that was written last.
+    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        let _ = match labels {
+            "" => writeln!(self.0, "{name} {value}"),
+            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
+        };
+    }
+}
+
+/// Escapes the value of a label.
+pub(crate) fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_has_its_help_its_type_and_its_samples() {
+        let mut page = String::new();
+        let mut out = Exposition::new(&mut page);
+        out.metric("up", "gauge", "Whether it runs.", [(String::new(), 1)]);
+        let of: fn(&u8) -> Option<f64> = |value| (*value > 0).then(|| f64::from(*value));
+        let labels = format!("of=\"{}\"", escape("a\"b"));
+        out.table(
+            &[("size", "counter", "How large.", of)],
+            &[(labels, &7), (String::new(), &0)],
+        );
+        assert_eq!(
+            page,
+            "# HELP up Whether it runs.\n# TYPE up gauge\nup 1\n\
+             # HELP tidegate_size How large.\n# TYPE tidegate_size counter\ntidegate_size{of=\"a\\\"b\"} 7\n"
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! The accounts of queues as metrics.
+
+use log::Status;
+
+use crate::exposition::{Exposition, Metric};
+use crate::queue::accounts::{Account, GroupAccount};
+use crate::queue::journal::{Journal, REFUSALS};
+use crate::queue::parked::{Parked, now_ms};
+use crate::queue::queues::{Doing, Group, Queues};
+
+impl Queues {
+    /// The accounts in Prometheus' text format.
+    pub(crate) fn write_prometheus(&self, page: &mut String) {
+        let mut out = Exposition::new(page);
+        let accounts = self.accounts();
+        let of = |account: &Account<'_>| format!("queue=\"{}\"", account.queue.name);
+        let queues = accounts.iter().map(|account| (of(account), account));
+        out.table(&OF_QUEUES, &queues.collect::<Vec<_>>());
+        let refusals = accounts.iter().flat_map(|account| {
+            let found = account.queue.log.refuses_for();
+            REFUSALS.iter().map(move |reason| {
+                let labels = format!("{},reason=\"{reason}\"", of(account));
+                (labels, u8::from(found == Some(*reason)))
+            })
+        });
+        out.metric(
+            "tidegate_queue_refuses",
+            "gauge",
+            "Whether a queue accepts nothing now, by reason: no room below max_size, none on the disk, a disk that failed, or one that is slower than what comes.",
+            refusals,
+        );
+        let consumers: Vec<_> = accounts
+            .iter()
+            .flat_map(|account| {
+                let groups = account.groups.iter();
+                groups.map(move |group| (format!("{},group=\"{}\"", of(account), group.name), group))
+            })
+            .collect();
+        let documents = consumers.iter().flat_map(|(labels, group)| {
+            let states = group.states().into_iter();
+            states.map(move |(state, documents)| (format!("{labels},state=\"{state}\""), documents))
+        });
+        out.metric(
+            "tidegate_queue_documents",
+            "gauge",
+            "Accepted documents, by what became of them; the states of a consumer group add up to tidegate_queue_accepted_total and tidegate_queue_rewound_total.",
+            documents,
+        );
+        out.table(&OF_CONSUMERS, &consumers);
+        let groups = self.groups().iter().map(|group| {
+            let (queue, name) = (&group.queue.name, &group.settings.group);
+            (format!("queue=\"{queue}\",group=\"{name}\""), &**group)
+        });
+        out.table(&OF_GROUPS, &groups.collect::<Vec<_>>());
+        let parked: Vec<_> = accounts
+            .iter()
+            .flat_map(|account| {
+                let groups = account.queue.parked.all().into_iter();
+                groups.map(move |(group, parked)| (format!("{},group=\"{group}\"", of(account)), parked))
+            })
+            .collect();
+        let parked = parked.iter().map(|(labels, parked)| (labels.clone(), &**parked));
+        out.table(&OF_PARKED, &parked.collect::<Vec<_>>());
+    }
+}
+
+/// Of each queue.
+const OF_QUEUES: [Metric<fn(&Account<'_>) -> Option<f64>>; 9] = [
+    (
+        "queue_accepted_total",
+        "counter",
+        "Documents accepted into a queue since it was made.",
+        |account| Some(account.status.documents as f64),
+    ),
+    ("queue_bytes", "gauge", "Bytes of a queue on disk.", |account| {
+        Some(account.status.bytes as f64)
+    }),
+    (
+        "queue_spare_bytes",
+        "gauge",
+        "Bytes of a queue's files on disk that hold nothing any more and are kept to be written again.",
+        |account| Some(account.status.spare_bytes as f64),
+    ),
+    (
+        "queue_bytes_max",
+        "gauge",
+        "Bytes that a queue may take on disk (max_size), where that is said.",
+        |account| {
+            on_disk(account, |status| {
+                Some(status.quota_bytes).filter(|bytes| *bytes > 0)
+            })
+        },
+    ),
+    (
+        "queue_disk_free_bytes",
+        "gauge",
+        "Bytes free on the disk that a queue is on, when it last looked.",
+        |account| on_disk(account, |status| Some(status.free_bytes)),
+    ),
+    (
+        "queue_poisoned",
+        "gauge",
+        "Whether a queue accepts nothing any more because the disk failed.",
+        |account| Some(u64::from(account.status.poisoned.is_some()) as f64),
+    ),
+    ("dead_letters", "gauge", "Dead letters of a queue.", |account| {
+        Some(account.dead_letters() as f64)
+    }),
+    (
+        "dead_letters_bytes",
+        "gauge",
+        "Bytes of a queue's dead letters on disk.",
+        |account| Some(account.queue.dead_letters.bytes() as f64),
+    ),
+    (
+        "queue_idempotency_keys",
+        "gauge",
+        "Idempotency-Keys that a queue remembers.",
+        |account| Some((account.queue.keys.as_ref().map_or(0, |keys| keys.count() as u64)) as f64),
+    ),
+];
+
+/// Of each consumer group, from its account.
+const OF_CONSUMERS: [Metric<fn(&GroupAccount) -> Option<f64>>; 2] = [
+    (
+        "queue_rewound_total",
+        "counter",
+        "Documents that a consumer group was set back over, and counts once more.",
+        |group| Some(group.rewound as f64),
+    ),
+    (
+        "queue_pending_bytes",
+        "gauge",
+        "Bytes of pending documents.",
+        |group| Some(group.pending_bytes as f64),
+    ),
+];
+
+/// Of each consumer group that delivers, as it is now.
+const OF_GROUPS: [Metric<fn(&Group) -> Option<f64>>; 10] = [
+    (
+        "queue_lag_seconds",
+        "gauge",
+        "Age of the oldest document that a consumer group works on, or that waits for it while its pipeline is stopped.",
+        |group| Some(group.lag().unwrap_or_default().as_secs_f64()),
+    ),
+    (
+        "queue_lanes_paused",
+        "gauge",
+        "Lanes that wait for something to be put right.",
+        |group| Some(group.count(Doing::Paused) as f64),
+    ),
+    (
+        "queue_lanes_retrying",
+        "gauge",
+        "Lanes that try again.",
+        |group| Some(group.count(Doing::Retrying) as f64),
+    ),
+    (
+        "queue_pending_messages",
+        "gauge",
+        "Messages that a consumer group in Kafka has yet to deliver, whichever gateway accepted them.",
+        |group| Some(group.consumer.sharing()?.pending_messages as f64),
+    ),
+    (
+        "queue_lost_messages",
+        "gauge",
+        "Messages that Kafka deleted before a consumer group had delivered them.",
+        |group| Some(group.consumer.sharing()?.lost_messages as f64),
+    ),
+    (
+        "queue_lanes_held",
+        "gauge",
+        "Lanes of a queue in Kafka that are this gateway's now.",
+        |group| Some(group.consumer.sharing()?.lanes_held as f64),
+    ),
+    (
+        "queue_requests_total",
+        "counter",
+        "Bulk requests that a consumer group has sent.",
+        |group| Some(group.requests.get() as f64),
+    ),
+    (
+        "queue_parts_total",
+        "counter",
+        "What lanes had for one node, carried by those requests: several lanes travel in one.",
+        |group| Some(group.parts.get() as f64),
+    ),
+    (
+        "queue_docs_retried_total",
+        "counter",
+        "Documents that a consumer group has sent again.",
+        |group| Some(group.retried.get() as f64),
+    ),
+    (
+        "queue_docs_stayed_total",
+        "counter",
+        "Documents in doubt that a script or a pipeline may have changed: sent to the index that has them, and not to where their name leads now.",
+        |group| Some(group.stayed.get() as f64),
+    ),
+];
+
+/// Of what is parked of each consumer group.
+const OF_PARKED: [Metric<fn(&Parked) -> Option<f64>>; 4] = [
+    (
+        "queue_parked_keys",
+        "gauge",
+        "Indices, requests and documents that operations of a consumer group wait for, apart from their lanes.",
+        |parked| Some(parked.state().key_count() as f64),
+    ),
+    (
+        "queue_parked_bytes",
+        "gauge",
+        "Bytes of a consumer group's parked operations on disk.",
+        |parked| Some(parked.bytes() as f64),
+    ),
+    (
+        "queue_parked_letters",
+        "gauge",
+        "Parked documents of a consumer group that are refused, and wait for room among the dead letters.",
+        |parked| Some(parked.state().letters() as f64),
+    ),
+    (
+        "queue_parked_seconds",
+        "gauge",
+        "Age of the operations of a consumer group that have been parked longest.",
+        |parked| Some(age_s(parked)),
+    ),
+];
+
+/// What a queue on this machine's disk says of it.
+fn on_disk(account: &Account<'_>, of: impl Fn(&Status) -> Option<u64>) -> Option<f64> {
+    match account.queue.log {
+        Journal::Disk(_) => of(&account.status).map(|bytes| bytes as f64),
+        Journal::Kafka(_) => None,
+    }
+}
+
+/// Age in seconds of what has been parked longest.
+fn age_s(parked: &Parked) -> f64 {
+    let since = parked.state().since_ms();
+    since.map_or(0.0, |since| now_ms().saturating_sub(since) as f64 / 1000.0)
+}
