@@ -33,7 +33,7 @@ pub(crate) struct Action<'a> {
     /// Whether the index must be an alias, or a data stream, if the line says.
     pub(crate) require_alias: Option<bool>,
     pub(crate) require_data_stream: Option<bool>,
-    pub(crate) place: Place,
+    pub(crate) id_gap: IdGap,
     /// `if_seq_no` and `if_primary_term` are given: an update must not carry an upsert then.
     pub(crate) compare_and_set: bool,
     /// A version or a sequence number is given: executed a second time, the operation conflicts with itself.
@@ -51,8 +51,8 @@ pub(crate) struct TypeAt {
 }
 
 /// Where an id can be written into an action line that has none. Offsets are from the line's start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IdGap {
     /// The id goes here…
     pub(crate) at: u32,
     /// …in place of this many bytes (4 for a `null`, else 0)…
@@ -62,11 +62,12 @@ pub(crate) struct Place {
 }
 
 /// What is written to give an action line its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `"_id":"…"`, into an empty object.
     Only,
     /// `"_id":"…",`, before the other keys.
+    #[default]
     First,
     /// `"…"`, instead of a null.
     Value,
@@ -106,7 +107,7 @@ impl Action<'_> {
     pub(crate) fn settle_type(&mut self, left_out: bool) {
         match self.type_at {
             // No key is left to put a comma before.
-            Some(TypeAt { alone: true, .. }) if left_out => self.place.form = Form::Only,
+            Some(TypeAt { alone: true, .. }) if left_out => self.id_gap.form = Form::Only,
             Some(_) if !left_out => self.type_at = None,
             _ => {}
         }

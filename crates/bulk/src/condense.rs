@@ -28,7 +28,7 @@ pub struct Condense {
 /// An object or array that is kept, at least in part.
 #[derive(Debug)]
 struct Frame {
-    place: Place,
+    container: Container,
     is_object: bool,
     /// Something of it was kept, so that a comma comes before what is next.
     any: bool,
@@ -38,7 +38,7 @@ struct Frame {
 
 /// What an object or array is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Container {
     Answer,
     Items,
     /// `{"index": …}`.
@@ -61,7 +61,7 @@ enum Expects {
 /// What becomes of the value that comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    Kept(Place),
+    Kept(Container),
     Skipped,
 }
 
@@ -103,7 +103,7 @@ impl Condense {
             error_left: 0,
             errors_left: errors_bytes_max,
             open: Vec::new(),
-            expects: Expects::Value(Wanted::Kept(Place::Answer)),
+            expects: Expects::Value(Wanted::Kept(Container::Answer)),
             token: Token::None,
             key: Vec::new(),
         }
@@ -140,7 +140,7 @@ impl Condense {
         }
         match (self.expects, byte) {
             (Expects::Value(_), b']') => self.end(byte, out)?,
-            (Expects::Value(Wanted::Kept(place)), _) => self.value(place, byte, out)?,
+            (Expects::Value(Wanted::Kept(container)), _) => self.value(container, byte, out)?,
             (Expects::Value(Wanted::Skipped), _) => {
                 self.token = match byte {
                     b'"' | b'{' | b'[' => Token::Skipped {
@@ -168,9 +168,9 @@ impl Condense {
     fn next(&mut self) {
         self.expects = match self.open.last() {
             Some(frame) if frame.is_object => Expects::KeyOrEnd,
-            Some(frame) => Expects::Value(match frame.place {
-                Place::Items => Wanted::Kept(Place::Item),
-                place if self.error_left > 0 => Wanted::Kept(place),
+            Some(frame) => Expects::Value(match frame.container {
+                Container::Items => Wanted::Kept(Container::Item),
+                container if self.error_left > 0 => Wanted::Kept(container),
                 _ => Wanted::Skipped,
             }),
             None => Expects::Nothing,
@@ -178,9 +178,9 @@ impl Condense {
     }
 
     /// The first byte of a value that is kept.
-    fn value(&mut self, place: Place, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
+    fn value(&mut self, container: Container, byte: u8, out: &mut Vec<u8>) -> Result<(), MergeError> {
         self.comma(out);
-        if place == Place::Item {
+        if container == Container::Item {
             self.items_left = self
                 .items_left
                 .checked_sub(1)
@@ -194,7 +194,7 @@ impl Condense {
                     return Err(MALFORMED);
                 }
                 self.open.push(Frame {
-                    place,
+                    container,
                     is_object: byte == b'{',
                     any: false,
                     seen: 0,
@@ -229,8 +229,11 @@ impl Condense {
             return Err(MALFORMED);
         }
         self.write(byte, out);
-        let is_in_error = self.open.last().is_some_and(|outer| outer.place == Place::Error);
-        if frame.place == Place::Error && !is_in_error {
+        let is_in_error = self
+            .open
+            .last()
+            .is_some_and(|outer| outer.container == Container::Error);
+        if frame.container == Container::Error && !is_in_error {
             let used = self.error_given - self.error_left;
             self.errors_left = self.errors_left.saturating_sub(used);
         }
@@ -272,27 +275,27 @@ impl Condense {
     fn wanted(&mut self) -> Result<Wanted, MergeError> {
         let too_long = self.key.len() > KEY_BYTES_MAX;
         let frame = self.open.last_mut().ok_or(MALFORMED)?;
-        let (place, bit) = match (frame.place, self.key.as_slice()) {
+        let (container, bit) = match (frame.container, self.key.as_slice()) {
             _ if too_long => return Ok(Wanted::Skipped),
-            (Place::Answer, b"took") => (Place::Answer, 1),
-            (Place::Answer, b"errors") => (Place::Answer, 2),
-            (Place::Answer, b"items") => (Place::Items, 4),
-            (Place::Answer | Place::Fields, b"error") => (Place::Error, 8),
-            (Place::Answer | Place::Fields, b"status") => (frame.place, 16),
-            (Place::Item, _) => (Place::Fields, 32),
-            (Place::Error, _) if self.error_left > 0 => return Ok(Wanted::Kept(Place::Error)),
+            (Container::Answer, b"took") => (Container::Answer, 1),
+            (Container::Answer, b"errors") => (Container::Answer, 2),
+            (Container::Answer, b"items") => (Container::Items, 4),
+            (Container::Answer | Container::Fields, b"error") => (Container::Error, 8),
+            (Container::Answer | Container::Fields, b"status") => (frame.container, 16),
+            (Container::Item, _) => (Container::Fields, 32),
+            (Container::Error, _) if self.error_left > 0 => return Ok(Wanted::Kept(Container::Error)),
             _ => return Ok(Wanted::Skipped),
         };
         if frame.seen & bit != 0 {
             return Err(MergeError::Malformed("a key stands twice"));
         }
         frame.seen |= bit;
-        if place == Place::Error {
+        if container == Container::Error {
             let most = self.error_bytes_max;
             self.error_given = self.errors_left.max(ERROR_BYTES_MIN.min(most)).min(most);
             self.error_left = self.error_given;
         }
-        Ok(Wanted::Kept(place))
+        Ok(Wanted::Kept(container))
     }
 
     /// The next bytes of a string that is kept; how many were read.

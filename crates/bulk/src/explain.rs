@@ -38,7 +38,7 @@ pub enum DecidedBy {
     /// An id will be minted, and decides.
     MintedId,
     /// Neither id nor routing: it gets a shard whose turn it is.
-    Turn,
+    RoundRobin,
     /// The shard is known, but has no primary now: any node will do.
     Unassigned,
 }
@@ -75,7 +75,7 @@ impl DecidedBy {
             DecidedBy::Routing => "routing",
             DecidedBy::Nobody => "no id: any node",
             DecidedBy::MintedId => "minted id",
-            DecidedBy::Turn => "no id: a shard in turn",
+            DecidedBy::RoundRobin => "no id: a shard in turn",
             DecidedBy::Unassigned => "unassigned primary: any node",
         }
     }
@@ -102,11 +102,11 @@ impl Iterator for Explain<'_, '_> {
                 let by = match (doc.aim, doc.routing) {
                     (Aim::Free, _) => DecidedBy::Nobody,
                     (Aim::Mint, _) => DecidedBy::MintedId,
-                    (Aim::Pack | Aim::Route, _) => DecidedBy::Turn,
+                    (Aim::Pack | Aim::Route, _) => DecidedBy::RoundRobin,
                     (Aim::Shard(_), _) if node.is_none() => DecidedBy::Unassigned,
                     (Aim::Shard(_), Some(_)) => DecidedBy::Routing,
                     (Aim::Shard(_), None) if doc.action.id.is_some() => DecidedBy::Id,
-                    (Aim::Shard(_), None) => DecidedBy::Turn,
+                    (Aim::Shard(_), None) => DecidedBy::RoundRobin,
                 };
                 self.lines += memchr::memchr_iter(b'\n', &self.body[self.counted..doc.start]).count() as u32;
                 self.counted = doc.start;

@@ -38,7 +38,7 @@ impl Reply<'static> {
         if let Ok(mut walk) = walk {
             while let Ok(Some(doc)) = walk.next() {
                 let id = if doc.aim.mints() {
-                    let id = minted_id(plan, &mut minted, doc.action.place.form);
+                    let id = minted_id(plan, &mut minted, doc.action.id_gap.form);
                     Some(id)
                 } else {
                     doc.action.id

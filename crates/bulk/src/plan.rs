@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::action::Form;
 use crate::direct::RoutingValues;
-use crate::runs::{Runs, Turn};
+use crate::runs::{Assigned, Runs};
 use crate::walk::{Aim, Doc, Walk};
 use crate::writes::{Writes, WritesSoFar, Written};
 use crate::{Ask, ID_LENGTH, IdMint, Level, Minted, NodeIx, Pass, RouteTable, Why, murmur, together};
@@ -460,12 +460,12 @@ impl<'a, 's> Draft<'a, 's> {
         ask: &Ask<'_>,
         ids: &mut IdMint,
     ) -> Result<Option<[u8; ID_LENGTH]>, Pass> {
-        let turn = ask.direct.and_then(|directing| runs.next(doc, directing));
-        match (turn, doc.aim) {
-            (Some(turn), Aim::Route) => self.push_routed(runs, doc, turn).map(|()| None),
-            (Some(turn), _) => {
-                let id = ids.mint_for(doc.route, turn.shard);
-                self.push_minted(doc, id, turn.shard).map(|()| Some(id))
+        let assigned = ask.direct.and_then(|directing| runs.next(doc, directing));
+        match (assigned, doc.aim) {
+            (Some(assigned), Aim::Route) => self.push_routed(runs, doc, assigned).map(|()| None),
+            (Some(assigned), _) => {
+                let id = ids.mint_for(doc.route, assigned.shard);
+                self.push_minted(doc, id, assigned.shard).map(|()| Some(id))
             }
             (None, Aim::Route) => {
                 let part = self.part(doc, None, None)?;
@@ -484,34 +484,39 @@ impl<'a, 's> Draft<'a, 's> {
     fn push_minted(&mut self, doc: &Doc<'_, '_>, id: [u8; ID_LENGTH], shard: u32) -> Result<(), Pass> {
         let first = self.plan.minted.map_or(id, |minted| minted.first);
         self.plan.minted = Some(Minted { first, last: id });
-        let place = doc.action.place;
+        let gap = doc.action.id_gap;
         let arena = &mut self.plan.arena;
         let from = arena.len();
-        match place.form {
+        match gap.form {
             Form::Only | Form::First => arena.extend_from_slice(b"\"_id\":"),
             Form::Value => {}
         }
         arena.push(b'"');
         arena.extend_from_slice(&id);
         arena.push(b'"');
-        if place.form == Form::First {
+        if gap.form == Form::First {
             arena.push(b',');
         }
         let entry = Piece {
             start: from as u32 | ARENA,
             end: arena.len() as u32,
         };
-        self.splice(doc, (shard, Some(&id)), entry, place.at, place.cut)
+        self.splice(doc, (shard, Some(&id)), entry, gap.at, gap.cut)
     }
 
     /// A document that gets its routing here.
-    fn push_routed(&mut self, runs: &mut Runs<'_>, doc: &Doc<'_, '_>, turn: Turn) -> Result<(), Pass> {
-        let place = doc.action.place;
+    fn push_routed(
+        &mut self,
+        runs: &mut Runs<'_>,
+        doc: &Doc<'_, '_>,
+        assigned: Assigned,
+    ) -> Result<(), Pass> {
+        let gap = doc.action.id_gap;
         let values = &mut self.scratch.values;
-        let value = || values.of(doc.route, turn.shard);
-        let entry = runs.entry(turn, place.form, value, &mut self.plan.arena);
+        let value = || values.of(doc.route, assigned.shard);
+        let entry = runs.entry(assigned, gap.form, value, &mut self.plan.arena);
         // After a null id, which stays.
-        self.splice(doc, (turn.shard, None), entry, place.at + place.cut, 0)
+        self.splice(doc, (assigned.shard, None), entry, gap.at + gap.cut, 0)
     }
 
     /// A document with something of the arena in its action line, `at` and in place of `cut` bytes.

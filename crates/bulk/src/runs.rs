@@ -28,9 +28,9 @@ struct Held<'t> {
     entries: [Option<Piece>; 3],
 }
 
-/// A document's shard.
+/// The shard that a document was assigned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct Assigned {
     pub(crate) shard: u32,
     /// Which run it belongs to.
     held: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Turn {
 impl<'t> Runs<'t> {
     /// The shard of the next document, which is counted.
     #[inline]
-    pub(crate) fn next(&mut self, doc: &Doc<'_, 't>, directing: &dyn Directing) -> Option<Turn> {
+    pub(crate) fn next(&mut self, doc: &Doc<'_, 't>, directing: &dyn Directing) -> Option<Assigned> {
         let held = self.held(doc);
         let one = &mut self.all[held];
         let full = match &one.run {
@@ -56,7 +56,7 @@ impl<'t> Runs<'t> {
         one.docs += 1;
         one.bytes += (doc.end - doc.start) as u64;
         let shard = one.run?.shard;
-        Some(Turn { shard, held })
+        Some(Assigned { shard, held })
     }
 
     /// Ends all runs.
@@ -69,13 +69,13 @@ impl<'t> Runs<'t> {
     /// The routing value of a document as its action line takes it; written to the arena once a run.
     pub(crate) fn entry(
         &mut self,
-        turn: Turn,
+        assigned: Assigned,
         form: Form,
         value: impl FnOnce() -> Value,
         arena: &mut Vec<u8>,
     ) -> Piece {
-        let place = &mut self.all[turn.held].entries[form as usize];
-        *place.get_or_insert_with(|| {
+        let entry = &mut self.all[assigned.held].entries[form as usize];
+        *entry.get_or_insert_with(|| {
             let start = arena.len() as u32 | ARENA;
             if form == Form::Value {
                 arena.push(b',');

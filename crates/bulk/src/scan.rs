@@ -5,37 +5,18 @@
 //! ASCII without escapes; spaces may stand between tokens. That is what shippers and client libraries write.
 //! For all else it returns `None` and [`crate::slow`] decides.
 
-use crate::action::{Action, Form, ID_BYTES_MAX, Op, Place, TypeAt};
+use crate::action::{Action, Form, ID_BYTES_MAX, IdGap, Op, TypeAt};
 
 /// Reads the action line that begins at `at`; returns it with the place after its newline.
 #[inline]
 pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
     let line = body.get(at..)?;
     let (op, mut p) = head(line)?;
-    let place = Place {
-        at: p as u32,
-        cut: 0,
-        form: Form::First,
-    };
-    let mut action = Action {
-        op,
-        index: None,
-        id: None,
-        routing: None,
-        routing_null: false,
-        pipeline: None,
-        typed: false,
-        type_at: None,
-        require_alias: None,
-        require_data_stream: None,
-        place,
-        compare_and_set: false,
-        versioned: false,
-    };
+    let mut action = without_keys(op, p);
     let mut seen = 0_u8;
     p = spaces(line, p);
     if *line.get(p)? == b'}' {
-        action.place.form = Form::Only;
+        action.id_gap.form = Form::Only;
         p += 1;
     } else {
         let mut before = p;
@@ -47,23 +28,15 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
             }
             seen |= key;
             p = spaces(line, expect(line, spaces(line, after_key), b':')?);
-            let value = if *line.get(p)? == b'"' {
-                let value = plain_string(line, p + 1)?;
-                p += value.len() + 2;
-                Some(value)
-            } else if line[p..].starts_with(b"null") {
-                if key == ID {
-                    action.place = Place {
-                        at: p as u32,
-                        cut: 4,
-                        form: Form::Value,
-                    };
-                }
-                p += 4;
-                None
-            } else {
-                return None;
-            };
+            let value = string_or_null(line, p)?;
+            if value.is_none() && key == ID {
+                action.id_gap = IdGap {
+                    at: p as u32,
+                    cut: NULL.len() as u32,
+                    form: Form::Value,
+                };
+            }
+            p += value.map_or(NULL.len(), |value| value.len() + 2);
             match key {
                 INDEX => action.index = value,
                 ID => action.id = value,
@@ -104,6 +77,39 @@ pub(crate) fn action(body: &[u8], at: usize) -> Option<(Action<'_>, usize)> {
     Some((action, at + p))
 }
 
+/// An action whose object has no keys, and begins at `at`.
+#[inline(always)]
+fn without_keys<'b>(op: Op, at: usize) -> Action<'b> {
+    Action {
+        op,
+        index: None,
+        id: None,
+        routing: None,
+        routing_null: false,
+        pipeline: None,
+        typed: false,
+        type_at: None,
+        require_alias: None,
+        require_data_stream: None,
+        id_gap: IdGap {
+            at: at as u32,
+            cut: 0,
+            form: Form::First,
+        },
+        compare_and_set: false,
+        versioned: false,
+    }
+}
+
+/// The value at `at`, without its quotes; `None` in it for null.
+#[inline(always)]
+fn string_or_null(line: &[u8], at: usize) -> Option<Option<&[u8]>> {
+    if *line.get(at)? == b'"' {
+        return plain_string(line, at + 1).map(Some);
+    }
+    line[at..].starts_with(NULL).then_some(None)
+}
+
 /// The place of a type that stands at `from..end`; the key before it ends at `before`, the next one begins at
 /// `next`.
 fn type_at(from: usize, before: usize, end: usize, next: usize, first: bool, last: bool) -> TypeAt {
@@ -118,6 +124,8 @@ fn type_at(from: usize, before: usize, end: usize, next: usize, first: bool, las
         alone: first && last,
     }
 }
+
+const NULL: &[u8] = b"null";
 
 const INDEX: u8 = 1;
 const ID: u8 = 2;
@@ -245,15 +253,15 @@ mod tests {
         let action = read("{ \"create\" : { \"_id\" : null , \"routing\" : \"a long routing value\" } }\r\n")
             .expect("spaces");
         assert_eq!(
-            action.place,
-            Place {
+            action.id_gap,
+            IdGap {
                 at: 23,
                 cut: 4,
                 form: Form::Value
             }
         );
         assert_eq!(action.routing, Some(&b"a long routing value"[..]));
-        assert_eq!(read("{\"delete\":{}}\n").expect("empty").place.form, Form::Only);
+        assert_eq!(read("{\"delete\":{}}\n").expect("empty").id_gap.form, Form::Only);
     }
 
     #[test]

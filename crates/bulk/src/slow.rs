@@ -10,7 +10,7 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::action::{Action, Form, Op, Place, TypeAt};
+use crate::action::{Action, Form, IdGap, Op, TypeAt};
 use crate::strict::Strict;
 use crate::{Dialect, Flavour, Why};
 
@@ -27,7 +27,7 @@ pub(crate) struct SlowAction<'a> {
     type_at: Option<TypeAt>,
     require_alias: Option<bool>,
     require_data_stream: Option<bool>,
-    place: Place,
+    id_gap: IdGap,
     compare_and_set: bool,
     versioned: bool,
 }
@@ -53,92 +53,134 @@ pub(crate) fn action<'a>(line: &'a [u8], dialect: &Dialect) -> Result<Option<Slo
         }
     }
 
-    let offset = |text: &str| (text.as_ptr() as usize - line.as_ptr() as usize) as u32;
     let form = if pairs.is_empty() { Form::Only } else { Form::First };
-    let mut place = Place {
-        at: offset(inner) + 1,
-        cut: 0,
-        form,
+    let mut keys = Keys {
+        id_gap: IdGap {
+            at: offset_in(line, inner) + 1,
+            cut: 0,
+            form,
+        },
+        ..Keys::default()
     };
-    let (mut index, mut id, mut routing, mut pipeline) = (None, None, None, None);
-    let (mut routing_null, mut typed) = (false, false);
-    let (mut require_alias, mut require_data_stream) = (None, None);
-    let (mut op_type, mut retries, mut versioning) = (None, false, Versioning::default());
     for (key, raw) in &pairs {
         let raw = raw.get();
         if raw == "null" && key != "_type" && known(key, dialect) {
             // `XContentParser.Token.isValue` is false for null: the key counts as not given.
             if key == "_id" {
-                place = Place {
-                    at: offset(raw),
+                keys.id_gap = IdGap {
+                    at: offset_in(line, raw),
                     cut: 4,
                     form: Form::Value,
                 };
             }
-            routing_null |= key == "routing";
+            keys.routing_null |= key == "routing";
             continue;
         }
-        match key.as_str() {
-            "_index" => index = Some(text(raw)?),
-            "_id" => id = Some(text(raw)?),
-            "routing" => routing = Some(text(raw)?),
-            "pipeline" => pipeline = Some(text(raw)?),
-            "_type" if raw == "\"_doc\"" => typed = true,
+        keys.read(op, key, raw, dialect)?;
+    }
+
+    if keys.creates(op)? {
+        op = Op::Create;
+    }
+    let compare_and_set = keys.versioning.admit(op, keys.id.is_some(), keys.retries)?;
+    keys.refuse_empty()?;
+    Ok(Some(SlowAction {
+        op,
+        type_at: match keys.typed {
+            true => type_at(line, offset_in(line, inner), &pairs),
+            false => None,
+        },
+        index: keys.index,
+        id: keys.id,
+        routing: keys.routing,
+        routing_null: keys.routing_null,
+        pipeline: keys.pipeline,
+        typed: keys.typed,
+        require_alias: keys.require_alias,
+        require_data_stream: keys.require_data_stream,
+        id_gap: keys.id_gap,
+        compare_and_set,
+        versioned: compare_and_set || keys.versioning.version.is_some(),
+    }))
+}
+
+/// What the keys of an action line say.
+#[derive(Default)]
+struct Keys<'a> {
+    index: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
+    routing: Option<Cow<'a, str>>,
+    routing_null: bool,
+    pipeline: Option<Cow<'a, str>>,
+    typed: bool,
+    op_type: Option<Cow<'a, str>>,
+    retries: bool,
+    require_alias: Option<bool>,
+    require_data_stream: Option<bool>,
+    versioning: Versioning<'a>,
+    id_gap: IdGap,
+}
+
+// === impl Keys ===
+
+impl<'a> Keys<'a> {
+    /// Reads one key with its value.
+    fn read(&mut self, op: Op, key: &str, raw: &'a str, dialect: &Dialect) -> Result<(), Why> {
+        match key {
+            "_index" => self.index = Some(text(raw)?),
+            "_id" => self.id = Some(text(raw)?),
+            "routing" => self.routing = Some(text(raw)?),
+            "pipeline" => self.pipeline = Some(text(raw)?),
+            "_type" if raw == "\"_doc\"" => self.typed = true,
             "_type" => return Err(Why::TypedAction),
-            "op_type" => op_type = Some(text(raw)?),
-            "version" => versioning.version = Some(whole_number(raw)?),
-            "version_type" => versioning.kind = Some(text(raw)?),
-            "if_seq_no" => versioning.seq_no = Some(whole_number(raw)?),
-            "if_primary_term" => versioning.primary_term = Some(whole_number(raw)?),
+            "op_type" => self.op_type = Some(text(raw)?),
+            "version" => self.versioning.version = Some(whole_number(raw)?),
+            "version_type" => self.versioning.kind = Some(text(raw)?),
+            "if_seq_no" => self.versioning.seq_no = Some(whole_number(raw)?),
+            "if_primary_term" => self.versioning.primary_term = Some(whole_number(raw)?),
             // An `int` of the servers': one that is larger fails the whole request.
-            "retry_on_conflict" if whole_number(raw)? <= i32::MAX as u64 => retries = raw != "0",
+            "retry_on_conflict" if whole_number(raw)? <= i32::MAX as u64 => self.retries = raw != "0",
             "retry_on_conflict" => return Err(Why::OddValue),
             "_source" if op == Op::Update => drop(boolean(raw)?),
-            "require_alias" if known(key, dialect) => require_alias = Some(boolean(raw)?),
+            "require_alias" if known(key, dialect) => self.require_alias = Some(boolean(raw)?),
             "require_data_stream" if known(key, dialect) && writes(op) => {
-                require_data_stream = Some(boolean(raw)?);
+                self.require_data_stream = Some(boolean(raw)?);
             }
             "list_executed_pipelines" if known(key, dialect) && writes(op) => drop(boolean(raw)?),
             "dynamic_templates" if known(key, dialect) && writes(op) => names_of_templates(raw)?,
             _ => return Err(Why::UnknownParameter),
         }
+        Ok(())
     }
 
-    match (op, op_type.as_deref()) {
-        (_, None) | (Op::Index, Some("index")) | (Op::Create, Some("create")) => {}
-        (Op::Index, Some("create")) => op = Op::Create,
-        _ => return Err(Why::OddValue),
-    }
-    let compare_and_set = versioning.admit(op, id.is_some(), retries)?;
-    for (value, why) in [
-        (&index, Why::NoIndex),
-        (&id, Why::EmptyId),
-        (&routing, Why::EmptyRouting),
-        (&pipeline, Why::EmptyPipeline),
-    ] {
-        if value.as_ref().is_some_and(|value| value.is_empty()) {
-            return Err(why);
+    /// Whether `op_type` makes an `index` a `create`.
+    fn creates(&self, op: Op) -> Result<bool, Why> {
+        match (op, self.op_type.as_deref()) {
+            (_, None) | (Op::Index, Some("index")) | (Op::Create, Some("create")) => Ok(false),
+            (Op::Index, Some("create")) => Ok(true),
+            _ => Err(Why::OddValue),
         }
     }
-    Ok(Some(SlowAction {
-        op,
-        index,
-        id,
-        routing,
-        routing_null,
-        pipeline,
-        typed,
-        type_at: if typed {
-            type_at(line, offset(inner), &pairs)
-        } else {
-            None
-        },
-        require_alias,
-        require_data_stream,
-        place,
-        compare_and_set,
-        versioned: compare_and_set || versioning.version.is_some(),
-    }))
+
+    /// Refuses names that are there and empty.
+    fn refuse_empty(&self) -> Result<(), Why> {
+        for (value, why) in [
+            (&self.index, Why::NoIndex),
+            (&self.id, Why::EmptyId),
+            (&self.routing, Why::EmptyRouting),
+            (&self.pipeline, Why::EmptyPipeline),
+        ] {
+            if value.as_ref().is_some_and(|value| value.is_empty()) {
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a part of a line begins.
+fn offset_in(line: &[u8], part: &str) -> u32 {
+    (part.as_ptr() as usize - line.as_ptr() as usize) as u32
 }
 
 /// The place of the type among a line's pairs, the object of which begins with a brace at `opens`.
@@ -180,7 +222,7 @@ impl SlowAction<'_> {
             type_at: self.type_at,
             require_alias: self.require_alias,
             require_data_stream: self.require_data_stream,
-            place: self.place,
+            id_gap: self.id_gap,
             compare_and_set: self.compare_and_set,
             versioned: self.versioned,
         }
@@ -492,7 +534,7 @@ mod tests {
             let read = action(line.as_bytes(), &OPENSEARCH)
                 .expect("accepted")
                 .expect("not blank");
-            assert_eq!(read.action().place, Place { at, cut, form }, "{line}");
+            assert_eq!(read.action().id_gap, IdGap { at, cut, form }, "{line}");
         }
     }
 }

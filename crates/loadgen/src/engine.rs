@@ -1,10 +1,11 @@
 //! Runs a load: spreads users over cores, ends them in time, adds up what they counted.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use wire::{TlsError, Workers, WorkersConfig};
+use wire::{TlsError, Worker, Workers, WorkersConfig};
 
 use crate::core::{Core, Part, Shared};
 use crate::file::Load;
@@ -91,19 +92,7 @@ pub fn run(
             begun,
             interval: Arc::clone(interval),
         };
-        parts.push(workers.ask(at, move |worker| async move {
-            let users = part.users;
-            let core = std::rc::Rc::new(Core::new(&worker, part));
-            let tasks: Vec<_> = (0..users)
-                .map(|_| tokio::task::spawn_local(std::rc::Rc::clone(&core).user(until)))
-                .collect();
-            for task in tasks {
-                // A user that panicked has counted what it did before.
-                let _ = task.await;
-            }
-            let (tallies, ledger) = core.take_counts();
-            (tallies, ledger, Instant::now())
-        }));
+        parts.push(workers.ask(at, move |worker| run_core(worker, part, until)));
     }
     let ended = wait(parts, || watch(timeline.look()))?;
     watch(timeline.look());
@@ -133,6 +122,21 @@ pub fn run(
     }
     report.ledger = options.ledger.then(|| Arc::new(ledger));
     Ok(report)
+}
+
+/// Runs a core's users to their end.
+async fn run_core(worker: Worker, part: Part, until: Option<Instant>) -> Ended {
+    let users = part.users;
+    let core = Rc::new(Core::new(&worker, part));
+    let tasks: Vec<_> = (0..users)
+        .map(|_| tokio::task::spawn_local(Rc::clone(&core).user(until)))
+        .collect();
+    for task in tasks {
+        // A user that panicked has counted what it did before.
+        let _ = task.await;
+    }
+    let (tallies, ledger) = core.take_counts();
+    (tallies, ledger, Instant::now())
 }
 
 /// What a core has counted, and when it ended.

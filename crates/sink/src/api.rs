@@ -29,7 +29,6 @@ pub(super) fn refuse_stranger(reply: &mut Reply) {
 
 /// Answers a request of one node.
 pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], reply: &mut Reply) {
-    let state = shared.state();
     let segments: Vec<String> = head
         .path
         .split('/')
@@ -37,106 +36,174 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
         .map(|part| decode(part, false))
         .collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let told = users::refusal(shared, head, &parts).or_else(|| users::answer(shared, head, &parts, body));
-    let (status, value) = match (head.method.as_str(), parts.as_slice()) {
-        _ if let Some(told) = told => told,
-        ("GET" | "HEAD", []) => (200, root(shared, &state, node)),
-        ("GET", ["_nodes", "stats", ..]) => (200, statistics::of_nodes(shared, &state)),
-        ("GET", ["_stats", ..]) => (200, statistics::of_indices(shared, &state)),
-        ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, &state, node, which)),
-        ("GET", ["_cluster", "state", which @ ..]) => (200, cluster_state(shared, &state, which)),
-        ("GET", ["_cluster", "health", ..]) => (200, health(&state)),
-        ("GET", ["_cluster", "settings"]) => settings::show_cluster(&state, head),
-        ("PUT", ["_cluster", "settings"]) => settings::set_cluster(shared, head, body),
-        ("GET", ["_ingest", "pipeline", ..]) => (200, Value::Object(shared.spec.pipelines.clone())),
-        ("GET", ["_all", "_settings", ..]) => (200, flat_settings(&state)),
-        ("GET", ["_settings", name @ ..]) => {
-            let own = |index: &str| of_index(&state, &state.indices[index]);
-            settings::show_indices(&state, "*", name.first().copied(), head, own)
-        }
-        ("GET", [index, "_settings", name @ ..]) => {
-            let own = |index: &str| of_index(&state, &state.indices[index]);
-            settings::show_indices(&state, index, name.first().copied(), head, own)
-        }
-        ("PUT", ["_settings"]) => settings::set_indices(shared, &state, "*", head, body),
-        ("PUT", [index, "_settings"]) => settings::set_indices(shared, &state, index, head, body),
-        ("GET", ["_alias"]) => (200, aliases(&state)),
-        ("GET", ["_resolve", "index", name]) if !name.contains('*') => (200, resolved(&state, name)),
-        ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),
-        ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
-        ("GET" | "POST", [index, "_search_shards"]) => search_shards(&state, index, head),
-        ("GET" | "POST", ["_count"]) => search::count(&state, None, body),
-        ("GET" | "POST", [index, "_count"]) => search::count(&state, Some(index), body),
-        ("POST", ["_search", "scroll"]) => searched(shared, search::scroll(&state, body)),
-        ("DELETE", ["_search", "scroll"]) => (200, json!({"succeeded": true, "num_freed": 1})),
-        ("GET" | "POST", ["_search"]) => searched(shared, search::search(&state, None, head, body)),
-        ("GET" | "POST", [index, "_search"]) => {
-            searched(shared, search::search(&state, Some(index), head, body))
-        }
-        ("GET" | "POST", ["_msearch"]) => searched(shared, search::msearch(&state, None, head, body)),
-        ("GET" | "POST", [index, "_msearch"]) => {
-            searched(shared, search::msearch(&state, Some(index), head, body))
-        }
-        ("POST", [index, "_doc"]) if !index.starts_with('_') => {
-            document::write(shared, node, "index", (index, None), head, body)
-        }
-        ("PUT" | "POST", [index, "_doc", id]) => {
-            document::write(shared, node, "index", (index, Some(id)), head, body)
-        }
-        ("PUT" | "POST", [index, "_create", id]) => {
-            document::write(shared, node, "create", (index, Some(id)), head, body)
-        }
-        ("POST", [index, "_update", id]) => {
-            document::write(shared, node, "update", (index, Some(id)), head, body)
-        }
-        ("DELETE", [index, "_doc", id]) => {
-            document::write(shared, node, "delete", (index, Some(id)), head, body)
-        }
-        ("GET" | "HEAD", [index, "_doc", id]) => doc(&state, index, id),
-        ("GET" | "POST", ["_mget"]) => (200, mget(&state, body)),
-        (_, [_, "_refresh" | "_flush"] | ["_refresh" | "_flush"]) => (
-            200,
-            json!({"_shards": {"total": 1, "successful": 1, "failed": 0}}),
-        ),
-        ("GET" | "HEAD", [index]) if !index.starts_with('_') => found(&state, index, |index| {
-            let mut object = Map::new();
-            object.insert(
-                index.name.clone(),
-                json!({"aliases": {}, "mappings": {}, "settings": settings(&state, index)}),
-            );
-            Value::Object(object)
-        }),
-        ("PUT", [index]) => create(shared, &state, index, body),
-        ("DELETE", [index]) => {
-            shared.change(|state| drop(state.indices.remove(*index)));
-            (200, json!({"acknowledged": true}))
-        }
-        ("GET", ["_fake", "counts"]) => (200, json!(shared.counts())),
-        ("POST", ["_fake", "manners"]) => match shared.manners().changed(head) {
-            Some(manners) => {
-                shared.set_manners(manners);
-                (200, json!({"acknowledged": true}))
-            }
-            None => (
-                400,
-                json!({"error": "numbers are wanted: latency_ms, doc_us, capacity, workers, waiting"}),
-            ),
-        },
-        ("POST", ["_fake", "counts", "reset"]) => {
-            shared.reset_counts();
-            (200, json!({"acknowledged": true}))
-        }
-        _ => {
-            let reason = format!(
-                "no handler found for uri [{}] and method [{}]",
-                head.path, head.method
-            );
-            (400, json!({"error": reason}))
-        }
+    let request = Request {
+        shared,
+        state: &shared.state(),
+        node,
+        head,
+        parts: &parts,
+        body,
     };
+    let (status, value) = users::refusal(shared, head, &parts)
+        .or_else(|| users::answer(shared, head, &parts, body))
+        .or_else(|| request.of_cluster())
+        .or_else(|| request.of_settings())
+        .or_else(|| request.of_search())
+        .or_else(|| request.of_document())
+        .or_else(|| request.of_index())
+        .or_else(|| request.of_sink())
+        .unwrap_or_else(|| {
+            let (path, method) = (&head.path, &head.method);
+            let reason = format!("no handler found for uri [{path}] and method [{method}]");
+            (400, json!({"error": reason}))
+        });
     match head.parameter("filter_path") {
         Some(paths) => reply.json(status, &filter(&value, &paths)),
         None => reply.json(status, &value),
+    }
+}
+
+/// A request, its path in parts.
+struct Request<'r> {
+    shared: &'r Shared,
+    state: &'r State,
+    node: usize,
+    head: &'r Head,
+    parts: &'r [&'r str],
+    body: &'r [u8],
+}
+
+/// A status and a body, if the request is of the kind that was asked about.
+type Answer = Option<(u16, Value)>;
+
+// === impl Request ===
+
+impl Request<'_> {
+    fn of_cluster(&self) -> Answer {
+        let (shared, state) = (self.shared, self.state);
+        Some(match (self.head.method.as_str(), self.parts) {
+            ("GET" | "HEAD", []) => (200, root(shared, state, self.node)),
+            ("GET", ["_nodes", "stats", ..]) => (200, statistics::of_nodes(shared, state)),
+            ("GET", ["_stats", ..]) => (200, statistics::of_indices(shared, state)),
+            ("GET", ["_nodes", which @ ..]) => (200, nodes(shared, state, self.node, which)),
+            ("GET", ["_cluster", "state", which @ ..]) => (200, cluster_state(shared, state, which)),
+            ("GET", ["_cluster", "health", ..]) => (200, health(state)),
+            ("GET", ["_ingest", "pipeline", ..]) => (200, Value::Object(shared.spec.pipelines.clone())),
+            ("GET", ["_alias"]) => (200, aliases(state)),
+            ("GET", ["_resolve", "index", name]) if !name.contains('*') => (200, resolved(state, name)),
+            ("GET", ["_resolve", "index", ..]) => (200, json!({"data_streams": []})),
+            ("GET", ["_data_stream", ..]) => (200, json!({"data_streams": []})),
+            _ => return None,
+        })
+    }
+
+    fn of_settings(&self) -> Answer {
+        let (shared, state, head, body) = (self.shared, self.state, self.head, self.body);
+        let own = |index: &str| of_index(state, &state.indices[index]);
+        Some(match (head.method.as_str(), self.parts) {
+            ("GET", ["_cluster", "settings"]) => settings::show_cluster(state, head),
+            ("PUT", ["_cluster", "settings"]) => settings::set_cluster(shared, head, body),
+            ("GET", ["_all", "_settings", ..]) => (200, flat_settings(state)),
+            ("GET", ["_settings", name @ ..]) => {
+                settings::show_indices(state, "*", name.first().copied(), head, own)
+            }
+            ("GET", [index, "_settings", name @ ..]) => {
+                settings::show_indices(state, index, name.first().copied(), head, own)
+            }
+            ("PUT", ["_settings"]) => settings::set_indices(shared, state, "*", head, body),
+            ("PUT", [index, "_settings"]) => settings::set_indices(shared, state, index, head, body),
+            _ => return None,
+        })
+    }
+
+    fn of_search(&self) -> Answer {
+        let (shared, state, head, body) = (self.shared, self.state, self.head, self.body);
+        Some(match (head.method.as_str(), self.parts) {
+            ("GET" | "POST", [index, "_search_shards"]) => search_shards(state, index, head),
+            ("GET" | "POST", ["_count"]) => search::count(state, None, body),
+            ("GET" | "POST", [index, "_count"]) => search::count(state, Some(index), body),
+            ("POST", ["_search", "scroll"]) => searched(shared, search::scroll(state, body)),
+            ("DELETE", ["_search", "scroll"]) => (200, json!({"succeeded": true, "num_freed": 1})),
+            ("GET" | "POST", ["_search"]) => searched(shared, search::search(state, None, head, body)),
+            ("GET" | "POST", [index, "_search"]) => {
+                searched(shared, search::search(state, Some(index), head, body))
+            }
+            ("GET" | "POST", ["_msearch"]) => searched(shared, search::msearch(state, None, head, body)),
+            ("GET" | "POST", [index, "_msearch"]) => {
+                searched(shared, search::msearch(state, Some(index), head, body))
+            }
+            _ => return None,
+        })
+    }
+
+    fn of_document(&self) -> Answer {
+        let write = |operation, index, id| {
+            document::write(
+                self.shared,
+                self.node,
+                operation,
+                (index, id),
+                self.head,
+                self.body,
+            )
+        };
+        Some(match (self.head.method.as_str(), self.parts) {
+            ("POST", [index, "_doc"]) if !index.starts_with('_') => write("index", index, None),
+            ("PUT" | "POST", [index, "_doc", id]) => write("index", index, Some(id)),
+            ("PUT" | "POST", [index, "_create", id]) => write("create", index, Some(id)),
+            ("POST", [index, "_update", id]) => write("update", index, Some(id)),
+            ("DELETE", [index, "_doc", id]) => write("delete", index, Some(id)),
+            ("GET" | "HEAD", [index, "_doc", id]) => doc(self.state, index, id),
+            ("GET" | "POST", ["_mget"]) => (200, mget(self.state, self.body)),
+            _ => return None,
+        })
+    }
+
+    fn of_index(&self) -> Answer {
+        let state = self.state;
+        Some(match (self.head.method.as_str(), self.parts) {
+            (_, [_, "_refresh" | "_flush"] | ["_refresh" | "_flush"]) => (
+                200,
+                json!({"_shards": {"total": 1, "successful": 1, "failed": 0}}),
+            ),
+            ("GET" | "HEAD", [index]) if !index.starts_with('_') => found(state, index, |index| {
+                let mut object = Map::new();
+                object.insert(
+                    index.name.clone(),
+                    json!({"aliases": {}, "mappings": {}, "settings": settings(state, index)}),
+                );
+                Value::Object(object)
+            }),
+            ("PUT", [index]) => create(self.shared, state, index, self.body),
+            ("DELETE", [index]) => {
+                self.shared.change(|state| drop(state.indices.remove(*index)));
+                (200, json!({"acknowledged": true}))
+            }
+            _ => return None,
+        })
+    }
+
+    /// What tests ask the sink itself.
+    fn of_sink(&self) -> Answer {
+        let shared = self.shared;
+        Some(match (self.head.method.as_str(), self.parts) {
+            ("GET", ["_fake", "counts"]) => (200, json!(shared.counts())),
+            ("POST", ["_fake", "manners"]) => match shared.manners().changed(self.head) {
+                Some(manners) => {
+                    shared.set_manners(manners);
+                    (200, json!({"acknowledged": true}))
+                }
+                None => (
+                    400,
+                    json!({"error": "numbers are wanted: latency_ms, doc_us, capacity, workers, waiting"}),
+                ),
+            },
+            ("POST", ["_fake", "counts", "reset"]) => {
+                shared.reset_counts();
+                (200, json!({"acknowledged": true}))
+            }
+            _ => return None,
+        })
     }
 }
 

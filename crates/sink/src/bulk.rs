@@ -69,29 +69,12 @@ pub(super) fn answer(
     scratch: &mut Scratch,
     reply: &mut Reply,
 ) {
-    if body.last() != Some(&b'\n') {
-        let reason = if body.is_empty() {
-            "request body is required"
-        } else {
-            "The bulk request must be terminated by a newline [\\n]"
-        };
-        return reject(reply, reason);
+    match body.last() {
+        Some(b'\n') => {}
+        Some(_) => return reject(reply, "The bulk request must be terminated by a newline [\\n]"),
+        None => return reject(reply, "request body is required"),
     }
-    let index = head
-        .path
-        .strip_suffix("/_bulk")
-        .map(|index| match shared.spec.flavour.has_types() {
-            true => index.strip_suffix("/_doc").unwrap_or(index),
-            false => index,
-        })
-        .map(|index| decode(index.trim_start_matches('/'), false));
-    let defaults = Defaults {
-        index: index.filter(|index| !index.is_empty()),
-        routing: head.parameter("routing"),
-        require_alias: head
-            .parameter("require_alias")
-            .is_some_and(|value| value != "false"),
-    };
+    let defaults = Defaults::of(shared, head);
     if let Some((status, error)) = refusal::of_whole(shared, body, &defaults) {
         return reply.json(status, &error);
     }
@@ -125,11 +108,7 @@ pub(super) fn answer(
         std::thread::sleep(timeout(head));
     }
     bulk.scratch.items.clear();
-    if let Some(user) = users::of(shared, head) {
-        let operations = operations_of(body, &defaults);
-        let refused = users::refused(&user, &bulk.state, &operations);
-        bulk.refused = Some((refused, users::denial(&user).to_string()));
-    }
+    bulk.refused = refused(shared, head, body, &defaults);
     if let Err(reason) = bulk.run(body, &defaults) {
         return reject(reply, &reason.to_string());
     }
@@ -148,18 +127,34 @@ pub(super) fn answer(
     }
     shared.capacity.take(&manners, docs);
     drop(worker);
+    write_answer(shared, docs, errors, &scratch.items, reply.body());
+    shape.apply(reply.body());
+}
+
+/// The places of operations that the request's user has no right to do, and what the user is told.
+fn refused(
+    shared: &Shared,
+    head: &Head,
+    body: &[u8],
+    defaults: &Defaults,
+) -> Option<(HashSet<usize>, String)> {
+    let user = users::of(shared, head)?;
+    let operations = operations_of(body, defaults);
+    let refused = users::refused(&user, &shared.state(), &operations);
+    Some((refused, users::denial(&user).to_string()))
+}
+
+/// Writes the answer to so many documents. Each of `items` begins with a comma; the first one's is left out.
+fn write_answer(shared: &Shared, docs: u64, errors: bool, items: &[u8], out: &mut Vec<u8>) {
     let took = 1 + docs / 500;
-    let out = reply.body();
     let opening = if shared.spec.flavour.errors_come_first() {
         write!(out, "{{\"errors\":{errors},\"took\":{took},\"items\":[")
     } else {
         write!(out, "{{\"took\":{took},\"errors\":{errors},\"items\":[")
     };
     opening.expect("a Vec takes every write");
-    // Each item begins with a comma; the first one's is left out.
-    out.extend_from_slice(scratch.items.get(1..).unwrap_or_default());
+    out.extend_from_slice(items.get(1..).unwrap_or_default());
     out.extend_from_slice(b"]}");
-    shape.apply(out);
 }
 
 /// What a request comes to that waits for more copies of a shard than the one that there is.
@@ -226,9 +221,31 @@ enum Rejected {
     NoIndex,
 }
 
+// === impl Defaults ===
+
+impl Defaults {
+    fn of(shared: &Shared, head: &Head) -> Self {
+        let index = head
+            .path
+            .strip_suffix("/_bulk")
+            .map(|index| match shared.spec.flavour.has_types() {
+                true => index.strip_suffix("/_doc").unwrap_or(index),
+                false => index,
+            })
+            .map(|index| decode(index.trim_start_matches('/'), false));
+        Self {
+            index: index.filter(|index| !index.is_empty()),
+            routing: head.parameter("routing"),
+            require_alias: head
+                .parameter("require_alias")
+                .is_some_and(|value| value != "false"),
+        }
+    }
+}
+
 // === impl Bulk ===
 
-impl Bulk<'_> {
+impl<'a> Bulk<'a> {
     fn run(&mut self, body: &[u8], defaults: &Defaults) -> Result<(), Rejected> {
         // Numbers enough for as many operations as the body may hold, so that no other request has the same.
         let reserved = (body.len() / OPERATION_BYTES_MIN + 1) as u64;
@@ -327,6 +344,55 @@ impl Bulk<'_> {
         Ok(())
     }
 
+    /// Why an operation is not executed: its status and error. `name` is the index as the operation names it.
+    fn refusal<'i>(
+        &self,
+        index: &'i Index,
+        action: &Action<'_>,
+        name: Option<&str>,
+        routing: Option<&str>,
+        source: &[u8],
+    ) -> Option<(u16, Cow<'i, str>)>
+    where
+        'a: 'i,
+    {
+        if let Some((status, error)) = &index.refusing {
+            return Some((*status, error.into()));
+        }
+        if let Some(error) = &self.too_few_copies {
+            let shard = routing.or(action.id.as_deref()).map_or(0, |key| index.shard(key));
+            let reason = format!("[{}][{shard}] {error}", index.name);
+            let error = json!({"type": "unavailable_shards_exception", "reason": reason});
+            return Some((503, error.to_string().into()));
+        }
+        let nth = self.tallied.docs - 1;
+        if let Some(Fault::Items { every, status, error }) = self.fault
+            && nth.is_multiple_of(*every as u64)
+        {
+            return Some((*status, error.as_str().into()));
+        }
+        if matches!(action.operation, "index" | "create")
+            && name.is_some_and(|name| self.unread.contains(name))
+        {
+            return Some((400, ingest::unread().to_string().into()));
+        }
+        let manners = self.manners;
+        // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a
+        // frequent one.
+        let mut due = (nth..).zip(&manners.failing);
+        if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
+            return Some((refusal.status, refusal.error.as_str().into()));
+        }
+        if let Some(unfit) = &manners.unfit
+            && memchr::memmem::find(source, unfit.holds.as_bytes()).is_some()
+        {
+            return Some((unfit.status, unfit.error.as_str().into()));
+        }
+        let error = refusal::of_document(self.shared, index, action, routing)
+            .or_else(|| refusal::of_source(self.shared, self.head, self.body, source))?;
+        Some((400, error.to_string().into()))
+    }
+
     fn apply_to(
         &mut self,
         index: &Arc<Index>,
@@ -340,70 +406,9 @@ impl Bulk<'_> {
             let home = index.primaries[index.shard(key) as usize];
             self.tallied.misrouted += u64::from(home != Some(self.node));
         }
-        if let Some((status, error)) = &index.refusing {
-            self.fail(action, &index.name, action.id.as_deref(), *status, error);
-            return;
-        }
-        if let Some(error) = &self.too_few_copies {
-            let shard = routing.or(action.id.as_deref()).map_or(0, |key| index.shard(key));
-            let reason = format!("[{}][{shard}] {error}", index.name);
-            let error = json!({"type": "unavailable_shards_exception", "reason": reason}).to_string();
-            self.fail(action, &index.name, action.id.as_deref(), 503, &error);
-            return;
-        }
-        if let Some(Fault::Items { every, status, error }) = self.fault
-            && (self.tallied.docs - 1).is_multiple_of(*every as u64)
-        {
-            self.fail(action, &index.name, action.id.as_deref(), *status, error);
-            return;
-        }
         let name = action.index.as_deref().or(defaults.index.as_deref());
-        if matches!(action.operation, "index" | "create")
-            && name.is_some_and(|name| self.unread.contains(name))
-        {
-            self.fail(
-                action,
-                &index.name,
-                action.id.as_deref(),
-                400,
-                &ingest::unread().to_string(),
-            );
-            return;
-        }
-        let nth = self.tallied.docs - 1;
-        let mix = self.manners.failing.iter();
-        // Each kind begins one document earlier than the one before, so that a rare one isn't hidden by a
-        // frequent one.
-        let mut due = (nth..).zip(mix);
-        if let Some((_, refusal)) = due.find(|(nth, refusal)| nth.is_multiple_of(u64::from(refusal.every))) {
-            self.fail(
-                action,
-                &index.name,
-                action.id.as_deref(),
-                refusal.status,
-                &refusal.error,
-            );
-            return;
-        }
-        if let Some(unfit) = &self.manners.unfit
-            && memchr::memmem::find(source, unfit.holds.as_bytes()).is_some()
-        {
-            self.fail(
-                action,
-                &index.name,
-                action.id.as_deref(),
-                unfit.status,
-                &unfit.error,
-            );
-            return;
-        }
-        if let Some(error) = refusal::of_document(self.shared, index, action, routing) {
-            self.fail(action, &index.name, action.id.as_deref(), 400, &error.to_string());
-            return;
-        }
-        if let Some(error) = refusal::of_source(self.shared, self.head, self.body, source) {
-            self.fail(action, &index.name, action.id.as_deref(), 400, &error.to_string());
-            return;
+        if let Some((status, error)) = self.refusal(index, action, name, routing, source) {
+            return self.fail(action, &index.name, action.id.as_deref(), status, &error);
         }
         let minted;
         let id = match action.id.as_deref() {

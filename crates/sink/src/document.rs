@@ -26,17 +26,10 @@ pub(super) fn write(
         let error = json!({"type": "parse_exception", "reason": reason});
         return (400, json!({"error": error, "status": 400}));
     }
-    let refused = refusal::of_name(&shared.state(), name);
-    if let Some((status, error)) = refused {
-        return (status, json!({"error": error, "status": status}));
-    }
-    let Some(index) = find(shared, name) else {
-        return no_such_index(name);
+    let index = match writable(shared, name) {
+        Ok(index) => index,
+        Err(answer) => return answer,
     };
-    if let Some((status, error)) = &index.refusing {
-        let error: Value = serde_json::from_str(error).unwrap_or_default();
-        return (*status, json!({"error": error, "status": status}));
-    }
     let routing = head.parameter("routing");
     if index.routing_required && routing.is_none() {
         return match id {
@@ -57,10 +50,8 @@ pub(super) fn write(
             &made
         }
     };
-    let operation = match (operation, head.parameter("op_type").as_deref()) {
-        ("index", Some("create")) => "create",
-        (operation, _) => operation,
-    };
+    let creates = operation == "index" && head.parameter("op_type").as_deref() == Some("create");
+    let operation = if creates { "create" } else { operation };
     let write = Write {
         operation,
         id,
@@ -70,20 +61,7 @@ pub(super) fn write(
     };
     let outcome = match &index.store {
         Some(store) => store.lock().expect("no holder panics").apply(&write, &index.name),
-        None => {
-            index.counted.fetch_add(1, Ordering::Relaxed);
-            let (status, result) = match operation {
-                "update" => (200, "updated"),
-                "delete" => (200, "deleted"),
-                _ => (201, "created"),
-            };
-            Outcome::Done {
-                status,
-                result,
-                version: 1,
-                seq_no: shared.seq_no.fetch_add(1, Ordering::Relaxed),
-            }
-        }
+        None => counted(shared, &index, operation),
     };
     match outcome {
         Outcome::Done {
@@ -103,6 +81,36 @@ pub(super) fn write(
         }
         Outcome::Failed { status, error } => (status, json!({"error": error, "status": status})),
     }
+}
+
+/// The outcome in an index that counts documents and keeps none.
+fn counted(shared: &Shared, index: &Index, operation: &str) -> Outcome {
+    index.counted.fetch_add(1, Ordering::Relaxed);
+    let (status, result) = match operation {
+        "update" => (200, "updated"),
+        "delete" => (200, "deleted"),
+        _ => (201, "created"),
+    };
+    Outcome::Done {
+        status,
+        result,
+        version: 1,
+        seq_no: shared.seq_no.fetch_add(1, Ordering::Relaxed),
+    }
+}
+
+/// The index that a document is written to; or the answer if there is none that takes writes.
+fn writable(shared: &Shared, name: &str) -> Result<Arc<Index>, (u16, Value)> {
+    let refused = refusal::of_name(&shared.state(), name);
+    if let Some((status, error)) = refused {
+        return Err((status, json!({"error": error, "status": status})));
+    }
+    let index = find(shared, name).ok_or_else(|| no_such_index(name))?;
+    if let Some((status, error)) = &index.refusing {
+        let error: Value = serde_json::from_str(error).unwrap_or_default();
+        return Err((*status, json!({"error": error, "status": status})));
+    }
+    Ok(index)
 }
 
 /// The index of this name, made when it is not there and may be.

@@ -244,12 +244,12 @@ impl Budget {
         if bytes > self.admission_limit() {
             return Err(refused());
         }
-        let place = Place::take(self, claim, bytes, wait);
+        let entry = QueueEntry::take(self, claim, bytes, wait);
         let until = tokio::time::Instant::now() + wait;
-        while !place.is_granted() {
+        while !entry.is_granted() {
             let look_again = (tokio::time::Instant::now() + LOOK_EVERY).min(until);
-            let _ = tokio::time::timeout_at(look_again, place.waiter.wake.notified()).await;
-            if place.is_granted() {
+            let _ = tokio::time::timeout_at(look_again, entry.waiter.wake.notified()).await;
+            if entry.is_granted() {
                 break;
             }
             if tokio::time::Instant::now() >= until {
@@ -258,7 +258,7 @@ impl Budget {
             self.relieve();
             self.serve_waiting();
         }
-        place.keep();
+        entry.keep();
         Ok(())
     }
 
@@ -312,12 +312,12 @@ impl Waiter {
 }
 
 /// A place in the queue, left when dropped; with what was granted, unless that is kept.
-struct Place<'a> {
+struct QueueEntry<'a> {
     budget: &'a Budget,
     waiter: Arc<Waiter>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueueEntry<'a> {
     fn take(budget: &'a Budget, claim: &Claim, wanted: usize, wait: Duration) -> Self {
         let waiter = Arc::new(Waiter {
             wanted,
@@ -338,7 +338,7 @@ impl<'a> Place<'a> {
                 .store(state.queue.len(), Ordering::SeqCst);
         }
         budget.serve_waiting();
-        Place { budget, waiter }
+        QueueEntry { budget, waiter }
     }
 
     fn is_granted(&self) -> bool {
@@ -351,7 +351,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         self.waiter.record.wait(false);
         let mut state = self.budget.admission.state();

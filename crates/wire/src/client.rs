@@ -57,7 +57,7 @@ struct Inner {
 /// Where a connection leads: host, port, TLS. Cheap to clone, `Send`; make it once per node and keep it.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    place: Arc<origin::Place>,
+    parts: Arc<origin::OriginParts>,
 }
 
 /// Head of a request to send. Framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`…) in
@@ -130,7 +130,7 @@ impl Client {
             kind,
             fate,
             reused,
-            origin: Arc::clone(&origin.place.authority),
+            origin: Arc::clone(&origin.parts.authority),
         };
         let connection = match self.inner.checkout(origin, deadlines).await {
             Ok(connection) => connection,

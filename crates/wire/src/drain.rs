@@ -36,9 +36,9 @@ pub(crate) struct Signal {
     free: RefCell<Vec<usize>>,
 }
 
-/// One listener's place; given up when dropped.
+/// A listener or connection that learns of the phase, until dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Registration {
     signal: Rc<Signal>,
     at: usize,
 }
@@ -64,22 +64,22 @@ impl Signal {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn place(self: &Rc<Self>) -> Place {
+    pub(crate) fn register(self: &Rc<Self>) -> Registration {
         let at = self.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut wakers = self.wakers.borrow_mut();
             wakers.push(None);
             wakers.len() - 1
         });
-        Place {
+        Registration {
             signal: Rc::clone(self),
             at,
         }
     }
 }
 
-// === impl Place ===
+// === impl Registration ===
 
-impl Place {
+impl Registration {
     /// The phase now; the task of `cx` is woken when it changes.
     pub(crate) fn phase(&self, cx: &mut Context<'_>) -> Phase {
         let mut wakers = self.signal.wakers.borrow_mut();
@@ -91,7 +91,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.signal.wakers.borrow_mut()[self.at] = None;
         self.signal.free.borrow_mut().push(self.at);

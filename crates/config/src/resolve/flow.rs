@@ -13,6 +13,18 @@ use crate::router::compile_regex;
 use crate::runtime::*;
 use crate::when::{Field, Test, When};
 
+/// What is around a list of filters.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    /// The condition of the branch that the list is.
+    when: Option<&'a When>,
+    /// `rewrite_to_bulk` came before.
+    rewrites: bool,
+    clusters: &'a [ElasticsearchFile],
+}
+
+// === impl Resolver ===
+
 impl Resolver<'_> {
     pub(super) fn flows(
         &mut self,
@@ -24,7 +36,12 @@ impl Resolver<'_> {
         for (at, flow) in flows.iter().enumerate() {
             let path = format!("flow[{at}].filter");
             let mut filters = Vec::new();
-            self.filters(&path, &flow.filter, None, false, clusters, &mut filters);
+            let around = Around {
+                when: None,
+                rewrites: false,
+                clusters,
+            };
+            self.filters(&path, &flow.filter, around, &mut filters);
             if flow.filter.is_empty() && self.places.is_some_and(|places| places.has(&path)) {
                 self.error(&path, "is an empty list, so requests would get no answer");
             }
@@ -44,45 +61,19 @@ impl Resolver<'_> {
     /// `if … then … else` is no filter of its own: its filters get the condition, or its negation, before
     /// theirs. That is the same, because conditions look at the request's head, which no filter changes.
     ///
-    /// `rewrite_to_bulk` is none either, but an option of those after it; `rewrites` says that there was one
-    /// before.
-    fn filters(
-        &mut self,
-        path: &str,
-        filters: &[FilterFile],
-        outer: Option<&When>,
-        mut rewrites: bool,
-        clusters: &[ElasticsearchFile],
-        out: &mut Vec<Filter>,
-    ) {
+    /// `rewrite_to_bulk` is none either, but an option of those after it.
+    fn filters(&mut self, path: &str, filters: &[FilterFile], mut around: Around<'_>, out: &mut Vec<Filter>) {
         for (at, filter) in filters.iter().enumerate() {
             let path = format!("{path}[{at}]");
             let rewrite = format!("{path}.rewrite_to_bulk");
             // It may be written with nothing below.
             let is_rewrite =
                 filter.rewrite_to_bulk.is_some() || self.places.is_some_and(|places| places.has(&rewrite));
-            let chosen = usize::from(filter.bulk_reshuffle.is_some())
-                + usize::from(filter.elasticsearch.is_some())
-                + usize::from(is_rewrite)
-                + usize::from(filter.r#if.is_some());
-            if chosen != 1 {
-                let message = match chosen {
-                    0 => {
-                        "needs a filter: `bulk_reshuffle`, `rewrite_to_bulk` or `elasticsearch`, with their keys below"
-                    }
-                    _ => "holds two filters: begin each with `- `",
-                };
-                // A filter that isn't known has been reported already.
-                if chosen > 1 || !self.problems.has_errors_below(&path) {
-                    self.error(&path, message);
-                }
+            if !self.is_one_filter(&path, filter, is_rewrite) {
                 continue;
             }
-            if filter.r#if.is_none() && (filter.then.is_some() || filter.r#else.is_some()) {
-                self.error(&path, "`then` and `else` need an `if`");
-            }
             if is_rewrite {
-                rewrites = true;
+                around.rewrites = true;
                 if !filters[at..].iter().any(splits) {
                     self.warning(
                         &rewrite,
@@ -93,53 +84,77 @@ impl Resolver<'_> {
             if let Some(bulk) = &filter.bulk_reshuffle {
                 let path = format!("{path}.bulk_reshuffle");
                 let when = self.when(&path, &bulk.when);
-                let mut bulk = self.bulk_reshuffle(&path, bulk, clusters);
-                bulk.rewrite_to_bulk |= rewrites;
+                let mut bulk = self.bulk_reshuffle(&path, bulk, around.clusters);
+                bulk.rewrite_to_bulk |= around.rewrites;
                 if bulk.rewrite_to_bulk && bulk.queue.is_some() {
                     let message = "writes of single documents are rewritten with `mode: sync` only; here they go on as they are";
                     self.warning(&path, message);
                 }
                 let action = FilterAction::BulkReshuffle(bulk);
                 out.push(Filter {
-                    when: both(outer, when),
+                    when: both(around.when, when),
                     action,
                 });
             }
             if let Some(forward) = &filter.elasticsearch {
                 let path = format!("{path}.elasticsearch");
                 let when = self.when(&path, &forward.when);
-                let action = FilterAction::Elasticsearch(self.forward(&path, forward, clusters));
+                let action = FilterAction::Elasticsearch(self.forward(&path, forward, around.clusters));
                 out.push(Filter {
-                    when: both(outer, when),
+                    when: both(around.when, when),
                     action,
                 });
             }
             if let Some(condition) = &filter.r#if {
-                let when = self.condition(&format!("{path}.if"), condition);
-                if filter.then.is_none() {
-                    self.error(&path, "`if` needs a `then`");
-                }
-                let holds = both(outer, Some(when.clone()));
-                let fails = both(outer, Some(When::Not(Box::new(when))));
-                let then = filter.then.as_deref().unwrap_or_default();
-                self.filters(
-                    &format!("{path}.then"),
-                    then,
-                    holds.as_ref(),
-                    rewrites,
-                    clusters,
-                    out,
-                );
-                let otherwise = filter.r#else.as_deref().unwrap_or_default();
-                self.filters(
-                    &format!("{path}.else"),
-                    otherwise,
-                    fails.as_ref(),
-                    rewrites,
-                    clusters,
-                    out,
-                );
+                self.branches(&path, filter, condition, around, out);
             }
+        }
+    }
+
+    /// Whether an item of a list is exactly one filter. If not, that is an error.
+    fn is_one_filter(&mut self, path: &str, filter: &FilterFile, is_rewrite: bool) -> bool {
+        let chosen = usize::from(filter.bulk_reshuffle.is_some())
+            + usize::from(filter.elasticsearch.is_some())
+            + usize::from(is_rewrite)
+            + usize::from(filter.r#if.is_some());
+        if chosen == 1 {
+            if filter.r#if.is_none() && (filter.then.is_some() || filter.r#else.is_some()) {
+                self.error(path, "`then` and `else` need an `if`");
+            }
+            return true;
+        }
+        let message = match chosen {
+            0 => {
+                "needs a filter: `bulk_reshuffle`, `rewrite_to_bulk` or `elasticsearch`, with their keys below"
+            }
+            _ => "holds two filters: begin each with `- `",
+        };
+        // A filter that isn't known has been reported already.
+        if chosen > 1 || !self.problems.has_errors_below(path) {
+            self.error(path, message);
+        }
+        false
+    }
+
+    /// The filters of both branches of an `if`, with its condition or the negation.
+    fn branches(
+        &mut self,
+        path: &str,
+        filter: &FilterFile,
+        condition: &ConditionFile,
+        around: Around<'_>,
+        out: &mut Vec<Filter>,
+    ) {
+        let when = self.condition(&format!("{path}.if"), condition);
+        if filter.then.is_none() {
+            self.error(path, "`if` needs a `then`");
+        }
+        let holds = both(around.when, Some(when.clone()));
+        let fails = both(around.when, Some(When::Not(Box::new(when))));
+        for (name, filters, when) in [("then", &filter.then, holds), ("else", &filter.r#else, fails)] {
+            let filters = filters.as_deref().unwrap_or_default();
+            let when = when.as_ref();
+            self.filters(&format!("{path}.{name}"), filters, Around { when, ..around }, out);
         }
     }
 

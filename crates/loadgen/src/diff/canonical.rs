@@ -89,18 +89,7 @@ impl Digester {
                     twin.finish()
                 }
                 b'"' => self.bytes(TEXT, cursor.string(&mut scratch)?),
-                _ => {
-                    let word = cursor.word();
-                    match word {
-                        b"true" | b"false" | b"null" => self.bytes(WORD, word),
-                        [b'-' | b'0'..=b'9', ..] => {
-                            scratch.clear();
-                            number::canonical(word, &mut scratch);
-                            self.bytes(NUMBER, &scratch)
-                        }
-                        _ => return None,
-                    }
-                }
+                _ => self.word(cursor.word(), &mut scratch)?,
             };
             // A value has ended; so may those that it stands in.
             loop {
@@ -130,6 +119,19 @@ impl Digester {
                     Frame::Object { sum, members, .. } => self.object(sum, members),
                 };
             }
+        }
+    }
+
+    /// Of a value without quotes or brackets.
+    fn word(&self, word: &[u8], scratch: &mut Vec<u8>) -> Option<u128> {
+        match word {
+            b"true" | b"false" | b"null" => Some(self.bytes(WORD, word)),
+            [b'-' | b'0'..=b'9', ..] => {
+                scratch.clear();
+                number::canonical(word, scratch);
+                Some(self.bytes(NUMBER, scratch))
+            }
+            _ => None,
         }
     }
 

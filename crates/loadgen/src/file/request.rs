@@ -12,7 +12,7 @@ use super::condition;
 use super::runner::Runner;
 use super::section::{Section, list_of};
 use super::text::Text;
-use crate::condition::Field;
+use crate::condition::{Condition, Field};
 use crate::request::{self, Body, Headers, Request, Server, Url};
 use crate::slot::Slot;
 use crate::template::{Template, TemplateError};
@@ -84,42 +84,12 @@ pub(super) fn read(
     let (url, url_account) = scope.url(&url, problems)?;
     let mut headers = scope.headers(headers, &format!("{path}.headers"), problems);
     scope.account(account.as_ref(), url_account, &mut headers, problems);
-    let bulk = match &url {
-        Url::Fixed { target, .. } => {
-            target.ends_with(b"/_bulk") || target.fixed().is_some_and(request::is_bulk)
-        }
-        Url::Moving(url) => url.ends_with(b"/_bulk"),
-    };
-    let body = match body {
-        Some(body) => scope.body(body, repeat, bulk, problems),
-        None => None,
-    };
-    if body.is_some() && !headers.fixed.contains_key(CONTENT_TYPE) {
-        let kind = ["application/json", "application/x-ndjson"][usize::from(bulk)];
-        headers.fixed.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    }
-    headers
-        .fixed
-        .entry(USER_AGENT)
-        .or_insert(HeaderValue::from_static(AGENT));
+    let bulk = is_bulk(&url);
+    let body = body.and_then(|body| scope.body(body, repeat, bulk, problems));
+    add_own_headers(&mut headers, body.is_some(), bulk);
     let once: Box<[u16]> = scope.request.iter().map(|(_, from)| *from).collect();
-    let mut texts: Vec<&Template> = headers.moving.iter().map(|(_, text)| text).collect();
-    texts.extend(
-        headers
-            .account
-            .iter()
-            .flat_map(|(user, password)| [user, password]),
-    );
-    texts.push(match &url {
-        Url::Fixed { target, .. } => target,
-        Url::Moving(url) => url,
-    });
-    let needs = request::needs(variables, &texts, &once, body.as_ref());
-    let assertion = assertion.and_then(|node| {
-        let compile =
-            |text: &Text| Template::compile(&text.text, &mut |name| scope.resolve_registered(name).map(Some));
-        condition::read(node, &item_path(&path, "assert"), &compile, problems)
-    });
+    let needs = request::needs(variables, &texts_of(&headers, &url), &once, body.as_ref());
+    let assertion = assertion.and_then(|node| scope.assertion(node, &path, problems));
     let register = registered(item_node, &item_path(&path, "register"), problems)
         .into_iter()
         .filter_map(|(name, field)| Some((scope.registered_at(&name)?, field)))
@@ -137,6 +107,40 @@ pub(super) fn read(
         register,
         sleep,
     })
+}
+
+/// Adds the headers that a request has unless the file gives others.
+fn add_own_headers(headers: &mut Headers, has_body: bool, bulk: bool) {
+    if has_body && !headers.fixed.contains_key(CONTENT_TYPE) {
+        let kind = ["application/json", "application/x-ndjson"][usize::from(bulk)];
+        headers.fixed.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    headers
+        .fixed
+        .entry(USER_AGENT)
+        .or_insert(HeaderValue::from_static(AGENT));
+}
+
+/// Whether a request is a bulk, as far as its address says so.
+fn is_bulk(url: &Url) -> bool {
+    match url {
+        Url::Fixed { target, .. } => {
+            target.ends_with(b"/_bulk") || target.fixed().is_some_and(request::is_bulk)
+        }
+        Url::Moving(url) => url.ends_with(b"/_bulk"),
+    }
+}
+
+/// The texts of a request beside its body that may use variables.
+fn texts_of<'r>(headers: &'r Headers, url: &'r Url) -> Vec<&'r Template> {
+    let mut texts: Vec<&Template> = headers.moving.iter().map(|(_, text)| text).collect();
+    let account = headers.account.iter();
+    texts.extend(account.flat_map(|(user, password)| [user, password]));
+    texts.push(match url {
+        Url::Fixed { target, .. } => target,
+        Url::Moving(url) => url,
+    });
+    texts
 }
 
 /// The names under which an item of `requests` registers fields of its answer: `register: [{NAME: FIELD}]`.
@@ -371,6 +375,13 @@ impl Scope<'_> {
         };
         let target = self.compile(&target, false, problems)?;
         Some((Url::Fixed { server, target }, account))
+    }
+
+    /// The condition that answers are checked against.
+    fn assertion(&self, node: &Node, path: &str, problems: &mut Problems) -> Option<Condition> {
+        let compile =
+            |text: &Text| Template::compile(&text.text, &mut |name| self.resolve_registered(name).map(Some));
+        condition::read(node, &item_path(path, "assert"), &compile, problems)
     }
 
     fn headers(&self, node: Option<&Node>, path: &str, problems: &mut Problems) -> Headers {

@@ -213,16 +213,16 @@ impl Wire {
 }
 
 async fn connect(origin: &Origin) -> Result<Stream, SendErrorKind> {
-    let place = &origin.place;
-    let socket = resolve::connect(&place.host, place.port)
+    let parts = &origin.parts;
+    let socket = resolve::connect(&parts.host, parts.port)
         .await
         .map_err(SendErrorKind::Connect)?;
     let _ = socket.set_nodelay(true);
     let _ = crate::listener::set_keepalive(&socket);
-    let Some(tls) = &place.tls else {
+    let Some(tls) = &parts.tls else {
         return Ok(Stream::Plain(socket));
     };
-    let name = ServerName::try_from(place.host.to_string())
+    let name = ServerName::try_from(parts.host.to_string())
         .map_err(|error| SendErrorKind::Tls(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let connector = tokio_rustls::TlsConnector::from(Arc::clone(&tls.config));
     let stream = connector

@@ -7,7 +7,7 @@ use super::Origin;
 use crate::tls::ClientTls;
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OriginParts {
     pub(super) host: Box<str>,
     pub(super) port: u16,
     pub(super) tls: Option<ClientTls>,
@@ -29,7 +29,7 @@ impl Origin {
 
     /// `host:port`, as in a `Host` header.
     pub fn authority(&self) -> &str {
-        &self.place.authority
+        &self.parts.authority
     }
 
     fn new(host: &str, port: u16, tls: Option<ClientTls>) -> Self {
@@ -40,7 +40,7 @@ impl Origin {
             format!("{host}:{port}")
         };
         Origin {
-            place: Arc::new(Place {
+            parts: Arc::new(OriginParts {
                 host: host.into(),
                 port,
                 tls,
@@ -53,7 +53,7 @@ impl Origin {
 // Two origins are one when the same connections can serve both.
 impl PartialEq for Origin {
     fn eq(&self, other: &Self) -> bool {
-        let (one, two) = (&self.place, &other.place);
+        let (one, two) = (&self.parts, &other.parts);
         let same_tls = match (&one.tls, &two.tls) {
             (None, None) => true,
             (Some(one), Some(two)) => Arc::ptr_eq(&one.config, &two.config),
@@ -67,7 +67,7 @@ impl Eq for Origin {}
 
 impl Hash for Origin {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.place.host.hash(state);
-        self.place.port.hash(state);
+        self.parts.host.hash(state);
+        self.parts.port.hash(state);
     }
 }

@@ -58,7 +58,7 @@ impl ReplyBody {
             stall_timeout,
             received: u64::MAX,
             ahead: None,
-            origin: Arc::clone(&origin.place.authority),
+            origin: Arc::clone(&origin.parts.authority),
         };
         body.release_if_done();
         body

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
-use crate::drain::{Phase, Place, Signal};
-use crate::guard::{self, Work, guarded};
+use crate::drain::{Phase, Registration, Signal};
+use crate::guard::{self, Panicked, Work, guarded};
 use crate::guests::{Doing, Guest};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
@@ -94,14 +94,14 @@ pub(super) async fn serve<S: Service>(
     address: std::net::SocketAddr,
     guest: &Arc<Guest>,
 ) {
-    let place = shared.signal.place();
-    let mut serving = pin!(serve_to_end(&shared, socket, (address, guest), &place));
+    let registration = shared.signal.register();
+    let mut serving = pin!(serve_to_end(&shared, socket, (address, guest), &registration));
     let mut hears = false;
     poll_fn(|cx| {
         if !std::mem::replace(&mut hears, true) {
             guest.hears(cx); // a task's waker stays the same
         }
-        match place.phase(cx) {
+        match registration.phase(cx) {
             Phase::Cut => Poll::Ready(()),
             _ => serving.as_mut().poll(cx),
         }
@@ -113,7 +113,7 @@ async fn serve_to_end<S: Service>(
     shared: &Rc<Shared<S>>,
     socket: TcpStream,
     (address, guest): (std::net::SocketAddr, &Arc<Guest>),
-    place: &Place,
+    registration: &Registration,
 ) {
     let came = Instant::now();
     let Ok(local) = socket.local_addr() else { return };
@@ -144,7 +144,7 @@ async fn serve_to_end<S: Service>(
     loop {
         let next = match in_clear {
             true => Next::Refused(Refusal::PlainHttp),
-            false => next_head(shared, &connection, place, hears_until.take()).await,
+            false => next_head(shared, &connection, registration, hears_until.take()).await,
         };
         let after = match next {
             Next::End => break,
@@ -242,7 +242,7 @@ async fn handshake<S>(shared: &Shared<S>, socket: TcpStream, guest: &Guest) -> S
 async fn next_head<S>(
     shared: &Shared<S>,
     connection: &Connection,
-    place: &Place,
+    registration: &Registration,
     hears_until: Option<Instant>,
 ) -> Next {
     let mut limits = shared.limits_now();
@@ -264,40 +264,20 @@ async fn next_head<S>(
                 limits = shared.limits_now();
                 *connection.limits.borrow_mut() = Rc::clone(&limits);
                 io.alarm.set_after(limits.head_timeout);
-                if bytes[0] == TLS_HANDSHAKE {
-                    return Poll::Ready(Next::Refused(Refusal::TlsHello));
-                }
-                if !is_token(bytes[0]) {
-                    // No method begins like this, and it may never come to a line's end.
-                    return Poll::Ready(Next::Refused(Refusal::BadRequestLine));
+                if let Err(refusal) = can_begin_a_head(bytes[0]) {
+                    return Poll::Ready(Next::Refused(refusal));
                 }
             }
-            match scan.find(bytes) {
-                Err(HeadFault::BareLineBreak) => return Poll::Ready(Next::Refused(Refusal::BareLineBreak)),
-                Err(HeadFault::Folded) => return Poll::Ready(Next::Refused(Refusal::FoldedHeader)),
-                Ok(Some(length)) => {
-                    let parsed = parse_request(&bytes[..length], &limits);
-                    io.receiver.consume(length);
+            match find_head(&mut io.receiver, &mut scan, &limits) {
+                Ok(None) => {}
+                Ok(Some(parsed)) => {
                     connection.guest.does(Doing::Asks);
                     return Poll::Ready(match parsed {
                         Ok(line) => Next::Request(Box::new(line)),
                         Err(refusal) => Next::Refused(refusal),
                     });
                 }
-                Ok(None) if bytes.len() > limits.head_bytes_max => {
-                    let refusal = if scan.past_first_line() {
-                        Refusal::HeadTooLarge
-                    } else {
-                        Refusal::TargetTooLong
-                    };
-                    return Poll::Ready(Next::Refused(refusal));
-                }
-                // Small heads are always waited for; large ones, ten thousand times, would be more than all
-                // bodies may take.
-                Ok(None) if bytes.len() > HEAD_BYTES_FREE && io.receiver.pool.budget().is_used_up() => {
-                    return Poll::Ready(Next::Refused(Refusal::OutOfMemory));
-                }
-                Ok(None) => {}
+                Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
             }
             match io.receiver.poll_fill(&mut io.stream, cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
@@ -305,7 +285,7 @@ async fn next_head<S>(
                 Poll::Pending => {
                     // What has arrived by now is answered still, and who has just come may speak: they could
                     // not know.
-                    if !began && place.phase(cx) != Phase::Serving {
+                    if !began && registration.phase(cx) != Phase::Serving {
                         match hears_until.max(shared.signal.hears_until()) {
                             Some(until) => io.alarm.set(until),
                             None => return Poll::Ready(Next::End),
@@ -325,6 +305,46 @@ async fn next_head<S>(
         }
     })
     .await
+}
+
+/// Whether a request can begin with this byte.
+fn can_begin_a_head(byte: u8) -> Result<(), Refusal> {
+    match byte {
+        TLS_HANDSHAKE => Err(Refusal::TlsHello),
+        // No method begins like this, and it may never come to a line's end.
+        byte if !is_token(byte) => Err(Refusal::BadRequestLine),
+        _ => Ok(()),
+    }
+}
+
+/// Looks for a whole head in what has arrived, and takes and reads it. `Ok(None)`: it has not arrived yet;
+/// `Err`: it will not be waited for.
+#[inline]
+fn find_head(
+    receiver: &mut Receiver,
+    scan: &mut HeadScan,
+    limits: &Limits,
+) -> Result<Option<Result<RequestLine, Refusal>>, Refusal> {
+    let bytes = receiver.pending();
+    match scan.find(bytes) {
+        Err(HeadFault::BareLineBreak) => Err(Refusal::BareLineBreak),
+        Err(HeadFault::Folded) => Err(Refusal::FoldedHeader),
+        Ok(Some(length)) => {
+            let parsed = parse_request(&bytes[..length], limits);
+            receiver.consume(length);
+            Ok(Some(parsed))
+        }
+        Ok(None) if bytes.len() > limits.head_bytes_max => Err(match scan.past_first_line() {
+            true => Refusal::HeadTooLarge,
+            false => Refusal::TargetTooLong,
+        }),
+        // Small heads are always waited for; large ones, ten thousand times, would be more than all bodies
+        // may take.
+        Ok(None) if bytes.len() > HEAD_BYTES_FREE && receiver.pool.budget().is_used_up() => {
+            Err(Refusal::OutOfMemory)
+        }
+        Ok(None) => Ok(None),
+    }
 }
 
 /// RFC 9112, section 2.2: an empty line before a request line is ignored (old clients sent one after a body).
@@ -368,18 +388,10 @@ async fn exchange<S: Service>(
         let answer = shared.service.refuse(Refusal::BodyTooLarge, refused);
         return answer_with(connection, answer, asked, || true).await.after();
     }
-    {
-        let io = &mut *connection.io.borrow_mut();
-        io.request += 1;
-        io.receiver.expect(framing);
-        io.begin_body();
-        io.interim = if expects_continue && length != Some(0) {
-            CONTINUE
-        } else {
-            &[]
-        };
-        io.alarm.clear();
-    }
+    connection
+        .io
+        .borrow_mut()
+        .begin_request(framing, expects_continue && length != Some(0));
     let _in_flight = InFlight::enter(&shared.counters);
     let body = Incoming::new(Rc::clone(connection), length, Encoding::of(&headers));
     let mut request = Request::new(body);
@@ -387,19 +399,7 @@ async fn exchange<S: Service>(
     *request.uri_mut() = uri;
     *request.version_mut() = version;
     *request.headers_mut() = headers;
-    let answer = {
-        // Boxed, so that an idle connection does not carry the size of a request being answered.
-        let mut call = Box::pin(guarded(Work::Request, shared.service.call(request)));
-        poll_fn(|cx| {
-            let polled = call.as_mut().poll(cx);
-            if polled.is_pending() {
-                watch(connection, cx);
-            }
-            polled
-        })
-        .await
-    };
-    let answer = match answer {
+    let answer = match call(shared, connection, request).await {
         Ok(answer) => answer,
         Err(panicked) => {
             panicked.report(Work::Request, "a request is answered with 500, others go on");
@@ -407,20 +407,7 @@ async fn exchange<S: Service>(
             return answer_with(connection, answer, asked, || true).await.after();
         }
     };
-    let keep = || {
-        keep_alive && {
-            let io = connection.io.borrow();
-            // A client that still waits for `100 Continue` may or may not send its body: nobody can know what
-            // comes next.
-            let skippable = io.receiver.is_done()
-                || (io.interim.is_empty()
-                    && io
-                        .receiver
-                        .bytes_left()
-                        .is_some_and(|left| left <= SKIP_BYTES_MAX));
-            skippable && !io.broken
-        }
-    };
+    let keep = || keep_alive && connection.io.borrow().can_go_on();
     let closes = || !keep() || shared.signal.phase() != Phase::Serving;
     let sent = match answer_with(connection, answer, asked, closes).await {
         Sent::Nothing(given, why) => {
@@ -432,6 +419,47 @@ async fn exchange<S: Service>(
     match sent.after() {
         After::Keep if !skip_rest(connection).await => After::Close,
         after => after,
+    }
+}
+
+/// Has the service answer a request, and watches the client meanwhile.
+async fn call<S: Service>(
+    shared: &Shared<S>,
+    connection: &Rc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Response<Outgoing>, Panicked> {
+    // Boxed, so that an idle connection does not carry the size of a request being answered.
+    let mut call = Box::pin(guarded(Work::Request, shared.service.call(request)));
+    poll_fn(|cx| {
+        let polled = call.as_mut().poll(cx);
+        if polled.is_pending() {
+            watch(connection, cx);
+        }
+        polled
+    })
+    .await
+}
+
+// === impl Io ===
+
+impl Io {
+    /// Makes ready for a request's body.
+    fn begin_request(&mut self, framing: Framing, asks_to_go_on: bool) {
+        self.request += 1;
+        self.receiver.expect(framing);
+        self.begin_body();
+        self.interim = if asks_to_go_on { CONTINUE } else { &[] };
+        self.alarm.clear();
+    }
+
+    /// Whether another request can follow: what is left of this one's body can be skipped.
+    fn can_go_on(&self) -> bool {
+        let left = || self.receiver.bytes_left();
+        // A client that still waits for `100 Continue` may or may not send its body: nobody can know what
+        // comes next.
+        let skippable = self.receiver.is_done()
+            || (self.interim.is_empty() && left().is_some_and(|left| left <= SKIP_BYTES_MAX));
+        skippable && !self.broken
     }
 }
 
@@ -477,20 +505,8 @@ async fn answer_with(
     let bodyless = *asked.method == Method::HEAD
         || parts.status == StatusCode::NO_CONTENT
         || parts.status == StatusCode::NOT_MODIFIED;
-    let mut close = closes();
-    let framing = match body.length() {
-        // What a GET would have been answered with may be declared, by us or by the caller's own header.
-        _ if parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED => {
-            Framing::None
-        }
-        Some(0) if *asked.method == Method::HEAD => Framing::None,
-        Some(length) => Framing::Length(length),
-        None if asked.version == Version::HTTP_11 => Framing::Chunked,
-        None => {
-            close = true;
-            Framing::UntilClose
-        }
-    };
+    let framing = asked.framing(parts.status, body.length());
+    let close = framing == Framing::UntilClose || closes();
     let token = match (close, asked.version) {
         (true, _) => Some("close"),
         (false, Version::HTTP_10) if asked.keep_alive => Some("keep-alive"),
@@ -514,18 +530,33 @@ async fn answer_with(
         (body, framing)
     };
     let mut transmitter = Transmitter::new(head, body, framing);
+    // Where only the end of the connection ends the body, an orderly end would pass for the body's.
+    let cut = match framing {
+        Framing::UntilClose => After::Reset,
+        _ => After::Close,
+    };
+    match transmit(connection, &mut transmitter, cut).await {
+        Ok(()) if close => Sent::All(After::Close),
+        Ok(()) => Sent::All(After::Keep),
+        Err((_, Some(error))) if transmitter.written == 0 => Sent::Nothing(Box::new(parts), error),
+        Err((cut, _)) => Sent::Part(cut),
+    }
+}
+
+/// Sends an answer as fast as its client takes it, and no slower than the limits allow. `Err`: how to end the
+/// connection (`cut`, unless the client is to blame), and why the body broke off if it did.
+async fn transmit(
+    connection: &Connection,
+    transmitter: &mut Transmitter,
+    cut: After,
+) -> Result<(), (After, Option<SourceError>)> {
     let mut pace = Pace::default();
     let limits = connection.limits();
     let slowest = Slowest {
         patience: limits.write_timeout,
         rate_min: limits.body_rate_min,
     };
-    // Where only the end of the connection ends the body, an orderly end would pass for the body's.
-    let cut = match framing {
-        Framing::UntilClose => After::Reset,
-        _ => After::Close,
-    };
-    let fault = poll_fn(|cx| {
+    poll_fn(|cx| {
         let mut waits = WaitsFor::Source;
         let send = || transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
         // A body that panics has broken off like any other.
@@ -551,12 +582,22 @@ async fn answer_with(
             }
         }
     })
-    .await;
-    match fault {
-        Ok(()) if close => Sent::All(After::Close),
-        Ok(()) => Sent::All(After::Keep),
-        Err((_, Some(error))) if transmitter.written == 0 => Sent::Nothing(Box::new(parts), error),
-        Err((cut, _)) => Sent::Part(cut),
+    .await
+}
+
+// === impl Asked ===
+
+impl Asked<'_> {
+    /// How the answer's body is delimited.
+    fn framing(&self, status: StatusCode, length: Option<u64>) -> Framing {
+        match length {
+            // What a GET would have been answered with may be declared, by us or by the caller's own header.
+            _ if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED => Framing::None,
+            Some(0) if *self.method == Method::HEAD => Framing::None,
+            Some(length) => Framing::Length(length),
+            None if self.version == Version::HTTP_11 => Framing::Chunked,
+            None => Framing::UntilClose,
+        }
     }
 }
 
