@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::{Counters, Refused, Service};
 use crate::codec::{Framing, HeadFault, HeadScan, RequestLine, encode_reply_head, is_token, parse_request};
 use crate::connection::{CONTINUE, Connection, Gone, Io};
 use crate::drain::{Phase, Registration, Signal};
-use crate::guard::{self, Panicked, Work, guarded};
+use crate::guard::{self, Work, guarded};
 use crate::guests::{Doing, Guest};
 use crate::incoming::{Incoming, Peer};
 use crate::inflate::Encoding;
@@ -268,16 +268,8 @@ async fn next_head<S>(
                     return Poll::Ready(Next::Refused(refusal));
                 }
             }
-            match find_head(&mut io.receiver, &mut scan, &limits) {
-                Ok(None) => {}
-                Ok(Some(parsed)) => {
-                    connection.guest.does(Doing::Asks);
-                    return Poll::Ready(match parsed {
-                        Ok(line) => Next::Request(Box::new(line)),
-                        Err(refusal) => Next::Refused(refusal),
-                    });
-                }
-                Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
+            if let Some(next) = find_head(&mut io.receiver, &mut scan, &limits, &connection.guest) {
+                return Poll::Ready(next);
             }
             match io.receiver.poll_fill(&mut io.stream, cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
@@ -308,6 +300,7 @@ async fn next_head<S>(
 }
 
 /// Whether a request can begin with this byte.
+#[inline]
 fn can_begin_a_head(byte: u8) -> Result<(), Refusal> {
     match byte {
         TLS_HANDSHAKE => Err(Refusal::TlsHello),
@@ -317,34 +310,34 @@ fn can_begin_a_head(byte: u8) -> Result<(), Refusal> {
     }
 }
 
-/// Looks for a whole head in what has arrived, and takes and reads it. `Ok(None)`: it has not arrived yet;
-/// `Err`: it will not be waited for.
+/// Takes a whole head from what has arrived, and reads it. `None`: there is none yet.
 #[inline]
-fn find_head(
-    receiver: &mut Receiver,
-    scan: &mut HeadScan,
-    limits: &Limits,
-) -> Result<Option<Result<RequestLine, Refusal>>, Refusal> {
+fn find_head(receiver: &mut Receiver, scan: &mut HeadScan, limits: &Limits, guest: &Guest) -> Option<Next> {
     let bytes = receiver.pending();
-    match scan.find(bytes) {
-        Err(HeadFault::BareLineBreak) => Err(Refusal::BareLineBreak),
-        Err(HeadFault::Folded) => Err(Refusal::FoldedHeader),
+    let refusal = match scan.find(bytes) {
+        Err(HeadFault::BareLineBreak) => Refusal::BareLineBreak,
+        Err(HeadFault::Folded) => Refusal::FoldedHeader,
         Ok(Some(length)) => {
             let parsed = parse_request(&bytes[..length], limits);
             receiver.consume(length);
-            Ok(Some(parsed))
+            guest.does(Doing::Asks);
+            match parsed {
+                Ok(line) => return Some(Next::Request(Box::new(line))),
+                Err(refusal) => refusal,
+            }
         }
-        Ok(None) if bytes.len() > limits.head_bytes_max => Err(match scan.past_first_line() {
+        Ok(None) if bytes.len() > limits.head_bytes_max => match scan.past_first_line() {
             true => Refusal::HeadTooLarge,
             false => Refusal::TargetTooLong,
-        }),
+        },
         // Small heads are always waited for; large ones, ten thousand times, would be more than all bodies
         // may take.
         Ok(None) if bytes.len() > HEAD_BYTES_FREE && receiver.pool.budget().is_used_up() => {
-            Err(Refusal::OutOfMemory)
+            Refusal::OutOfMemory
         }
-        Ok(None) => Ok(None),
-    }
+        Ok(None) => return None,
+    };
+    Some(Next::Refused(refusal))
 }
 
 /// RFC 9112, section 2.2: an empty line before a request line is ignored (old clients sent one after a body).
@@ -399,7 +392,9 @@ async fn exchange<S: Service>(
     *request.uri_mut() = uri;
     *request.version_mut() = version;
     *request.headers_mut() = headers;
-    let answer = match call(shared, connection, request).await {
+    // Boxed, so that an idle connection does not carry the size of a request being answered.
+    let call = Box::pin(guarded(Work::Request, shared.service.call(request)));
+    let answer = match watched(connection, call).await {
         Ok(answer) => answer,
         Err(panicked) => {
             panicked.report(Work::Request, "a request is answered with 500, others go on");
@@ -422,22 +417,16 @@ async fn exchange<S: Service>(
     }
 }
 
-/// Has the service answer a request, and watches the client meanwhile.
-async fn call<S: Service>(
-    shared: &Shared<S>,
-    connection: &Rc<Connection>,
-    request: Request<Incoming>,
-) -> Result<Response<Outgoing>, Panicked> {
-    // Boxed, so that an idle connection does not carry the size of a request being answered.
-    let mut call = Box::pin(guarded(Work::Request, shared.service.call(request)));
-    poll_fn(|cx| {
+/// Waits for the service, and watches the client meanwhile. A future by hand: one by `async` would cost moves.
+#[inline]
+fn watched<F: Future>(connection: &Connection, mut call: Pin<Box<F>>) -> impl Future<Output = F::Output> {
+    poll_fn(move |cx| {
         let polled = call.as_mut().poll(cx);
         if polled.is_pending() {
             watch(connection, cx);
         }
         polled
     })
-    .await
 }
 
 // === impl Io ===
@@ -545,18 +534,19 @@ async fn answer_with(
 
 /// Sends an answer as fast as its client takes it, and no slower than the limits allow. `Err`: how to end the
 /// connection (`cut`, unless the client is to blame), and why the body broke off if it did.
-async fn transmit(
+#[inline]
+fn transmit(
     connection: &Connection,
     transmitter: &mut Transmitter,
     cut: After,
-) -> Result<(), (After, Option<SourceError>)> {
+) -> impl Future<Output = Result<(), (After, Option<SourceError>)>> {
     let mut pace = Pace::default();
     let limits = connection.limits();
     let slowest = Slowest {
         patience: limits.write_timeout,
         rate_min: limits.body_rate_min,
     };
-    poll_fn(|cx| {
+    poll_fn(move |cx| {
         let mut waits = WaitsFor::Source;
         let send = || transmitter.poll_send(&mut Borrowed(connection), cx, &mut waits);
         // A body that panics has broken off like any other.
@@ -582,13 +572,13 @@ async fn transmit(
             }
         }
     })
-    .await
 }
 
 // === impl Asked ===
 
 impl Asked<'_> {
     /// How the answer's body is delimited.
+    #[inline]
     fn framing(&self, status: StatusCode, length: Option<u64>) -> Framing {
         match length {
             // What a GET would have been answered with may be declared, by us or by the caller's own header.
