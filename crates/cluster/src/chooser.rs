@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::address::Address;
 use crate::config::NodeChoice;
 use crate::node::Node;
-use crate::pick::{PickReason, Rotations, Turn};
+use crate::pick::{PickReason, Rotations, RoundRobin};
 use crate::snapshot::Snapshot;
 use crate::status::ChoiceStatus;
 use wire::lock;
@@ -23,8 +23,8 @@ pub struct Chooser {
     made: ArcSwapOption<Made>,
     /// The nodes that were there when the cluster was first read, for a choice that is frozen.
     first: OnceLock<Vec<Address>>,
-    requests: Turn,
-    documents: Turn,
+    requests: RoundRobin,
+    documents: RoundRobin,
     /// It has been said that the choice admits nobody.
     warned: AtomicBool,
 }
@@ -47,8 +47,8 @@ impl Chooser {
             choice,
             made: ArcSwapOption::empty(),
             first: OnceLock::new(),
-            requests: Turn::default(),
-            documents: Turn::default(),
+            requests: RoundRobin::default(),
+            documents: RoundRobin::default(),
             warned: AtomicBool::new(false),
         }
     }

@@ -13,11 +13,11 @@ use crate::ask::{Asker, REPLY_BYTES_MAX};
 use crate::chooser::{Chooser, Choosers};
 use crate::config::{BadConfig, ClusterConfig, NodeChoice};
 use crate::health::Outcome;
+use crate::inner::ClusterInner;
 use crate::node::Node;
 use crate::pace::{Exchange, Usual, kind_of};
 use crate::probe::probe;
 use crate::routes;
-use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::status::{Status, Watched};
 use crate::topology::Roster;
@@ -28,7 +28,7 @@ use crate::watch::Watch;
 /// dropped, or by [`Cluster::stop`].
 #[derive(Debug)]
 pub struct Cluster {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterInner>,
 }
 
 // === impl Cluster ===
@@ -52,7 +52,7 @@ impl Cluster {
         let (samples, wanted) = mpsc::channel(SAMPLES_WAITING_MAX);
         let nodes = roster.endpoints.clone();
         let table = routes::nothing(None, nodes.len());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClusterInner {
             snapshot: ArcSwap::from_pointee(Snapshot::new(1, nodes, table)),
             generation: watch::Sender::new(1),
             choosers: Choosers::default(),
@@ -185,7 +185,7 @@ impl Drop for Cluster {
     }
 }
 
-fn watch_thread(shared: Arc<Shared>, roster: Roster, mut wanted: mpsc::Receiver<Sample>) {
+fn watch_thread(shared: Arc<ClusterInner>, roster: Roster, mut wanted: mpsc::Receiver<Sample>) {
     let name = shared.config.name.clone();
     let ran = wire::run_local(REPLIES_BYTES_MAX, move |worker| async move {
         let asker = match Asker::new(&shared.config, worker.pool().clone()) {
@@ -209,7 +209,12 @@ fn watch_thread(shared: Arc<Shared>, roster: Roster, mut wanted: mpsc::Receiver<
 
 /// Watches until the handle is dropped. After a panic the watch begins anew, with what it knew of nodes when
 /// it began first; until it has read the cluster again, the last snapshot holds.
-async fn watch(shared: &Arc<Shared>, asker: &Asker, roster: &Roster, wanted: &mut mpsc::Receiver<Sample>) {
+async fn watch(
+    shared: &Arc<ClusterInner>,
+    asker: &Asker,
+    roster: &Roster,
+    wanted: &mut mpsc::Receiver<Sample>,
+) {
     let mut pauses = Pauses::default();
     loop {
         let began = Instant::now();

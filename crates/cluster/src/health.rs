@@ -150,7 +150,7 @@ pub struct HealthStatus {
 
 /// What a report changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum RotationChange {
     /// Nothing.
     Same,
     /// The node has just left the rotation.
@@ -192,7 +192,7 @@ impl Health {
     }
 
     /// Counts one exchange. Lock-free; racing reports may lose a step of the latency mean, never a turn.
-    pub(crate) fn report(&self, outcome: Outcome, latency: Duration, rules: &HealthRules) -> Turn {
+    pub(crate) fn report(&self, outcome: Outcome, latency: Duration, rules: &HealthRules) -> RotationChange {
         match outcome {
             Outcome::Answered | Outcome::Busy => {
                 let counter = if outcome == Outcome::Busy {
@@ -204,9 +204,9 @@ impl Health {
                 self.blend_latency(latency);
                 self.failures_in_row.store(0, Relaxed);
                 if self.up.swap(true, Relaxed) {
-                    Turn::Same
+                    RotationChange::Same
                 } else {
-                    Turn::Up
+                    RotationChange::Up
                 }
             }
             _ => {
@@ -215,9 +215,9 @@ impl Health {
                 let at_once = matches!(outcome, Outcome::ConnectRefused | Outcome::Incapable);
                 let out = at_once || in_row >= rules.failures_max.max(1);
                 if out && self.up.swap(false, Relaxed) {
-                    Turn::Down
+                    RotationChange::Down
                 } else {
-                    Turn::Same
+                    RotationChange::Same
                 }
             }
         }
@@ -273,10 +273,16 @@ mod tests {
     #[test]
     fn a_refused_connection_takes_the_node_out_at_once_and_an_answer_brings_it_back() {
         let (health, rules) = (Health::default(), HealthRules::default());
-        assert_eq!(health.report(Outcome::ConnectRefused, MS, &rules), Turn::Down);
+        assert_eq!(
+            health.report(Outcome::ConnectRefused, MS, &rules),
+            RotationChange::Down
+        );
         assert!(!health.is_up());
-        assert_eq!(health.report(Outcome::ConnectRefused, MS, &rules), Turn::Same);
-        assert_eq!(health.report(Outcome::Answered, MS, &rules), Turn::Up);
+        assert_eq!(
+            health.report(Outcome::ConnectRefused, MS, &rules),
+            RotationChange::Same
+        );
+        assert_eq!(health.report(Outcome::Answered, MS, &rules), RotationChange::Up);
         assert!(health.is_up());
     }
 
@@ -290,13 +296,19 @@ mod tests {
             },
         );
         for _ in 0..5 {
-            assert_eq!(health.report(Outcome::TimedOut, MS, &rules), Turn::Same);
-            assert_eq!(health.report(Outcome::ServerError, MS, &rules), Turn::Same);
-            assert_eq!(health.report(Outcome::Answered, MS, &rules), Turn::Same);
+            assert_eq!(health.report(Outcome::TimedOut, MS, &rules), RotationChange::Same);
+            assert_eq!(
+                health.report(Outcome::ServerError, MS, &rules),
+                RotationChange::Same
+            );
+            assert_eq!(health.report(Outcome::Answered, MS, &rules), RotationChange::Same);
         }
-        assert_eq!(health.report(Outcome::Broken, MS, &rules), Turn::Same);
-        assert_eq!(health.report(Outcome::TimedOut, MS, &rules), Turn::Same);
-        assert_eq!(health.report(Outcome::ServerError, MS, &rules), Turn::Down);
+        assert_eq!(health.report(Outcome::Broken, MS, &rules), RotationChange::Same);
+        assert_eq!(health.report(Outcome::TimedOut, MS, &rules), RotationChange::Same);
+        assert_eq!(
+            health.report(Outcome::ServerError, MS, &rules),
+            RotationChange::Down
+        );
     }
 
     fn said(status: u16, kind: &str, body: &str) -> Outcome {
@@ -339,7 +351,10 @@ mod tests {
             assert_eq!(said(503, "application/json", &body), Outcome::Incapable, "{body}");
         }
         let (health, rules) = (Health::default(), HealthRules::default());
-        assert_eq!(health.report(Outcome::Incapable, MS, &rules), Turn::Down);
+        assert_eq!(
+            health.report(Outcome::Incapable, MS, &rules),
+            RotationChange::Down
+        );
     }
 
     #[test]

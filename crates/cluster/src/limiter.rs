@@ -19,11 +19,11 @@ use wire::lock;
 #[derive(Debug)]
 pub struct Limiter {
     permits: Arc<Semaphore>,
-    state: Mutex<State>,
+    state: Mutex<Permits>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Permits {
     law: Law,
     /// Permits in circulation, taken ones included.
     issued: usize,
@@ -65,7 +65,7 @@ impl Default for Limiter {
         let issued = law.limit();
         Self {
             permits: Arc::new(Semaphore::new(issued)),
-            state: Mutex::new(State {
+            state: Mutex::new(Permits {
                 law,
                 issued,
                 surplus: 0,
@@ -142,7 +142,7 @@ impl Limiter {
         state.issued -= idle;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Permits> {
         // Numbers, each of which is of use by itself.
         lock(&self.state)
     }

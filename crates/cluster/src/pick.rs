@@ -37,7 +37,7 @@ pub(crate) struct Rotations {
 
 /// Where a rotation stands. One for all cores: a shared counter costs less than cores that beat in step.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(AtomicUsize);
+pub(crate) struct RoundRobin(AtomicUsize);
 
 impl Rotations {
     /// Of `only` these addresses, if some are given.
@@ -93,7 +93,7 @@ impl Rotations {
     pub(crate) fn pick<'a>(
         &self,
         nodes: &'a [Arc<Node>],
-        turn: &Turn,
+        turn: &RoundRobin,
         reason: PickReason,
         not: &[&Node],
     ) -> Option<&'a Arc<Node>> {
@@ -207,7 +207,7 @@ mod tests {
     use std::time::Duration;
 
     fn picks(nodes: &[Arc<Node>], choice: &NodeChoice, reason: PickReason, count: usize) -> String {
-        let (rotations, turn) = (Rotations::new(nodes, choice, None), Turn::default());
+        let (rotations, turn) = (Rotations::new(nodes, choice, None), RoundRobin::default());
         (0..count)
             .map(|_| rotations.pick(nodes, &turn, reason, &[]).unwrap().name.clone())
             .collect()
@@ -301,7 +301,7 @@ mod tests {
         let first = [nodes[0].address.clone(), nodes[1].address.clone()];
         let (rotations, turn) = (
             Rotations::new(&nodes, &everybody(), Some(&first)),
-            Turn::default(),
+            RoundRobin::default(),
         );
         let pick = || {
             rotations
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_second_try_goes_to_another_node() {
         let nodes = [node("a", &["data"]), node("b", &["data"])];
-        let (rotations, turn) = (Rotations::new(&nodes, &everybody(), None), Turn::default());
+        let (rotations, turn) = (Rotations::new(&nodes, &everybody(), None), RoundRobin::default());
         for _ in 0..4 {
             let picked = rotations
                 .pick(&nodes, &turn, PickReason::Request, &[&nodes[0]])

@@ -12,12 +12,12 @@ use wire::guard::{self, Work, fault};
 use crate::address::Address;
 use crate::ask::Asker;
 use crate::health::Outcome;
-use crate::shared::Shared;
+use crate::inner::ClusterInner;
 use crate::state::{StateVersion, VERSION};
 use crate::topology::Backoff;
 
 /// Asks nodes that are out of the rotation, with growing pauses, until they answer.
-pub(crate) async fn probe(shared: Arc<Shared>, asker: Asker) {
+pub(crate) async fn probe(shared: Arc<ClusterInner>, asker: Asker) {
     let rules = shared.config.health.clone();
     let mut waiting: HashMap<Address, (Instant, Backoff)> = HashMap::new();
     while !shared.stopping.load(Relaxed) {

@@ -19,9 +19,9 @@ use wire::guard::fault;
 use crate::ask::{AskError, Asker};
 use crate::discover::Discovered;
 use crate::health::Outcome;
+use crate::inner::ClusterInner;
 use crate::node::Node;
 use crate::routes::{Reading, Routes, Trust};
-use crate::shared::Shared;
 use crate::state::{self, IndexMetadata, StateVersion};
 use crate::status::WatchState;
 use crate::topology::Roster;
@@ -29,7 +29,7 @@ use crate::verify::{Sample, Score};
 
 /// What the watch knows.
 pub(crate) struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterInner>,
     asker: Asker,
     roster: Roster,
     /// The node that is asked, for as long as it answers: one node's local state never goes back in time.
@@ -57,7 +57,7 @@ pub(crate) struct Watch {
 type Checked = (Formula, u32, u32);
 
 impl Watch {
-    pub(crate) fn new(shared: Arc<Shared>, asker: Asker, roster: Roster) -> Self {
+    pub(crate) fn new(shared: Arc<ClusterInner>, asker: Asker, roster: Roster) -> Self {
         let nodes = roster.endpoints.clone();
         let generation = shared.snapshot.load().generation;
         Self {

@@ -31,7 +31,7 @@ pub(crate) use gateways::Asked;
 pub(crate) use refusal::Refusal;
 
 /// What all requests share.
-pub(crate) struct Desk {
+pub(crate) struct ApiState {
     pub(crate) polls: Polls,
     pub(crate) passwords: Passwords,
     pub(crate) throttle: Throttle,
@@ -53,7 +53,7 @@ pub(crate) struct Desk {
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Registers what the command line was given, as an import does.
-pub(crate) fn register(desk: &Desk, yaml: &str) -> Result<(), StartError> {
+pub(crate) fn register(desk: &ApiState, yaml: &str) -> Result<(), StartError> {
     let failed = |why: String| Err(StartError::Registry(why));
     match registry::take_in(desk, "(start)", yaml) {
         Ok(Ok(_)) => Ok(()),
@@ -69,7 +69,7 @@ pub(crate) fn register(desk: &Desk, yaml: &str) -> Result<(), StartError> {
 }
 
 /// Everything there is, below the base path.
-pub(crate) fn router(desk: &Arc<Desk>) -> Router {
+pub(crate) fn router(desk: &Arc<ApiState>) -> Router {
     let open = Router::new()
         .route("/session", get(sessions::show))
         .route("/setup", post(sessions::set_up))

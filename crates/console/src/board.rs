@@ -22,7 +22,7 @@ pub(crate) enum Key {
 /// How something is. The order is that of the overview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum Severity {
     Bad,
     Warn,
     Unknown,
@@ -51,9 +51,9 @@ pub(crate) struct Watched {
     /// When it last answered.
     pub(crate) seen_ms: Option<i64>,
     /// Why it did not answer the latest poll.
-    pub(crate) failed: Option<(State, String)>,
+    pub(crate) failed: Option<(Severity, String)>,
     /// What else is not as it should be, by which question found out.
-    pub(crate) notes: BTreeMap<&'static str, Vec<(State, String)>>,
+    pub(crate) notes: BTreeMap<&'static str, Vec<(Severity, String)>>,
     pub(crate) series: BTreeMap<&'static str, Series>,
     /// What a gateway delivers, by the cluster's name in its configuration.
     pub(crate) delivered: BTreeMap<String, Series>,
@@ -203,20 +203,20 @@ impl Board {
 }
 
 impl Watched {
-    fn state(&self) -> State {
+    fn state(&self) -> Severity {
         let notes = self.notes.values().flatten().map(|(state, _)| *state);
         let failed = self.failed.as_ref().map(|(state, _)| *state);
         let known = if self.seen_ms.is_some() {
-            State::Ok
+            Severity::Ok
         } else {
-            State::Unknown
+            Severity::Unknown
         };
         notes.chain(failed).min().map_or(known, |worst| worst.min(known))
     }
 
     fn row(&self, now: i64, spark: &str) -> Value {
         let failed = self.failed.iter();
-        let mut notes: Vec<&(State, String)> = failed.chain(self.notes.values().flatten()).collect();
+        let mut notes: Vec<&(Severity, String)> = failed.chain(self.notes.values().flatten()).collect();
         notes.sort_by_key(|(state, _)| *state);
         let why: Vec<&str> = notes.iter().map(|(_, words)| &**words).collect();
         let to_ms = now.div_euclid(FINE_MS) * FINE_MS;
@@ -271,7 +271,7 @@ mod tests {
             one.seen_ms = Some(now_ms() - 14_000);
             one.facts.docs_per_s = Some(7.0);
             one.facts.docs = Some(100);
-            one.failed = Some((State::Bad, "connect failed".to_owned()));
+            one.failed = Some((Severity::Bad, "connect failed".to_owned()));
         });
         let told = board.overview(&clusters, &[]);
         let names: Vec<&str> = told["rows"]

@@ -58,7 +58,7 @@ use tokio_rustls::TlsAcceptor;
 use wire::Worker;
 use wire::guard::{Work, restarted, spawn};
 
-use crate::api::Desk;
+use crate::api::ApiState;
 use crate::board::Board;
 use crate::outbound::Outbound;
 use crate::poll::Polls;
@@ -207,7 +207,7 @@ pub fn run(
 }
 
 /// What requests share; what goes on besides them is started.
-fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -> Desk {
+fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -> ApiState {
     let (outbound, runner) = Outbound::new();
     let polls = Polls {
         store,
@@ -226,7 +226,7 @@ fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -
     spawn(Work::Housekeeping, async move {
         restarted(Work::Housekeeping, || tell(telling.clone(), told.clone())).await;
     });
-    Desk {
+    ApiState {
         polls,
         passwords: password::Passwords::new(),
         throttle: throttle::Throttle::default(),

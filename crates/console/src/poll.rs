@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use wire::guard::{Work, restarted, spawn};
 
-use crate::board::{Board, Key, State};
+use crate::board::{Board, Key, Severity};
 use crate::clock::now_ms;
 use crate::outbound::{AskError, Outbound};
 use crate::store::{ClusterEntry, GatewayEntry, Store};
@@ -100,7 +100,7 @@ impl Polls {
 
     fn cannot(&self, key: &Key, why: &dyn std::fmt::Display) {
         self.board
-            .change(key, |one| one.failed = Some((State::Bad, why.to_string())));
+            .change(key, |one| one.failed = Some((Severity::Bad, why.to_string())));
     }
 
     /// Notes how the main question of a poll went; how long to wait is for the caller to say.
@@ -115,7 +115,7 @@ impl Polls {
     }
 
     /// Notes how another question went.
-    fn noted(&self, key: &Key, question: &'static str, notes: Vec<(State, String)>) {
+    fn noted(&self, key: &Key, question: &'static str, notes: Vec<(Severity, String)>) {
         self.board.change(key, |one| {
             if notes.is_empty() {
                 one.notes.remove(question);
@@ -126,16 +126,16 @@ impl Polls {
     }
 }
 
-fn severity(error: &AskError) -> State {
+fn severity(error: &AskError) -> Severity {
     match error {
         AskError::Status { status, .. }
             if status.is_server_error() || matches!(status.as_u16(), 401 | 403) =>
         {
-            State::Bad
+            Severity::Bad
         }
-        AskError::Send(_) | AskError::Stopping => State::Bad,
+        AskError::Send(_) | AskError::Stopping => Severity::Bad,
         // It is there, and says something.
-        AskError::Status { .. } | AskError::NoJson { .. } | AskError::TooLong { .. } => State::Warn,
+        AskError::Status { .. } | AskError::NoJson { .. } | AskError::TooLong { .. } => Severity::Warn,
     }
 }
 

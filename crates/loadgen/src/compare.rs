@@ -22,7 +22,7 @@ pub use self::estimate::{Change, Verdict};
 pub use self::event::CompareEvent;
 pub use self::options::{CompareOptions, Phase, Way};
 pub use self::outcome::{Averages, Compared, PhaseOutcome, Run};
-use self::run::Legs;
+use self::run::Runner;
 use self::servers::Servers;
 use crate::engine::Stop;
 
@@ -37,10 +37,10 @@ pub fn compare(
 ) -> Result<Compared, CompareError> {
     let servers = Servers::new(options)?;
     let cluster = servers.cluster()?;
-    let mut legs = Legs::new(options, &servers, stop);
-    let measured = measure(options, &mut legs, &mut watch);
+    let mut runner = Runner::new(options, &servers, stop);
+    let measured = measure(options, &mut runner, &mut watch);
     if !options.keep {
-        for (index, error) in legs.clean_up() {
+        for (index, error) in runner.clean_up() {
             watch(CompareEvent::Note(&format!(
                 "index {index} is still there: {error}"
             )));
@@ -51,19 +51,19 @@ pub fn compare(
 
 fn measure(
     options: &CompareOptions,
-    legs: &mut Legs<'_>,
+    runner: &mut Runner<'_>,
     watch: &mut dyn FnMut(CompareEvent<'_>),
 ) -> Result<Vec<Run>, CompareError> {
     if options.warm_up_documents > 0 {
         watch(CompareEvent::Note("warming up both ways"));
         for way in Way::order(0) {
-            legs.leg(0, way, options.warm_up_documents, &mut |_| ())?;
+            runner.run_round(0, way, options.warm_up_documents, &mut |_| ())?;
         }
     }
     let mut runs = Vec::new();
     for round in 0..options.rounds {
         for way in Way::order(round) {
-            runs.extend(legs.leg(round + 1, way, options.documents, watch)?);
+            runs.extend(runner.run_round(round + 1, way, options.documents, watch)?);
         }
     }
     Ok(runs)

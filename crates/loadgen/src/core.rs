@@ -25,7 +25,7 @@ use crate::variable::Draws;
 
 /// What all cores share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct RunState {
     /// No further request is begun.
     pub(crate) stop: Arc<AtomicBool>,
     /// Requests begun, where they are limited.
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 pub(crate) struct Core {
     load: Arc<Load>,
     options: Arc<Options>,
-    shared: Arc<Shared>,
+    shared: Arc<RunState>,
     client: Client,
     pool: wire::Pool,
     tls: ClientTls,
@@ -61,7 +61,7 @@ pub(crate) struct Core {
 pub(crate) struct Part {
     pub(crate) load: Arc<Load>,
     pub(crate) options: Arc<Options>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RunState>,
     pub(crate) tls: ClientTls,
     /// Users of this core.
     pub(crate) users: usize,

@@ -142,13 +142,13 @@ fn some_of(open: &mut Vec<Differing>, bytes_max: u64, wanted: Option<usize>) -> 
 /// Both sides, and how to speak to them.
 struct Work<'w> {
     options: &'w DiffOptions,
-    sides: [Place<'w>; 2],
+    sides: [IndexSide<'w>; 2],
     tls: ClientTls,
     digester: Digester,
     stop: &'w Stop,
 }
 
-struct Place<'w> {
+struct IndexSide<'w> {
     name: &'static str,
     index: &'w str,
     server: Server,
@@ -159,12 +159,12 @@ struct Place<'w> {
 
 impl<'w> Work<'w> {
     fn new(options: &'w DiffOptions, stop: &'w Stop) -> Result<Self, DiffError> {
-        let place = |name, side: &'w DiffSide| {
+        let side = |name, side: &'w DiffSide| {
             let wrong = |why| DiffError::Url(side.url.clone(), why);
             let (server, _, in_url) = Server::of(&side.url).map_err(wrong)?;
             let given = side.account.as_ref();
             let given = given.map(|(user, password)| basic(format!("{user}:{password}").as_bytes()));
-            Ok::<_, DiffError>(Place {
+            Ok::<_, DiffError>(IndexSide {
                 name,
                 index: &side.index,
                 server,
@@ -178,7 +178,7 @@ impl<'w> Work<'w> {
         };
         Ok(Self {
             options,
-            sides: [place("left", &options.left)?, place("right", &options.right)?],
+            sides: [side("left", &options.left)?, side("right", &options.right)?],
             tls: tls.tls()?,
             digester: Digester::new(),
             stop,
@@ -341,12 +341,12 @@ impl<'w> Work<'w> {
         let read = [AtomicU64::new(0), AtomicU64::new(0)];
         let given_up = Stop::default();
         let one = |at: usize, slice: Slice| {
-            let place = &self.sides[at];
+            let side = &self.sides[at];
             let answer = wire::run_local(ANSWERS_BYTES, async |worker| {
-                let (server, account) = (&place.server, place.account.clone());
+                let (server, account) = (&side.server, side.account.clone());
                 let ask = Ask::new(&worker, server, self.tls.clone(), account, self.options.timeout);
                 let page = self.options.page;
-                let side = Side::new(ask, place.index, page, self.stop, &given_up, &read[at]);
+                let side = Side::new(ask, side.index, page, self.stop, &given_up, &read[at]);
                 work(at, slice, &side).await
             });
             let answer = answer.map_err(Trouble::from).and_then(|answer| answer);
@@ -404,7 +404,7 @@ impl<'w> Work<'w> {
 
 // === impl Place ===
 
-impl Place<'_> {
+impl IndexSide<'_> {
     fn url(&self) -> String {
         let Server { tls, host, port } = &self.server;
         format!("{}://{host}:{port}", if *tls { "https" } else { "http" })

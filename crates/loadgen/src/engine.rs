@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::{TlsError, Worker, Workers, WorkersConfig};
 
-use crate::core::{Core, Part, Shared};
+use crate::core::{Core, Part, RunState};
 use crate::file::Load;
 use crate::ledger::Ledger;
 use crate::options::Options;
@@ -72,9 +72,9 @@ pub fn run(
         budget_bytes: BUDGET_BYTES,
         ..WorkersConfig::default()
     })?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RunState {
         stop: Arc::clone(&stop.asked),
-        ..Shared::default()
+        ..RunState::default()
     });
     let options = Arc::new(options.clone());
     let begun = Instant::now();

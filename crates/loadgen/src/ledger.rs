@@ -17,12 +17,12 @@ pub(crate) struct Ledger {
 pub(crate) struct Entry {
     /// As the server counts writes to the document; answers may come in another order.
     version: u64,
-    pub(crate) state: State,
+    pub(crate) expected: ExpectedDoc,
 }
 
 /// What must be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ExpectedDoc {
     /// A source with this digest.
     Source(u64),
     /// A source, whatever it is (after an update).
@@ -68,10 +68,10 @@ impl Ledger {
             if item.error.is_some() || item.status >= 300 {
                 continue;
             }
-            let state = match (operation.as_str(), source) {
-                ("delete", _) => State::Nothing,
-                ("update", _) => State::Some,
-                (_, Some(source)) => digest(source).map_or(State::Some, State::Source),
+            let expected = match (operation.as_str(), source) {
+                ("delete", _) => ExpectedDoc::Nothing,
+                ("update", _) => ExpectedDoc::Some,
+                (_, Some(source)) => digest(source).map_or(ExpectedDoc::Some, ExpectedDoc::Source),
                 (_, None) => return,
             };
             self.put(
@@ -79,7 +79,7 @@ impl Ledger {
                 item._id,
                 Entry {
                     version: item._version,
-                    state,
+                    expected,
                 },
             );
         }
@@ -144,13 +144,13 @@ mod tests {
         ledger.note(index(2).as_bytes(), answer(&item("index", 2, 200)).as_bytes());
         ledger.note(index(1).as_bytes(), answer(&item("index", 1, 201)).as_bytes());
         assert_eq!(
-            ledger.indices["i"]["1"].state,
-            State::Source(digest(b"{ \"n\" :2}").unwrap())
+            ledger.indices["i"]["1"].expected,
+            ExpectedDoc::Source(digest(b"{ \"n\" :2}").unwrap())
         );
         ledger.note(b"{\"delete\":{}}\n", answer(&item("delete", 3, 200)).as_bytes());
-        assert_eq!(ledger.indices["i"]["1"].state, State::Nothing);
+        assert_eq!(ledger.indices["i"]["1"].expected, ExpectedDoc::Nothing);
         ledger.note(index(9).as_bytes(), answer(&item("index", 4, 429)).as_bytes());
-        assert_eq!(ledger.indices["i"]["1"].state, State::Nothing);
+        assert_eq!(ledger.indices["i"]["1"].expected, ExpectedDoc::Nothing);
     }
 
     #[test]

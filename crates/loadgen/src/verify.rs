@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::ask::{Ask, AskError};
 use crate::file::Load;
-use crate::ledger::{Entry, State, digest};
+use crate::ledger::{Entry, ExpectedDoc, digest};
 use crate::options::Options;
 use crate::report::Report;
 use crate::request::{Server, Url, UrlError, basic};
@@ -162,7 +162,7 @@ async fn compare(
         }
         for (at, (id, entry)) in documents.iter().enumerate() {
             let copies = copies.get(id.as_str()).map_or(&[][..], Vec::as_slice);
-            if let Some(what) = judge(entry.state, copies) {
+            if let Some(what) = judge(entry.expected, copies) {
                 let flaw = Flaw {
                     index: index.to_owned(),
                     id: (*id).clone(),
@@ -176,12 +176,12 @@ async fn compare(
 }
 
 /// What is wrong with the copies of a document.
-fn judge(state: State, copies: &[&Hit]) -> Option<&'static str> {
-    match (state, copies) {
-        (State::Nothing, []) | (State::Some, [_]) => None,
-        (State::Nothing, _) => Some(UNDEAD),
+fn judge(expected: ExpectedDoc, copies: &[&Hit]) -> Option<&'static str> {
+    match (expected, copies) {
+        (ExpectedDoc::Nothing, []) | (ExpectedDoc::Some, [_]) => None,
+        (ExpectedDoc::Nothing, _) => Some(UNDEAD),
         (_, []) => Some(MISSING),
-        (State::Source(wanted), [one]) => {
+        (ExpectedDoc::Source(wanted), [one]) => {
             let found = one
                 ._source
                 .as_ref()
@@ -207,15 +207,15 @@ mod tests {
             _source: RawValue::from_string(source.to_owned()).ok(),
         };
         let (one, two) = (hit(r#"{"a":1}"#), hit(r#"{"a":2}"#));
-        let wanted = State::Source(digest(br#"{ "a": 1 }"#).unwrap());
+        let wanted = ExpectedDoc::Source(digest(br#"{ "a": 1 }"#).unwrap());
         assert_eq!(judge(wanted, &[&one]), None);
         assert_eq!(judge(wanted, &[&two]), Some(DIFFERENT));
         assert_eq!(judge(wanted, &[]), Some(MISSING));
         assert_eq!(judge(wanted, &[&one, &one]), Some(REPEATED));
         assert_eq!(
-            (judge(State::Nothing, &[]), judge(State::Nothing, &[&one])),
+            (judge(ExpectedDoc::Nothing, &[]), judge(ExpectedDoc::Nothing, &[&one])),
             (None, Some(UNDEAD))
         );
-        assert_eq!(judge(State::Some, &[&two]), None);
+        assert_eq!(judge(ExpectedDoc::Some, &[&two]), None);
     }
 }

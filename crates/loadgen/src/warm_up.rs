@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::core::Unanswered;
-use crate::core::{Core, Part, Seen, Shared, User};
+use crate::core::{Core, Part, RunState, Seen, User};
 use crate::engine::RunError;
 use crate::file::Load;
 use crate::options::Options;
@@ -48,7 +48,7 @@ pub fn warm_up(
         let part = Part {
             load: Arc::clone(load),
             options: Arc::new(options.clone()),
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(RunState::default()),
             tls,
             users: 1,
             begun: Instant::now(),

@@ -11,11 +11,11 @@ use crate::lock::lock;
 use crate::open::open;
 use crate::read::consumer::{self, Consumer, StartAt};
 use crate::retention;
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 use crate::shared::adjustable::Adjustable;
 use crate::shared::cursor::Cursors;
 use crate::shared::queue::Job;
-use crate::shared::state::State;
+use crate::shared::readable::Readable;
 use crate::threads;
 use crate::write::append::Append;
 use crate::write::writer::Writer;
@@ -32,7 +32,7 @@ pub struct Log {
 }
 
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<OpenLog>,
     writer: Arc<Mutex<Writer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -284,7 +284,7 @@ impl Log {
         retention::turn(self.shared(), &self.handle.writer);
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<OpenLog> {
         &self.handle.shared
     }
 }
@@ -319,7 +319,7 @@ impl Drop for Handle {
     }
 }
 
-fn close(shared: &Shared, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>) {
+fn close(shared: &OpenLog, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>) {
     shared.queue.refuse(AppendError::Closed);
     threads::stop(shared, threads);
     let Some(folder_lock) = lock(&shared.lock).take() else {
@@ -341,7 +341,7 @@ fn close(shared: &Shared, writer: &Mutex<Writer>, threads: Vec<JoinHandle<()>>) 
     drop(folder_lock);
 }
 
-fn status(shared: &Shared, state: &State) -> Status {
+fn status(shared: &OpenLog, state: &Readable) -> Status {
     let poisoned = match shared.queue.refusal() {
         Some(AppendError::Poisoned(why)) => Some(why),
         _ => None,

@@ -14,9 +14,9 @@ use crate::shared::adjustable::Adjustable;
 use crate::shared::ages::Ages;
 use crate::shared::cursor::Cursors;
 use crate::shared::queue::Queue;
+use crate::shared::readable::Readable;
 use crate::shared::spares::{self, Spares};
-use crate::shared::state::State;
-use crate::shared::{Calls, Shared};
+use crate::shared::{Calls, OpenLog};
 use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::write::writer::Writer;
 use crate::write::written::WrittenFile;
@@ -31,7 +31,7 @@ struct Files {
 }
 
 /// Opens the log in a folder that is locked.
-pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(Shared, Writer), OpenError> {
+pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(OpenLog, Writer), OpenError> {
     let failed = |doing| {
         let path = folder.path.clone();
         move |source| open_error(doing, &path, source)
@@ -58,12 +58,12 @@ pub(crate) fn open(folder: Folder, options: Options, lock: Lock) -> Result<(Shar
     let mark = WatermarkFile::open(&folder, &now, sequence).map_err(failed("cannot open MARK in"))?;
     let active = recovered.active.as_ref();
     let writer = Writer::new(
-        active.map(|active| (active.first, Arc::clone(&active.file), active.index.places)),
+        active.map(|active| (active.first, Arc::clone(&active.file), active.index.entries)),
         recovered.end,
         recovered.totals.clone(),
         mark,
     );
-    let shared = Shared {
+    let shared = OpenLog {
         state: Mutex::new(state(recovered, folder.lanes)),
         pool: Arc::new(Pool::default()),
         queue: Queue::default(),
@@ -109,8 +109,8 @@ fn bring_back(
 }
 
 /// What readers may see of a log as it was found.
-fn state(recovered: Recovered, lanes: u32) -> State {
-    State {
+fn state(recovered: Recovered, lanes: u32) -> Readable {
+    Readable {
         segments: recovered.segments,
         active: recovered.active.as_ref().map(|active| active.first),
         end: recovered.end,

@@ -12,7 +12,7 @@ use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
 use crate::read::extent::scan_of;
 use crate::recover::recovery::as_open;
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 use crate::shared::cursor::Cursors;
 use crate::{Drive, Event, Log, OpenError, Options};
 
@@ -82,7 +82,7 @@ fn set_cursors_aside(folder: &Folder, repaired: &mut Repaired) -> io::Result<()>
 
 /// Writes the index of each full segment that has none that checks, where all its records are there: then it
 /// fits.
-fn write_indexes(shared: &Shared, repaired: &mut Repaired) -> Result<(), OpenError> {
+fn write_indexes(shared: &OpenLog, repaired: &mut Repaired) -> Result<(), OpenError> {
     let firsts: Vec<u64> = lock(&shared.state).segments.keys().copied().collect();
     for pair in firsts.windows(2) {
         let (first, next) = (pair[0], pair[1]);
@@ -93,7 +93,7 @@ fn write_indexes(shared: &Shared, repaired: &mut Repaired) -> Result<(), OpenErr
         let footer = Footer::read(&*file, first, lanes, key).map_err(failed)?;
         let checks = |lane| {
             footer.as_ref().map_or(Ok(false), |footer| {
-                Ok(footer.places(&*file, lane, key)?.is_some())
+                Ok(footer.groups(&*file, lane, key)?.is_some())
             })
         };
         let all: io::Result<Vec<bool>> = (0..lanes).map(checks).collect();

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use crate::format::folder::read_error;
 use crate::format::segment::Header;
 use crate::lock::lock;
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 use crate::shared::cursor::Cursors;
 use crate::write::writer::Writer;
 use crate::{AppendError, Event, Full, Lost, ReadError, WhyLost};
 
 /// One round: cursors, then segments.
-pub(crate) fn turn(shared: &Shared, writer: &Mutex<Writer>) {
+pub(crate) fn turn(shared: &OpenLog, writer: &Mutex<Writer>) {
     let consumers = shared.cursors();
     for cursors in &consumers {
         if let Err(error) = cursors.write(&shared.folder) {
@@ -38,7 +38,7 @@ pub(crate) fn turn(shared: &Shared, writer: &Mutex<Writer>) {
 }
 
 /// What spare files may have: nothing that the log itself could want.
-fn spare_bytes_max(shared: &Shared) -> u64 {
+fn spare_bytes_max(shared: &OpenLog) -> u64 {
     let now = shared.adjustable();
     let (used, free) = (&shared.queue.used, &shared.queue.free);
     if free.load(Ordering::Relaxed) < now.free_bytes_min.saturating_mul(2) {
@@ -54,7 +54,7 @@ fn spare_bytes_max(shared: &Shared) -> u64 {
 
 /// Whether the segment that is being written should end, since all of it was read and its room is needed.
 /// Without this a log whose quota is small would fill up with what everybody has read.
-fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
+fn wants_roll(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> bool {
     let room = shared
         .queue
         .admit(shared.adjustable().segment_bytes / 2, &shared.room());
@@ -72,7 +72,7 @@ fn wants_roll(shared: &Shared, consumers: &[Arc<Cursors>]) -> bool {
     })
 }
 
-fn delete(shared: &Shared, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> {
+fn delete(shared: &OpenLog, consumers: &[Arc<Cursors>]) -> Result<(), ReadError> {
     loop {
         let (first, next, bytes) = {
             let state = lock(&shared.state);
@@ -127,7 +127,7 @@ fn is_past(cursors: &Cursors, first: u64, header: &Header) -> bool {
         .all(|(cursor, total)| cursor.position >= first || cursor.documents >= total.documents)
 }
 
-fn remove(shared: &Shared, first: u64) -> Result<(), ReadError> {
+fn remove(shared: &OpenLog, first: u64) -> Result<(), ReadError> {
     let (folder, spares) = (&shared.folder, &shared.spares);
     // Out of sight first: a reader that comes upon a file that is gone looks again.
     let bytes = lock(&shared.state).segments.remove(&first).unwrap_or(0);

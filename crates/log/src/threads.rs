@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::Event;
 use crate::lock::lock;
 use crate::retention;
-use crate::shared::{Calls, Shared};
+use crate::shared::{Calls, OpenLog};
 use crate::write::writer::Writer;
 
 /// Starts both.
-pub(crate) fn start(shared: &Arc<Shared>, writer: &Arc<Mutex<Writer>>) -> io::Result<Vec<JoinHandle<()>>> {
-    let thread = |name: &str, run: fn(&Shared, &Mutex<Writer>)| {
+pub(crate) fn start(shared: &Arc<OpenLog>, writer: &Arc<Mutex<Writer>>) -> io::Result<Vec<JoinHandle<()>>> {
+    let thread = |name: &str, run: fn(&OpenLog, &Mutex<Writer>)| {
         let (shared, writer) = (Arc::clone(shared), Arc::clone(writer));
         spawn(name, move || run(&shared, &writer))
     };
@@ -42,14 +42,14 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
 }
 
 /// Tells them to end, once everything handed over is written.
-pub(crate) fn tell_to_stop(shared: &Shared) {
+pub(crate) fn tell_to_stop(shared: &OpenLog) {
     lock(&shared.calls).closing = true;
     shared.bell.notify_all();
     shared.keeper_bell.notify_all();
 }
 
 /// Tells them to end, once everything handed over is written and waits.
-pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
+pub(crate) fn stop(shared: &OpenLog, threads: Vec<JoinHandle<()>>) {
     tell_to_stop(shared);
     for thread in threads {
         // They catch their panics; there is nothing to be heard of it.
@@ -57,7 +57,7 @@ pub(crate) fn stop(shared: &Shared, threads: Vec<JoinHandle<()>>) {
     }
 }
 
-fn write(shared: &Shared, writer: &Mutex<Writer>) {
+fn write(shared: &OpenLog, writer: &Mutex<Writer>) {
     loop {
         let due = lock(writer).sync_due_ms(&shared.folder, shared.adjustable().fsync);
         let closing = {
@@ -82,7 +82,7 @@ fn write(shared: &Shared, writer: &Mutex<Writer>) {
     }
 }
 
-fn keep(shared: &Shared, writer: &Mutex<Writer>) {
+fn keep(shared: &OpenLog, writer: &Mutex<Writer>) {
     loop {
         let mut calls = lock(&shared.calls);
         let until = std::time::Instant::now() + shared.options.cursor_interval;

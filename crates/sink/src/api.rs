@@ -6,11 +6,11 @@ use super::filter_path::filter;
 use super::http::{Head, Reply, decode};
 use super::index::Index;
 use super::route::Formula;
-use super::state::{Shared, State};
+use super::state::{ClusterContext, ClusterState};
 use super::{document, search, settings, statistics, users};
 
 /// Whether the request carries a user that the cluster knows, if it asks for one.
-pub(super) fn authorized(shared: &Shared, head: &Head) -> bool {
+pub(super) fn authorized(shared: &ClusterContext, head: &Head) -> bool {
     if !users::secured(shared) {
         return true;
     }
@@ -28,7 +28,7 @@ pub(super) fn refuse_stranger(reply: &mut Reply) {
 }
 
 /// Answers a request of one node.
-pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], reply: &mut Reply) {
+pub(super) fn answer(shared: &ClusterContext, node: usize, head: &Head, body: &[u8], reply: &mut Reply) {
     let segments: Vec<String> = head
         .path
         .split('/')
@@ -65,8 +65,8 @@ pub(super) fn answer(shared: &Shared, node: usize, head: &Head, body: &[u8], rep
 
 /// A request, its path in parts.
 struct Request<'r> {
-    shared: &'r Shared,
-    state: &'r State,
+    shared: &'r ClusterContext,
+    state: &'r ClusterState,
     node: usize,
     head: &'r Head,
     parts: &'r [&'r str],
@@ -207,7 +207,7 @@ impl Request<'_> {
     }
 }
 
-fn root(shared: &Shared, state: &State, node: usize) -> Value {
+fn root(shared: &ClusterContext, state: &ClusterState, node: usize) -> Value {
     let flavour = shared.spec.flavour;
     let mut version = json!({"number": flavour.version(), "build_type": "tar", "lucene_version": "10.0.0"});
     if flavour.is_opensearch() {
@@ -222,7 +222,7 @@ fn root(shared: &Shared, state: &State, node: usize) -> Value {
 }
 
 /// `_nodes`, with the metrics and the nodes that the path names; no metric named means all.
-fn nodes(shared: &Shared, state: &State, own: usize, which: &[&str]) -> Value {
+fn nodes(shared: &ClusterContext, state: &ClusterState, own: usize, which: &[&str]) -> Value {
     const METRICS: [&str; 12] = [
         "settings",
         "os",
@@ -287,7 +287,7 @@ fn transport_address(http: std::net::SocketAddr) -> String {
 }
 
 /// `_cluster/state`, with the metrics and the indices that the path names.
-fn cluster_state(shared: &Shared, state: &State, which: &[&str]) -> Value {
+fn cluster_state(shared: &ClusterContext, state: &ClusterState, which: &[&str]) -> Value {
     let metrics: Vec<&str> = which
         .first()
         .map_or_else(Vec::new, |metrics| metrics.split(',').collect());
@@ -364,7 +364,7 @@ fn blocks(indices: &[&Index]) -> Value {
     }
 }
 
-fn metadata(state: &State, index: &Index) -> Value {
+fn metadata(state: &ClusterState, index: &Index) -> Value {
     let aliases: Vec<&String> = state
         .aliases
         .iter()
@@ -393,7 +393,7 @@ fn mappings(index: &Index) -> Value {
     }
 }
 
-fn settings(state: &State, index: &Index) -> Value {
+fn settings(state: &ClusterState, index: &Index) -> Value {
     json!({"index": {
         "creation_date": "1772323200000", "number_of_shards": index.shards().to_string(), "number_of_replicas": "0",
         "uuid": index.uuid, "version": {"created": state.flavour.index_created()}, "provided_name": index.name,
@@ -401,7 +401,7 @@ fn settings(state: &State, index: &Index) -> Value {
 }
 
 /// `_all/_settings` with `flat_settings=true`; all settings, whichever were asked for.
-fn flat_settings(state: &State) -> Value {
+fn flat_settings(state: &ClusterState) -> Value {
     let entries = state
         .indices
         .values()
@@ -410,7 +410,7 @@ fn flat_settings(state: &State) -> Value {
 }
 
 /// What every index has, by whole names.
-fn of_index(state: &State, index: &Index) -> settings::Flat {
+fn of_index(state: &ClusterState, index: &Index) -> settings::Flat {
     let own = [
         ("index.uuid", index.uuid.clone()),
         ("index.version.created", state.flavour.index_created().to_string()),
@@ -422,7 +422,7 @@ fn of_index(state: &State, index: &Index) -> settings::Flat {
 }
 
 /// `_alias`: every index with its aliases; the first index of an alias takes the writes.
-fn aliases(state: &State) -> Value {
+fn aliases(state: &ClusterState) -> Value {
     let entries = state.indices.values().map(|index| {
         let held = state
             .aliases
@@ -439,7 +439,7 @@ fn aliases(state: &State) -> Value {
     Value::Object(entries.collect())
 }
 
-fn shards(state: &State, index: &Index) -> Value {
+fn shards(state: &ClusterState, index: &Index) -> Value {
     let entries = index
         .primaries
         .iter()
@@ -448,7 +448,7 @@ fn shards(state: &State, index: &Index) -> Value {
     Value::Object(entries.collect())
 }
 
-fn copy(state: &State, index: &Index, shard: usize) -> Value {
+fn copy(state: &ClusterState, index: &Index, shard: usize) -> Value {
     let node = index.primaries[shard].map(|node| state.nodes[node].id.as_str());
     let mut copy = json!({
         "state": if node.is_some() { "STARTED" } else { "UNASSIGNED" }, "primary": true, "node": node,
@@ -460,7 +460,7 @@ fn copy(state: &State, index: &Index, shard: usize) -> Value {
     copy
 }
 
-fn health(state: &State) -> Value {
+fn health(state: &ClusterState) -> Value {
     let nodes = state.nodes.iter().filter(|node| !node.gone).count();
     let unassigned = state
         .indices
@@ -481,7 +481,7 @@ fn health(state: &State) -> Value {
     })
 }
 
-fn search_shards(state: &State, name: &str, head: &Head) -> (u16, Value) {
+fn search_shards(state: &ClusterState, name: &str, head: &Head) -> (u16, Value) {
     found(state, name, |index| {
         let wanted: Vec<usize> = match head.parameter("routing") {
             Some(values) => {
@@ -506,7 +506,7 @@ fn search_shards(state: &State, name: &str, head: &Head) -> (u16, Value) {
     })
 }
 
-fn doc(state: &State, name: &str, id: &str) -> (u16, Value) {
+fn doc(state: &ClusterState, name: &str, id: &str) -> (u16, Value) {
     let Some(index) = state.index(name) else {
         return found(state, name, |_| Value::Null);
     };
@@ -526,7 +526,7 @@ fn doc(state: &State, name: &str, id: &str) -> (u16, Value) {
 }
 
 /// `_resolve/index` of one name.
-fn resolved(state: &State, name: &str) -> Value {
+fn resolved(state: &ClusterState, name: &str) -> Value {
     let index = state
         .indices
         .get(name)
@@ -543,7 +543,7 @@ fn resolved(state: &State, name: &str) -> Value {
 }
 
 /// `_mget`, of documents that each name their index.
-fn mget(state: &State, body: &[u8]) -> Value {
+fn mget(state: &ClusterState, body: &[u8]) -> Value {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let docs = body["docs"].as_array().into_iter().flatten().map(|wanted| {
         let name = wanted["_index"].as_str().unwrap_or_default();
@@ -562,7 +562,7 @@ fn mget(state: &State, body: &[u8]) -> Value {
     json!({"docs": docs.collect::<Vec<_>>()})
 }
 
-fn create(shared: &Shared, state: &State, name: &str, body: &[u8]) -> (u16, Value) {
+fn create(shared: &ClusterContext, state: &ClusterState, name: &str, body: &[u8]) -> (u16, Value) {
     if state.index(name).is_some() {
         let reason = format!("index [{name}] already exists");
         return (
@@ -587,13 +587,13 @@ fn create(shared: &Shared, state: &State, name: &str, body: &[u8]) -> (u16, Valu
 }
 
 /// An answer that comes as late as the cluster is slow.
-fn searched(shared: &Shared, answer: (u16, Value)) -> (u16, Value) {
+fn searched(shared: &ClusterContext, answer: (u16, Value)) -> (u16, Value) {
     shared.capacity.take(&shared.manners(), 0);
     answer
 }
 
 /// `_nodes/stats`: the CPU time of this process, divided among its nodes.
-fn found(state: &State, name: &str, answer: impl FnOnce(&Index) -> Value) -> (u16, Value) {
+fn found(state: &ClusterState, name: &str, answer: impl FnOnce(&Index) -> Value) -> (u16, Value) {
     match state.index(name) {
         Some(index) => (200, answer(index)),
         None => no_such_index(name),

@@ -17,7 +17,7 @@ use super::ingest;
 use super::item::{self, Shape};
 use super::manners::Manners;
 use super::refusal;
-use super::state::{Shared, State};
+use super::state::{ClusterContext, ClusterState};
 use super::users;
 
 /// What a connection reuses from bulk to bulk.
@@ -61,7 +61,7 @@ struct Tallied {
 
 /// Parses, applies and answers a body.
 pub(super) fn answer(
-    shared: &Shared,
+    shared: &ClusterContext,
     node: usize,
     head: &Head,
     body: &[u8],
@@ -133,7 +133,7 @@ pub(super) fn answer(
 
 /// The places of operations that the request's user has no right to do, and what the user is told.
 fn refused(
-    shared: &Shared,
+    shared: &ClusterContext,
     head: &Head,
     body: &[u8],
     defaults: &Defaults,
@@ -145,7 +145,7 @@ fn refused(
 }
 
 /// Writes the answer to so many documents. Each of `items` begins with a comma; the first one's is left out.
-fn write_answer(shared: &Shared, docs: u64, errors: bool, items: &[u8], out: &mut Vec<u8>) {
+fn write_answer(shared: &ClusterContext, docs: u64, errors: bool, items: &[u8], out: &mut Vec<u8>) {
     let took = 1 + docs / 500;
     let opening = if shared.spec.flavour.errors_come_first() {
         write!(out, "{{\"errors\":{errors},\"took\":{took},\"items\":[")
@@ -184,9 +184,9 @@ struct Bulk<'a> {
     /// All of it.
     body: &'a [u8],
     manners: &'a Manners,
-    shared: &'a Shared,
+    shared: &'a ClusterContext,
     node: usize,
-    state: Arc<State>,
+    state: Arc<ClusterState>,
     fault: Option<&'a Fault>,
     /// Why no shard takes a write: the request waits for more copies than there are.
     too_few_copies: Option<String>,
@@ -224,7 +224,7 @@ enum Rejected {
 // === impl Defaults ===
 
 impl Defaults {
-    fn of(shared: &Shared, head: &Head) -> Self {
+    fn of(shared: &ClusterContext, head: &Head) -> Self {
         let index = head
             .path
             .strip_suffix("/_bulk")

@@ -10,11 +10,11 @@ use super::bulk::minted_id;
 use super::http::Head;
 use super::index::{Index, Outcome, Write};
 use super::refusal;
-use super::state::Shared;
+use super::state::ClusterContext;
 
 /// Writes one document, as `operation` of a bulk would, and gives the answer; without an id one is made.
 pub(super) fn write(
-    shared: &Shared,
+    shared: &ClusterContext,
     node: usize,
     operation: &'static str,
     (name, id): (&str, Option<&str>),
@@ -84,7 +84,7 @@ pub(super) fn write(
 }
 
 /// The outcome in an index that counts documents and keeps none.
-fn counted(shared: &Shared, index: &Index, operation: &str) -> Outcome {
+fn counted(shared: &ClusterContext, index: &Index, operation: &str) -> Outcome {
     index.counted.fetch_add(1, Ordering::Relaxed);
     let (status, result) = match operation {
         "update" => (200, "updated"),
@@ -100,7 +100,7 @@ fn counted(shared: &Shared, index: &Index, operation: &str) -> Outcome {
 }
 
 /// The index that a document is written to; or the answer if there is none that takes writes.
-fn writable(shared: &Shared, name: &str) -> Result<Arc<Index>, (u16, Value)> {
+fn writable(shared: &ClusterContext, name: &str) -> Result<Arc<Index>, (u16, Value)> {
     let refused = refusal::of_name(&shared.state(), name);
     if let Some((status, error)) = refused {
         return Err((status, json!({"error": error, "status": status})));
@@ -114,7 +114,7 @@ fn writable(shared: &Shared, name: &str) -> Result<Arc<Index>, (u16, Value)> {
 }
 
 /// The index of this name, made when it is not there and may be.
-fn find(shared: &Shared, name: &str) -> Option<Arc<Index>> {
+fn find(shared: &ClusterContext, name: &str) -> Option<Arc<Index>> {
     if let Some(index) = shared.state().index(name) {
         return Some(Arc::clone(index));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::bulk::any_action;
 use super::http::Head;
-use super::state::Shared;
+use super::state::ClusterContext;
 
 /// A document as the pipeline leaves it, if it goes through that.
 pub(super) fn stamped(head: &Head, operation: &str, source: &[u8]) -> Option<Vec<u8>> {
@@ -24,7 +24,7 @@ fn runs(head: &Head) -> bool {
 
 /// The names of which some document cannot be read, if all documents for them go through the pipeline.
 pub(super) fn names_unread(
-    shared: &Shared,
+    shared: &ClusterContext,
     head: &Head,
     body: &[u8],
     default: Option<&str>,

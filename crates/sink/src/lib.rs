@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use node::Node;
-use state::Shared;
+use state::ClusterContext;
 use tls::Identity;
 
 /// What a [`FakeCluster`] is made of.
@@ -97,7 +97,7 @@ pub struct Spec {
 /// A running fake cluster; dropping it stops its nodes and ends its connections.
 #[derive(Debug)]
 pub struct FakeCluster {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterContext>,
     nodes: Vec<Node>,
     identity: Option<Identity>,
 }
@@ -230,7 +230,7 @@ impl FakeCluster {
             .iter()
             .map(std::net::TcpListener::local_addr)
             .collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared::new(spec, addresses));
+        let shared = Arc::new(ClusterContext::new(spec, addresses));
         let start = |(at, listener)| Node::start(at, listener, Arc::clone(&shared), config.clone());
         let nodes = listeners
             .into_iter()

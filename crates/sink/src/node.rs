@@ -12,7 +12,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::fault::Fault;
 use super::http::{Body, Head, Reader, Reply, Socket, break_off};
-use super::state::Shared;
+use super::state::ClusterContext;
 use super::{api, bulk, form};
 
 /// Threads of connections need little stack, and there may be thousands.
@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Node {
     at: usize,
-    shared: Arc<Shared>,
+    shared: Arc<ClusterContext>,
     tls: Option<Arc<ServerConfig>>,
     life: Mutex<Option<Life>>,
 }
@@ -51,7 +51,7 @@ impl Node {
     pub(super) fn start(
         at: usize,
         listener: TcpListener,
-        shared: Arc<Shared>,
+        shared: Arc<ClusterContext>,
         tls: Option<Arc<ServerConfig>>,
     ) -> io::Result<Node> {
         let node = Node {
@@ -117,7 +117,7 @@ fn accept(
     at: usize,
     listener: &TcpListener,
     open: &Arc<Open>,
-    shared: &Arc<Shared>,
+    shared: &Arc<ClusterContext>,
     tls: Option<&Arc<ServerConfig>>,
 ) {
     while let Ok((stream, _)) = listener.accept() {
@@ -143,7 +143,7 @@ fn accept(
 fn converse(
     at: usize,
     stream: TcpStream,
-    shared: &Shared,
+    shared: &ClusterContext,
     tls: Option<Arc<ServerConfig>>,
     open: &Open,
 ) -> io::Result<()> {
@@ -172,7 +172,7 @@ fn converse(
 
 struct Connection<'a> {
     at: usize,
-    shared: &'a Shared,
+    shared: &'a ClusterContext,
     open: &'a Open,
     reader: Reader,
     reply: Reply,

@@ -8,10 +8,10 @@ use super::bulk::{Action, Defaults, any_action};
 use super::flavour::Flavour;
 use super::http::Head;
 use super::index::Index;
-use super::state::{Shared, State};
+use super::state::{ClusterContext, ClusterState};
 
 /// What a bulk is answered as a whole for one of its lines. Looked for only where there may be one.
-pub(super) fn of_whole(shared: &Shared, body: &[u8], defaults: &Defaults) -> Option<(u16, Value)> {
+pub(super) fn of_whole(shared: &ClusterContext, body: &[u8], defaults: &Defaults) -> Option<(u16, Value)> {
     let flavour = shared.spec.flavour;
     let state = shared.state();
     let strict =
@@ -81,7 +81,7 @@ fn whole(status: u16, kind: &str, reason: &str) -> Value {
 
 /// Why no write to this name is taken, whatever the document: its index is closed, or it is an alias that
 /// none of its indices takes the writes for.
-pub(super) fn of_name(state: &State, name: &str) -> Option<(u16, Value)> {
+pub(super) fn of_name(state: &ClusterState, name: &str) -> Option<(u16, Value)> {
     if state.unled.contains(name) {
         let reason = format!(
             "no write index is defined for alias [{name}]. The write index may be explicitly disabled using \
@@ -101,7 +101,7 @@ pub(super) fn of_name(state: &State, name: &str) -> Option<(u16, Value)> {
 
 /// The error of a document whose routing is missing.
 pub(super) fn of_document(
-    shared: &Shared,
+    shared: &ClusterContext,
     index: &Index,
     action: &Action<'_>,
     routing: Option<&str>,
@@ -119,7 +119,7 @@ pub(super) fn routing_missing(index: &str, id: Option<&str>) -> Value {
 /// The error of a document that is no JSON, in the words of Elasticsearch 7: they quote the beginning of what
 /// was read from the network, the head and the neighbours' documents. Other servers quote nothing, and take
 /// any document here.
-pub(super) fn of_source(shared: &Shared, head: &Head, body: &[u8], source: &[u8]) -> Option<Value> {
+pub(super) fn of_source(shared: &ClusterContext, head: &Head, body: &[u8], source: &[u8]) -> Option<Value> {
     let reads = shared.spec.flavour == Flavour::Elasticsearch7 && shared.spec.store && !source.is_empty();
     if !reads || serde_json::from_slice::<serde::de::IgnoredAny>(source).is_ok() {
         return None;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::api::no_such_index;
 use super::http::Head;
 use super::index::{Index, Stored};
-use super::state::State;
+use super::state::ClusterState;
 
 /// What a query asks for. A query of another kind matches everything.
 enum Query {
@@ -24,7 +24,7 @@ struct Slice {
 }
 
 /// `_search` of one index, of several with commas between, or of all.
-pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
+pub(super) fn search(state: &ClusterState, names: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let query = match head.parameter("q") {
         Some(text) => Query::of_text(&text),
@@ -45,7 +45,7 @@ pub(super) fn search(state: &State, names: Option<&str>, head: &Head, body: &[u8
 
 /// `_search/scroll`: the next page of what a search began, by a scroll id that says all of it. What it shows
 /// is not as of one moment.
-pub(super) fn scroll(state: &State, body: &[u8]) -> (u16, Value) {
+pub(super) fn scroll(state: &ClusterState, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let id = body["scroll_id"].as_str().unwrap_or_default();
     let parts: Vec<&str> = id.split('/').collect();
@@ -73,7 +73,7 @@ fn scroll_id(names: Option<&str>, from: usize, size: usize, slice: Slice) -> Str
 }
 
 fn page(
-    state: &State,
+    state: &ClusterState,
     names: Option<&str>,
     query: &Query,
     slice: Slice,
@@ -103,7 +103,7 @@ fn page(
 }
 
 /// `_count` of one index, of several with commas between, or of all.
-pub(super) fn count(state: &State, names: Option<&str>, body: &[u8]) -> (u16, Value) {
+pub(super) fn count(state: &ClusterState, names: Option<&str>, body: &[u8]) -> (u16, Value) {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let query = Query::of(&body["query"]);
     let indices = match chosen(state, names) {
@@ -122,7 +122,7 @@ pub(super) fn count(state: &State, names: Option<&str>, body: &[u8]) -> (u16, Va
 }
 
 /// `_msearch`: an answer for each pair of lines.
-pub(super) fn msearch(state: &State, name: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
+pub(super) fn msearch(state: &ClusterState, name: Option<&str>, head: &Head, body: &[u8]) -> (u16, Value) {
     let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
     let pairs = lines.chunks_exact(2);
     let responses: Vec<Value> = pairs
@@ -136,7 +136,7 @@ pub(super) fn msearch(state: &State, name: Option<&str>, head: &Head, body: &[u8
     (200, json!({"took": 1, "responses": responses}))
 }
 
-fn chosen<'s>(state: &'s State, names: Option<&'s str>) -> Result<Vec<&'s Index>, &'s str> {
+fn chosen<'s>(state: &'s ClusterState, names: Option<&'s str>) -> Result<Vec<&'s Index>, &'s str> {
     match names {
         None | Some("_all" | "*") => Ok(state.indices.values().map(AsRef::as_ref).collect()),
         Some(names) => names

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::api::no_such_index;
 use super::filter_path::matches;
 use super::http::Head;
-use super::state::{Shared, State};
+use super::state::{ClusterContext, ClusterState};
 use super::users;
 
 /// Settings by their whole names.
@@ -21,7 +21,7 @@ const OF_INDICES: [&str; 4] = [
 ];
 
 /// `GET _cluster/settings`.
-pub(super) fn show_cluster(state: &State, head: &Head) -> (u16, Value) {
+pub(super) fn show_cluster(state: &ClusterState, head: &Head) -> (u16, Value) {
     let mut answer = json!({
         "persistent": shape(&state.persistent, head),
         "transient": shape(&state.transient, head),
@@ -33,7 +33,7 @@ pub(super) fn show_cluster(state: &State, head: &Head) -> (u16, Value) {
 }
 
 /// `PUT _cluster/settings`.
-pub(super) fn set_cluster(shared: &Shared, head: &Head, body: &[u8]) -> (u16, Value) {
+pub(super) fn set_cluster(shared: &ClusterContext, head: &Head, body: &[u8]) -> (u16, Value) {
     let Ok(Value::Object(body)) = serde_json::from_slice(body) else {
         return refuse("not a JSON object");
     };
@@ -67,7 +67,7 @@ pub(super) fn set_cluster(shared: &Shared, head: &Head, body: &[u8]) -> (u16, Va
 
 /// `GET {index}/_settings/{name}`, with what every index has added to what was set.
 pub(super) fn show_indices(
-    state: &State,
+    state: &ClusterState,
     indices: &str,
     name: Option<&str>,
     head: &Head,
@@ -96,8 +96,8 @@ pub(super) fn show_indices(
 
 /// `PUT {index}/_settings`.
 pub(super) fn set_indices(
-    shared: &Shared,
-    state: &State,
+    shared: &ClusterContext,
+    state: &ClusterState,
     indices: &str,
     head: &Head,
     body: &[u8],
@@ -142,7 +142,7 @@ pub(super) fn set_indices(
     (200, json!({"acknowledged": true}))
 }
 
-fn is_meant(state: &State, expression: &str, index: &str) -> bool {
+fn is_meant(state: &ClusterState, expression: &str, index: &str) -> bool {
     let is_behind = |alias: &str| {
         let indices = state.aliases.get(alias);
         indices.is_some_and(|indices| indices.iter().any(|name| name == index))

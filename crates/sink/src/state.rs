@@ -14,9 +14,9 @@ use super::settings::Flat;
 use super::users::{self, Users};
 use super::{Counts, Spec};
 
-/// Shared by the threads of all nodes.
+/// ClusterContext by the threads of all nodes.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ClusterContext {
     pub(super) spec: Spec,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) cues: Cues,
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) version: AtomicU64,
     /// Sequence numbers of documents that are only counted.
     pub(super) seq_no: AtomicU64,
-    state: RwLock<Arc<State>>,
+    state: RwLock<Arc<ClusterState>>,
     has_users: AtomicBool,
     users: RwLock<Arc<Users>>,
     tallies: Vec<Tally>,
@@ -49,7 +49,7 @@ pub(super) struct Tally {
 
 /// A cluster state.
 #[derive(Debug, Clone)]
-pub(super) struct State {
+pub(super) struct ClusterState {
     pub(super) flavour: Flavour,
     pub(super) cluster_uuid: String,
     pub(super) nodes: Vec<NodeState>,
@@ -77,11 +77,11 @@ pub(super) struct NodeState {
     pub(super) gone: bool,
 }
 
-// === impl Shared ===
+// === impl ClusterContext ===
 
-impl Shared {
-    pub(super) fn new(spec: Spec, addresses: Vec<SocketAddr>) -> Shared {
-        let mut state = State {
+impl ClusterContext {
+    pub(super) fn new(spec: Spec, addresses: Vec<SocketAddr>) -> ClusterContext {
+        let mut state = ClusterState {
             flavour: spec.flavour,
             cluster_uuid: String::new(),
             nodes: (0..spec.nodes).map(NodeState::new).collect(),
@@ -106,7 +106,7 @@ impl Shared {
         spec.users
             .iter()
             .for_each(|user| users::add(&mut known, user.clone()));
-        Shared {
+        ClusterContext {
             spec,
             addresses,
             cues: Cues::default(),
@@ -123,17 +123,17 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> Arc<State> {
+    pub(super) fn state(&self) -> Arc<ClusterState> {
         Arc::clone(&self.state.read().expect("no holder panics"))
     }
 
     /// Replaces the state by a changed copy and raises its version.
-    pub(super) fn change(&self, change: impl FnOnce(&mut State)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut ClusterState)) {
         let mut slot = self
             .state
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut state = State::clone(&slot);
+        let mut state = ClusterState::clone(&slot);
         change(&mut state);
         *slot = Arc::new(state);
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -218,9 +218,9 @@ impl Shared {
     }
 }
 
-// === impl State ===
+// === impl ClusterState ===
 
-impl State {
+impl ClusterState {
     /// The index that a name means for writes: its own or an alias's.
     pub(super) fn index(&self, name: &str) -> Option<&Arc<Index>> {
         let name = self.aliases.get(name).map_or(name, |indices| &indices[0]);

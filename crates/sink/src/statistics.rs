@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::state::{Shared, State};
+use super::state::{ClusterContext, ClusterState};
 
 /// All metrics that the fake has, of all indices as one.
-pub(super) fn of_indices(shared: &Shared, state: &State) -> Value {
+pub(super) fn of_indices(shared: &ClusterContext, state: &ClusterState) -> Value {
     if state.indices.is_empty() {
         // As the servers tell it: no index, no numbers.
         return json!({"_shards": {"total": 0, "successful": 0, "failed": 0}, "_all": {"primaries": {}, "total": {}}});
@@ -25,7 +25,7 @@ pub(super) fn of_indices(shared: &Shared, state: &State) -> Value {
 }
 
 /// The nodes share this process, and so its CPU time; disks and heaps are made up, and never change.
-pub(super) fn of_nodes(shared: &Shared, state: &State) -> Value {
+pub(super) fn of_nodes(shared: &ClusterContext, state: &ClusterState) -> Value {
     let counts = shared.counts();
     let here = || state.nodes.iter().enumerate().filter(|(_, node)| !node.gone);
     let total = here().count();

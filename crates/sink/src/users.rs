@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::filter_path::matches;
 use super::http::Head;
-use super::state::{Shared, State};
+use super::state::{ClusterContext, ClusterState};
 
 /// A user beside the one who may do everything ([`super::Spec::basic_auth`]).
 #[derive(Debug, Clone)]
@@ -86,19 +86,19 @@ pub(super) fn remove(users: &mut Users, name: &str) {
 }
 
 /// Whether the cluster asks who somebody is.
-pub(super) fn secured(shared: &Shared) -> bool {
+pub(super) fn secured(shared: &ClusterContext) -> bool {
     shared.spec.basic_auth.is_some() || shared.has_users()
 }
 
 /// The user who asks, if it is one with few rights.
-pub(super) fn of(shared: &Shared, head: &Head) -> Option<Arc<User>> {
+pub(super) fn of(shared: &ClusterContext, head: &Head) -> Option<Arc<User>> {
     if !shared.has_users() {
         return None;
     }
     shared.users().get(head.authorization.as_deref()?).cloned()
 }
 
-fn name(shared: &Shared, head: &Head) -> String {
+fn name(shared: &ClusterContext, head: &Head) -> String {
     match (of(shared, head), &shared.spec.basic_auth) {
         (Some(user), _) => user.name.clone(),
         (None, Some((name, _))) => name.clone(),
@@ -108,7 +108,12 @@ fn name(shared: &Shared, head: &Head) -> String {
 
 /// What the cluster says to `GET _plugins/_security/authinfo`, `GET _security/_authenticate` and
 /// `POST _security/user/_has_privileges`; `None` where it has no such API.
-pub(super) fn answer(shared: &Shared, head: &Head, path: &[&str], body: &[u8]) -> Option<(u16, Value)> {
+pub(super) fn answer(
+    shared: &ClusterContext,
+    head: &Head,
+    path: &[&str],
+    body: &[u8],
+) -> Option<(u16, Value)> {
     if !secured(shared) {
         return None;
     }
@@ -133,7 +138,7 @@ pub(super) fn answer(shared: &Shared, head: &Head, path: &[&str], body: &[u8]) -
     }
 }
 
-fn privileges(shared: &Shared, head: &Head, body: &Value) -> Value {
+fn privileges(shared: &ClusterContext, head: &Head, body: &Value) -> Value {
     let user = of(shared, head);
     let (mut indices, mut all) = (Map::new(), true);
     let texts = |value: &Value| -> Vec<String> {
@@ -170,7 +175,7 @@ fn privileges(shared: &Shared, head: &Head, body: &Value) -> Value {
 /// together.
 pub(super) fn refused(
     user: &User,
-    state: &State,
+    state: &ClusterState,
     operations: &[(&'static str, String, Option<String>)],
 ) -> HashSet<usize> {
     let mut shards = HashSet::new();
@@ -211,9 +216,9 @@ pub(super) fn denial(user: &User) -> Value {
 /// Whether a request that is no bulk is refused; else the indices that a pattern means are left to those that
 /// the user manages (Elasticsearch narrows them and says nothing).
 pub(super) fn may_manage(
-    shared: &Shared,
+    shared: &ClusterContext,
     head: &Head,
-    state: &State,
+    state: &ClusterState,
     expression: &str,
 ) -> Result<Option<Vec<String>>, (u16, Value)> {
     let Some(user) = of(shared, head) else {
@@ -242,7 +247,7 @@ pub(super) fn may_manage(
 }
 
 /// Whether the user may do this to the cluster, or to a document.
-pub(super) fn refusal(shared: &Shared, head: &Head, path: &[&str]) -> Option<(u16, Value)> {
+pub(super) fn refusal(shared: &ClusterContext, head: &Head, path: &[&str]) -> Option<(u16, Value)> {
     let user = of(shared, head)?;
     let state = shared.state();
     let concrete = |name: &str| {

@@ -42,8 +42,8 @@ use sink::lock;
 #[derive(Debug)]
 pub struct RealCluster {
     dir: PathBuf,
-    state: State,
-    turn: Turn,
+    launched: Launched,
+    usage: Usage,
 }
 
 /// What a cluster of one's own differs in from the shared ones.
@@ -114,9 +114,9 @@ impl RealCluster {
         }
         let hold = Hold::take(&dir, &options)?;
         let cluster = Self {
-            state: State::read(&dir)?,
+            launched: Launched::read(&dir)?,
             dir,
-            turn: Turn::Own { _hold: hold },
+            usage: Usage::Own { _hold: hold },
         };
         cluster.recognise()?;
         Ok(cluster)
@@ -157,9 +157,9 @@ impl RealCluster {
             file.lock_shared()?
         }
         let cluster = Self {
-            state: State::read(&dir)?,
+            launched: Launched::read(&dir)?,
             dir,
-            turn: Turn::Shared { _file: file, alone },
+            usage: Usage::Shared { _file: file, alone },
         };
         cluster.mend().context("the cluster is not whole")?;
         cluster.recognise()?;
@@ -188,19 +188,19 @@ impl RealCluster {
     /// `opensearch` or `elasticsearch`.
     #[must_use]
     pub fn engine(&self) -> &str {
-        &self.state.engine
+        &self.launched.engine
     }
 
     /// The server's version, as in `3.8.0`.
     #[must_use]
     pub fn version(&self) -> &str {
-        &self.state.version
+        &self.launched.version
     }
 
     /// The numbers of all nodes: from 1.
     #[must_use]
     pub fn nodes(&self) -> &[u16] {
-        &self.state.node_numbers
+        &self.launched.node_numbers
     }
 
     /// Every node's origin, node 1 first.
@@ -212,20 +212,22 @@ impl RealCluster {
     /// One node's origin: `http://127.0.0.1:29200`.
     #[must_use]
     pub fn url(&self, node: u16) -> String {
-        let scheme = if self.state.secure { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.state.base_port + node - 1)
+        let scheme = if self.launched.secure { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.launched.base_port + node - 1)
     }
 
     /// User and password, where it wants them.
     #[must_use]
     pub fn credentials(&self) -> Option<(&'static str, &'static str)> {
-        self.state.secure.then_some(("admin", "admin"))
+        self.launched.secure.then_some(("admin", "admin"))
     }
 
     /// The PEM file of the authority of the nodes' certificates, where they have any.
     #[must_use]
     pub fn ca_path(&self) -> Option<PathBuf> {
-        self.state.secure.then(|| self.dir.join("certs").join("ca.pem"))
+        self.launched
+            .secure
+            .then(|| self.dir.join("certs").join("ca.pem"))
     }
 
     /// A client of the first node that runs, with the account and the authority that it needs.
@@ -377,7 +379,7 @@ impl RealCluster {
 
     fn disturb(&self, command: &str, node: u16, options: &[&str]) -> Result<()> {
         assert!(
-            !matches!(self.turn, Turn::Shared { alone: false, .. }),
+            !matches!(self.usage, Usage::Shared { alone: false, .. }),
             "{command} on a cluster that others use; take it with RealCluster::alone"
         );
         let node = node.to_string();
@@ -405,7 +407,7 @@ impl RealCluster {
 
 impl Drop for RealCluster {
     fn drop(&mut self) {
-        if !matches!(self.turn, Turn::Shared { alone: true, .. }) {
+        if !matches!(self.usage, Usage::Shared { alone: true, .. }) {
             return;
         }
         let mended = self
@@ -425,14 +427,14 @@ static HELD: Mutex<BTreeMap<Kind, Hold>> = Mutex::new(BTreeMap::new());
 
 /// How this process may use the cluster.
 #[derive(Debug)]
-enum Turn {
+enum Usage {
     Shared { _file: File, alone: bool },
     Own { _hold: Hold },
 }
 
 /// The part of the launcher's `cluster.json` that is wanted here.
 #[derive(Debug, Deserialize)]
-struct State {
+struct Launched {
     engine: String,
     version: String,
     secure: bool,
@@ -440,7 +442,7 @@ struct State {
     node_numbers: Vec<u16>,
 }
 
-impl State {
+impl Launched {
     fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("cluster.json");
         let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -43,7 +43,7 @@ pub(crate) struct Admission {
     pub(crate) fairness: Fairness,
     pub(crate) counters: Counters,
     waiting: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<AdmissionQueue>,
 }
 
 /// Bodies that had to make room for others, since the start.
@@ -56,7 +56,7 @@ pub(crate) struct Counters {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct AdmissionQueue {
     peers: HashMap<IpAddr, Account>,
     /// The two peers that came last, with the moment: whether anybody else is there.
     latest: [Option<(IpAddr, Instant)>; 2],
@@ -110,14 +110,14 @@ impl Admission {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, AdmissionQueue> {
         lock(&self.state)
     }
 }
 
-// === impl State ===
+// === impl AdmissionQueue ===
 
-impl State {
+impl AdmissionQueue {
     fn see(&mut self, peer: IpAddr, now: Instant) {
         match self.latest[0] {
             Some((last, _)) if last == peer => {}
@@ -202,7 +202,13 @@ impl Budget {
     }
 
     /// Whether a peer's share lets it have so many bytes more for a body. One body is always allowed.
-    pub(crate) fn may_have(&self, state: &State, record: &Record, bytes: usize, now: Instant) -> bool {
+    pub(crate) fn may_have(
+        &self,
+        state: &AdmissionQueue,
+        record: &Record,
+        bytes: usize,
+        now: Instant,
+    ) -> bool {
         let held = state.held_by(record.peer);
         held <= record.held() || held + bytes <= self.peer_share() || !state.others_than(record.peer, now)
     }

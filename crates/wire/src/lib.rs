@@ -85,7 +85,7 @@ pub use limits::Limits;
 pub use listener::Bound;
 pub use lock::lock;
 pub use outgoing::{CHUNK_BYTES, Chunk, Outgoing, Source, SourceError};
-pub use pool::{Buffer, Pool, Shared};
+pub use pool::{Buffer, Pool, PooledBytes};
 pub use ration::{LINES_PER_WINDOW, Ration, WINDOW};
 pub use refusal::Refusal;
 pub use runtime::{Worker, Workers, WorkersConfig, raise_descriptor_limit, run_local};

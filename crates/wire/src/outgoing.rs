@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::pool::{Buffer, Shared};
+use crate::pool::{Buffer, PooledBytes};
 
 /// Largest piece that is handed to one write: large enough that a syscall costs nothing per byte, small
 /// enough to stay in cache.
@@ -23,7 +23,7 @@ pub enum Chunk {
     /// A pooled buffer.
     Buffer(Buffer),
     /// A part of a frozen pooled buffer.
-    Shared(Shared),
+    Shared(PooledBytes),
 }
 
 /// A body to send.
@@ -183,8 +183,8 @@ impl From<Buffer> for Chunk {
     }
 }
 
-impl From<Shared> for Chunk {
-    fn from(shared: Shared) -> Self {
+impl From<PooledBytes> for Chunk {
+    fn from(shared: PooledBytes) -> Self {
         Chunk::Shared(shared)
     }
 }

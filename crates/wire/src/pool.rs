@@ -5,7 +5,7 @@
 //! made to measure and given back to the system at once. All capacity is charged to the shared [`Budget`].
 //!
 //! Buffers may travel: what one core has read another may send, without a copy, and the last of them to drop
-//! it puts it back where it came from. So the shelves are behind a lock; whoever stays at home finds it free.
+//! it puts it back where it came from. So the free are behind a lock; whoever stays at home finds it free.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -19,7 +19,7 @@ use crate::lock::lock;
 /// The buffers of one core. Cheap to clone.
 #[derive(Clone)]
 pub struct Pool {
-    shelves: Arc<Shelves>,
+    free: Arc<FreeBuffers>,
 }
 
 /// A contiguous, growable-up-to-capacity run of bytes from a [`Pool`]; goes back there when dropped.
@@ -27,20 +27,20 @@ pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     charged: usize,
-    home: Arc<Shelves>,
+    home: Arc<FreeBuffers>,
     /// Whose it is, if it holds a client's body.
     claim: Option<Claim>,
 }
 
 /// A cheap handle to (a part of) a frozen [`Buffer`]; the memory goes back when the last handle is gone.
 #[derive(Clone)]
-pub struct Shared {
+pub struct PooledBytes {
     buffer: Arc<Buffer>,
     start: usize,
     end: usize,
 }
 
-struct Shelves {
+struct FreeBuffers {
     budget: Arc<Budget>,
     stock: Mutex<Stock>,
 }
@@ -69,28 +69,28 @@ impl Pool {
             bytes: 0,
             tick: 0,
         };
-        let shelves = Arc::new(Shelves {
+        let free = Arc::new(FreeBuffers {
             budget,
             stock: Mutex::new(stock),
         });
-        let idle: Weak<Shelves> = Arc::downgrade(&shelves);
-        shelves.budget.has_idle(idle);
-        Pool { shelves }
+        let idle: Weak<FreeBuffers> = Arc::downgrade(&free);
+        free.budget.has_idle(idle);
+        Pool { free }
     }
 
     /// The budget this pool is charged to.
     pub fn budget(&self) -> &Arc<Budget> {
-        &self.shelves.budget
+        &self.free.budget
     }
 
     /// A buffer with room for at least `bytes`, at once and always: for what finishes admitted work
     /// (gather chunks of at most 256 KiB, heads). May overdraw the budget by that much.
     pub fn take(&self, bytes: usize) -> Buffer {
-        match self.off_shelf(bytes).or_else(|| self.off_higher_shelf(bytes)) {
+        match self.take_free(bytes).or_else(|| self.take_larger_free(bytes)) {
             Some(buffer) => buffer,
             None => {
                 let (size, _) = class_of(bytes);
-                let budget = &self.shelves.budget;
+                let budget = &self.free.budget;
                 if budget.charge_or_reclaim(size, budget.limit()).is_err() {
                     budget.charge(size);
                 }
@@ -101,7 +101,7 @@ impl Pool {
 
     /// A buffer with room for at least `bytes` within the whole budget (replies, growth). Never waits.
     pub fn try_take(&self, bytes: usize) -> Result<Buffer, OverBudget> {
-        self.take_within(bytes, self.shelves.budget.limit())
+        self.take_within(bytes, self.free.budget.limit())
     }
 
     /// A buffer for a request body, or for more of one: within three quarters of the budget, waiting at most
@@ -113,12 +113,12 @@ impl Pool {
         claim: &Claim,
         wait: Duration,
     ) -> Result<Buffer, OverBudget> {
-        let budget = &self.shelves.budget;
+        let budget = &self.free.budget;
         let size = match class_of(bytes).0 {
             size if size > budget.admission_limit() => bytes,
             size => size,
         };
-        let warm = || self.off_shelf(bytes).filter(|warm| warm.charged == size);
+        let warm = || self.take_free(bytes).filter(|warm| warm.charged == size);
         match budget.room_now(claim, size, warm) {
             Some(Some(warm)) => Ok(warm),
             Some(None) => Ok(self.fresh(size)),
@@ -137,7 +137,7 @@ impl Pool {
         claim: &Claim,
         wait: Duration,
     ) -> Result<(), OverBudget> {
-        let budget = &self.shelves.budget;
+        let budget = &self.free.budget;
         match budget.room_now(claim, bytes, || None::<()>) {
             Some(_) => Ok(()),
             None => budget.wait_for_room(claim, bytes, wait).await,
@@ -147,66 +147,66 @@ impl Pool {
     /// Marks the passing of time and frees buffers that nobody took during the last `keep_ticks` calls.
     /// A [`Worker`](crate::Worker) calls this every second.
     pub fn tick(&self, keep_ticks: u32) {
-        let shelves = &self.shelves;
-        let mut stock = shelves.stock();
+        let free = &self.free;
+        let mut stock = free.stock();
         stock.tick = stock.tick.wrapping_add(1);
         let now = stock.tick;
-        if shelves.budget.somebody_waits() {
+        if free.budget.somebody_waits() {
             drop(stock);
-            shelves.drop_idle();
+            free.drop_idle();
             return;
         }
         let mut freed = 0;
-        for shelf in &mut stock.by_class {
-            // The oldest lie at the front, since the shelf is a stack.
-            let old = shelf
+        for class in &mut stock.by_class {
+            // The oldest lie at the front, since the class is a stack.
+            let old = class
                 .iter()
                 .take_while(|idle| now.wrapping_sub(idle.since_tick) > keep_ticks)
                 .count();
-            freed += shelf
+            freed += class
                 .drain(..old)
                 .map(|idle| idle.bytes.capacity())
                 .sum::<usize>();
-            if shelf.is_empty() {
-                shelf.shrink_to_fit();
+            if class.is_empty() {
+                class.shrink_to_fit();
             }
         }
-        shelves.forget(stock, freed);
+        free.forget(stock, freed);
     }
 
     /// Bytes that lie idle in this pool.
     pub fn idle_bytes(&self) -> usize {
-        self.shelves.stock().bytes
+        self.free.stock().bytes
     }
 
     fn take_within(&self, bytes: usize, limit: usize) -> Result<Buffer, OverBudget> {
-        if let Some(buffer) = self.off_shelf(bytes).or_else(|| self.off_higher_shelf(bytes)) {
+        if let Some(buffer) = self.take_free(bytes).or_else(|| self.take_larger_free(bytes)) {
             return Ok(buffer);
         }
         let (size, _) = class_of(bytes);
-        self.shelves.budget.charge_or_reclaim(size, limit)?;
+        self.free.budget.charge_or_reclaim(size, limit)?;
         Ok(self.fresh(size))
     }
 
-    fn off_shelf(&self, bytes: usize) -> Option<Buffer> {
+    fn take_free(&self, bytes: usize) -> Option<Buffer> {
         let (size, class) = class_of(bytes);
-        let mut stock = self.shelves.stock();
+        let mut stock = self.free.stock();
         let idle = stock.by_class.get_mut(class?)?.pop()?;
         stock.bytes -= size;
         Some(Buffer {
             bytes: idle.bytes,
             start: 0,
             charged: size,
-            home: Arc::clone(&self.shelves),
+            home: Arc::clone(&self.free),
             claim: None,
         })
     }
 
     /// A buffer that is up to twice as large as needed: its pages are there, and those of a new one have to
     /// be cleared first.
-    fn off_higher_shelf(&self, bytes: usize) -> Option<Buffer> {
+    fn take_larger_free(&self, bytes: usize) -> Option<Buffer> {
         let (_, class) = class_of(bytes);
-        let mut stock = self.shelves.stock();
+        let mut stock = self.free.stock();
         let higher = stock.by_class.get_mut(class? + 1..)?;
         let idle = higher.iter_mut().take(CLASSES_OF_A_DOUBLING).find_map(Vec::pop)?;
         let charged = idle.bytes.capacity();
@@ -215,7 +215,7 @@ impl Pool {
             bytes: idle.bytes,
             start: 0,
             charged,
-            home: Arc::clone(&self.shelves),
+            home: Arc::clone(&self.free),
             claim: None,
         })
     }
@@ -225,7 +225,7 @@ impl Pool {
             bytes: Vec::with_capacity(size),
             start: 0,
             charged: size,
-            home: Arc::clone(&self.shelves),
+            home: Arc::clone(&self.free),
             claim: None,
         }
     }
@@ -239,9 +239,9 @@ impl fmt::Debug for Pool {
     }
 }
 
-// === impl Shelves ===
+// === impl FreeBuffers ===
 
-impl Shelves {
+impl FreeBuffers {
     fn stock(&self) -> MutexGuard<'_, Stock> {
         lock(&self.stock)
     }
@@ -275,8 +275,8 @@ impl Shelves {
     fn empty(&self) -> usize {
         let mut stock = self.stock();
         let mut freed = 0;
-        for shelf in &mut stock.by_class {
-            freed += shelf.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
+        for class in &mut stock.by_class {
+            freed += class.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();
         }
         stock.bytes -= freed;
         freed
@@ -292,19 +292,19 @@ impl Shelves {
     }
 }
 
-impl Idle for Shelves {
+impl Idle for FreeBuffers {
     fn give_up(&self) -> usize {
         self.empty()
     }
 }
 
-impl fmt::Debug for Shelves {
+impl fmt::Debug for FreeBuffers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shelves").finish_non_exhaustive()
+        f.debug_struct("FreeBuffers").finish_non_exhaustive()
     }
 }
 
-impl Drop for Shelves {
+impl Drop for FreeBuffers {
     fn drop(&mut self) {
         let freed = self.empty();
         self.budget.forget(freed);
@@ -437,9 +437,9 @@ impl Buffer {
     }
 
     /// Shares the bytes from now on.
-    pub fn freeze(self) -> Shared {
+    pub fn freeze(self) -> PooledBytes {
         let end = self.len();
-        Shared {
+        PooledBytes {
             buffer: Arc::new(self),
             start: 0,
             end,
@@ -453,7 +453,7 @@ impl Buffer {
 
     pub(crate) fn pool(&self) -> Pool {
         Pool {
-            shelves: Arc::clone(&self.home),
+            free: Arc::clone(&self.home),
         }
     }
 }
@@ -495,17 +495,17 @@ impl Drop for Buffer {
 
 // === impl Shared ===
 
-impl Shared {
+impl PooledBytes {
     /// A handle to a part of this one.
     ///
     /// # Panics
     /// If the range lies outside.
-    pub fn slice(&self, range: Range<usize>) -> Shared {
+    pub fn slice(&self, range: Range<usize>) -> PooledBytes {
         assert!(
             range.start <= range.end && range.end <= self.len(),
             "slice outside of a shared buffer"
         );
-        Shared {
+        PooledBytes {
             buffer: Arc::clone(&self.buffer),
             start: self.start + range.start,
             end: self.start + range.end,
@@ -513,26 +513,26 @@ impl Shared {
     }
 }
 
-impl Deref for Shared {
+impl Deref for PooledBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 }
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for PooledBytes {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for PooledBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("len", &self.len()).finish()
+        f.debug_struct("PooledBytes").field("len", &self.len()).finish()
     }
 }
 
-/// Capacity for `bytes`, and the shelf it lies on (`None`: made to measure, not kept).
+/// Capacity for `bytes`, and the class it lies on (`None`: made to measure, not kept).
 fn class_of(bytes: usize) -> (usize, Option<usize>) {
     if bytes <= CLASS_BYTES_MIN {
         return (CLASS_BYTES_MIN, Some(0));

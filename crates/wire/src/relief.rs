@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::admission::{State, UNFIT_MAX, Waiter};
+use crate::admission::{AdmissionQueue, UNFIT_MAX, Waiter};
 use crate::budget::Budget;
 use crate::claim::{Record, Verdict};
 
@@ -107,7 +107,12 @@ impl Budget {
     }
 
     /// Bodies to be cut, so that no peer but those that wait holds more than its share.
-    fn over_share<'s>(&self, state: &State, seen: &'s [Seen], who_waits: &HashSet<IpAddr>) -> Vec<&'s Seen> {
+    fn over_share<'s>(
+        &self,
+        state: &AdmissionQueue,
+        seen: &'s [Seen],
+        who_waits: &HashSet<IpAddr>,
+    ) -> Vec<&'s Seen> {
         let mut over = HashMap::new();
         let mut picked = Vec::new();
         for one in seen.iter().filter(|one| !who_waits.contains(&one.record.peer)) {

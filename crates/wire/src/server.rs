@@ -174,7 +174,7 @@ impl Server {
             });
             let (make, limits, tls) = (make.clone(), limits.clone(), tls.clone());
             link.run(move |worker| {
-                let shared = exchange::Shared {
+                let shared = exchange::ServerState {
                     service: make(worker),
                     limits: RefCell::new(Rc::new(limits)),
                     tls: RefCell::new(tls),
@@ -328,9 +328,12 @@ impl Drop for Server {
 }
 
 /// One worker's end of a server.
-async fn attend<S: Service>(mut shared: Rc<exchange::Shared<S>>, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn attend<S: Service>(
+    mut shared: Rc<exchange::ServerState<S>>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
     // What connections share that are to end, by renewals.
-    let mut ending: Vec<Rc<exchange::Shared<S>>> = Vec::new();
+    let mut ending: Vec<Rc<exchange::ServerState<S>>> = Vec::new();
     while let Some(order) = orders.recv().await {
         let done = guard::caught(Work::Connection, || follow(order, &mut shared, &mut ending));
         if let Err(panicked) = done {
@@ -344,8 +347,8 @@ async fn attend<S: Service>(mut shared: Rc<exchange::Shared<S>>, mut orders: mps
 
 fn follow<S: Service>(
     order: Order,
-    shared: &mut Rc<exchange::Shared<S>>,
-    ending: &mut Vec<Rc<exchange::Shared<S>>>,
+    shared: &mut Rc<exchange::ServerState<S>>,
+    ending: &mut Vec<Rc<exchange::ServerState<S>>>,
 ) {
     match order {
         Order::Serve(socket, address, admitted) => match TcpStream::from_std(socket) {

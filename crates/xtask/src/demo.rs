@@ -6,16 +6,16 @@
 //! direct client spreads its bulks over all nodes, as the projects' own clients do.
 
 mod look;
+mod run;
 mod target;
-mod turn;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::gateway::{Build, Gateway};
 use crate::terminal::{Look, paint, say};
+use run::{Figures, Side};
 use target::Target;
-use turn::{Figures, Side};
 
 /// What to show.
 #[derive(Args)]
@@ -64,12 +64,12 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     }
     let warm_up = options.docs.div_ceil(4).min(10_000);
     for side in [Side::Direct, Side::Tidegate] {
-        turn::take(side, "warm-up", warm_up, &target, &gateway)?;
+        run::take(side, "warm-up", warm_up, &target, &gateway)?;
     }
     let mut all = Vec::new();
     for side in [Side::Direct, Side::Tidegate, Side::Tidegate, Side::Direct] {
         let name = format!("turn {} of 4", all.len() + 1);
-        all.push(turn::take(side, &name, options.docs, &target, &gateway)?);
+        all.push(run::take(side, &name, options.docs, &target, &gateway)?);
     }
     let shares = shares(&all, options.docs);
     print_table(&all, &shares, options.docs);

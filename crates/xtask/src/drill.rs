@@ -6,14 +6,14 @@
 //! and the checker compares the ledger with what both clusters and the dead letters hold. All that happens
 //! follows from a seed, but for the moments at which threads and processes get to run.
 
-mod books;
+mod accounts;
 mod check;
 mod damage;
+mod gateway_under_test;
 mod ledger;
 mod load;
 mod names;
 mod neighbours;
-mod place;
 mod repeat;
 mod run;
 mod schedule;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Desk, Refusal};
+use super::{ApiState, Refusal};
 use crate::outbound::Ask;
 use crate::rights::CallPath;
 use crate::store::{Change, ClusterEntry, StoreError, User};
@@ -52,7 +52,7 @@ pub(super) struct Wanted {
 
 /// Sends a call and tells the answer. It ends at the cluster when the page gives it up.
 pub(super) async fn call(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(call): Json<Call>,
@@ -145,7 +145,7 @@ fn headers_of(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
 
 /// Names that begin like this, for the editor's completion.
 pub(super) async fn names(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Value>, Refusal> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use wire::lock;
 
 use super::calls::Confirm;
-use super::{Desk, Refusal};
+use super::{ApiState, Refusal};
 use crate::accounts::Sum;
 use crate::clock::now_ms;
 use crate::outbound::Ask;
@@ -48,7 +48,7 @@ pub(super) struct Call {
 
 /// All queues, each consumer group with its sum.
 pub(super) async fn queues(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
     let gateway = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
@@ -96,7 +96,7 @@ fn is_fresh(kept: &Option<(Instant, Arc<Value>)>) -> Option<Arc<Value>> {
 
 /// How far a queue's consumer groups were behind.
 pub(super) async fn lag(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Path(id): Path<String>,
     Query(span): Query<Span>,
 ) -> Result<Json<Value>, Refusal> {
@@ -107,7 +107,7 @@ pub(super) async fn lag(
 
 /// Sends a call to the admin API and tells the answer.
 pub(super) async fn call(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(call): Json<Call>,
@@ -163,7 +163,7 @@ pub(super) async fn call(
 
 /// What acts on a gateway acts on its clusters: one that is only read forbids it, a protected one wants the
 /// gateway's name and a reason.
-fn admit(desk: &Desk, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
+fn admit(desk: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
     let mut is_protected = false;
     for id in gateway
         .clusters
@@ -188,7 +188,7 @@ fn admit(desk: &Desk, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Resu
     Ok(())
 }
 
-fn target(desk: &Desk, gateway: &GatewayEntry) -> Result<Target, Refusal> {
+fn target(desk: &ApiState, gateway: &GatewayEntry) -> Result<Target, Refusal> {
     Target::of_gateway(&desk.polls.store, gateway).map_err(|error| Refusal::bad(error.to_string()))
 }
 

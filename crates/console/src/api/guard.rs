@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use wire::guard::Work;
 
-use super::{Desk, Refusal};
+use super::{ApiState, Refusal};
 
 /// A handler that panics is answered for with 500.
 pub(super) async fn guarded(request: Request, next: Next) -> Response {
@@ -24,7 +24,11 @@ pub(super) async fn guarded(request: Request, next: Next) -> Response {
 /// A page of somebody else's must not reach this server by a name of its own making (DNS rebinding). An
 /// address is not such a name, `localhost` leads nowhere else, and others have to be told on the command
 /// line.
-pub(super) async fn by_a_known_name(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+pub(super) async fn by_a_known_name(
+    State(desk): State<Arc<ApiState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).map(name_of);
     let known = host.is_some_and(|host| {
@@ -91,7 +95,11 @@ pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
 }
 
 /// Everything but logging in needs a session. The user goes along with the request.
-pub(super) async fn logged_in(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn logged_in(
+    State(desk): State<Arc<ApiState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let token = token_of(request.headers(), desk.tls);
     let found = match &token {
         // A page that is only open does not count as used.

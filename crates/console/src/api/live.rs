@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::guard::Token;
-use super::{Desk, Refusal};
+use super::{ApiState, Refusal};
 use crate::store::StoreError;
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ pub(super) struct Span {
     minutes: Option<u32>,
 }
 
-pub(super) async fn overview(State(desk): State<Arc<Desk>>) -> Result<Json<Value>, Refusal> {
+pub(super) async fn overview(State(desk): State<Arc<ApiState>>) -> Result<Json<Value>, Refusal> {
     let store = &desk.polls.store;
     Ok(Json(
         desk.polls.board.overview(&store.clusters()?, &store.gateways()?),
@@ -30,7 +30,7 @@ pub(super) async fn overview(State(desk): State<Arc<Desk>>) -> Result<Json<Value
 
 /// An event a second, until the session ends.
 pub(super) async fn stream(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(Token(token)): Extension<Token>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let mut overview = desk.overview.clone();
@@ -51,7 +51,7 @@ pub(super) async fn stream(
 }
 
 pub(super) async fn series(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Path(id): Path<String>,
     Query(span): Query<Span>,
 ) -> Result<Json<Value>, Refusal> {
@@ -62,7 +62,7 @@ pub(super) async fn series(
 }
 
 pub(super) async fn nodes(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
     desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;

@@ -8,7 +8,7 @@ use axum::extract::{Extension, Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Desk, Refusal};
+use super::{ApiState, Refusal};
 use crate::draft::{ClusterDraft, GatewayDraft};
 use crate::import;
 use crate::poll::adopt;
@@ -24,7 +24,7 @@ pub(super) struct File {
 }
 
 /// All of it, without secrets.
-pub(super) async fn show(State(desk): State<Arc<Desk>>) -> Answer {
+pub(super) async fn show(State(desk): State<Arc<ApiState>>) -> Answer {
     let store = &desk.polls.store;
     Ok(Json(
         json!({"clusters": store.clusters()?, "gateways": store.gateways()?}),
@@ -32,7 +32,7 @@ pub(super) async fn show(State(desk): State<Arc<Desk>>) -> Answer {
 }
 
 pub(super) async fn add_cluster(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
@@ -42,7 +42,7 @@ pub(super) async fn add_cluster(
 }
 
 pub(super) async fn change_cluster(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(draft): Json<ClusterDraft>,
@@ -54,7 +54,7 @@ pub(super) async fn change_cluster(
 }
 
 pub(super) async fn remove_cluster(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
 ) -> Answer {
@@ -72,7 +72,10 @@ pub(super) async fn remove_cluster(
 }
 
 /// Tries a cluster as it is given, with the stored password where none is given.
-pub(super) async fn test_cluster(State(desk): State<Arc<Desk>>, Json(draft): Json<ClusterDraft>) -> Answer {
+pub(super) async fn test_cluster(
+    State(desk): State<Arc<ApiState>>,
+    Json(draft): Json<ClusterDraft>,
+) -> Answer {
     let store = &desk.polls.store;
     let stored = draft
         .id
@@ -94,7 +97,7 @@ pub(super) async fn test_cluster(State(desk): State<Arc<Desk>>, Json(draft): Jso
 }
 
 pub(super) async fn add_gateway(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
@@ -105,7 +108,7 @@ pub(super) async fn add_gateway(
 }
 
 pub(super) async fn change_gateway(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(draft): Json<GatewayDraft>,
@@ -118,7 +121,7 @@ pub(super) async fn change_gateway(
 }
 
 pub(super) async fn remove_gateway(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
 ) -> Answer {
@@ -136,7 +139,10 @@ pub(super) async fn remove_gateway(
 }
 
 /// Tries a gateway as it is given, with the stored token where none is given.
-pub(super) async fn test_gateway(State(desk): State<Arc<Desk>>, Json(draft): Json<GatewayDraft>) -> Answer {
+pub(super) async fn test_gateway(
+    State(desk): State<Arc<ApiState>>,
+    Json(draft): Json<GatewayDraft>,
+) -> Answer {
     let store = &desk.polls.store;
     let stored = draft
         .id
@@ -159,7 +165,7 @@ pub(super) async fn test_gateway(State(desk): State<Arc<Desk>>, Json(draft): Jso
 
 /// A file's entries: all of them, or the problems.
 pub(super) async fn import(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(file): Json<File>,
 ) -> Answer {
@@ -178,7 +184,11 @@ pub(crate) struct Taken {
 
 /// Registers all that a file names in the name of `actor`, or tells what is wrong with the file and registers
 /// nothing.
-pub(crate) fn take_in(desk: &Desk, actor: &str, yaml: &str) -> Result<Result<Taken, Vec<Value>>, StoreError> {
+pub(crate) fn take_in(
+    desk: &ApiState,
+    actor: &str,
+    yaml: &str,
+) -> Result<Result<Taken, Vec<Value>>, StoreError> {
     let store = &desk.polls.store;
     let (clusters, gateways) = (store.clusters()?, store.gateways()?);
     let import = match import::read(yaml, &clusters, &gateways) {
@@ -208,7 +218,7 @@ pub(crate) fn take_in(desk: &Desk, actor: &str, yaml: &str) -> Result<Result<Tak
 }
 
 fn keep_cluster(
-    desk: &Desk,
+    desk: &ApiState,
     actor: &str,
     stored: Option<&ClusterEntry>,
     entry: &ClusterEntry,
@@ -236,7 +246,7 @@ fn keep_cluster(
 }
 
 fn keep_gateway(
-    desk: &Desk,
+    desk: &ApiState,
     actor: &str,
     stored: Option<&GatewayEntry>,
     entry: &GatewayEntry,
@@ -264,7 +274,7 @@ fn keep_gateway(
 }
 
 /// Registers a gateway's clusters at once if it answers; else its poll does it when it does.
-async fn bring_along(desk: &Desk, entry: &GatewayEntry) -> Result<(), Refusal> {
+async fn bring_along(desk: &ApiState, entry: &GatewayEntry) -> Result<(), Refusal> {
     let store = &desk.polls.store;
     let Some(stored) = store.gateway(&entry.id)? else {
         return Ok(());
@@ -285,12 +295,12 @@ async fn bring_along(desk: &Desk, entry: &GatewayEntry) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn told_cluster(desk: &Desk, id: &str) -> Answer {
+fn told_cluster(desk: &ApiState, id: &str) -> Answer {
     let entry = desk.polls.store.cluster(id)?.ok_or(StoreError::Missing)?;
     Ok(Json(json!(entry)))
 }
 
-fn told_gateway(desk: &Desk, id: &str) -> Answer {
+fn told_gateway(desk: &ApiState, id: &str) -> Answer {
     let entry = desk.polls.store.gateway(id)?.ok_or(StoreError::Missing)?;
     Ok(Json(json!(entry)))
 }

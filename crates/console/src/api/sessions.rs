@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
 use super::guard::{Token, cookie, token_of};
-use super::{Desk, Peer, Refusal};
+use super::{ApiState, Peer, Refusal};
 use crate::store::{Change, User};
 use settings::Secret;
 use wire::lock;
@@ -32,7 +32,10 @@ pub(super) struct Login {
 }
 
 /// Who is logged in.
-pub(super) async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Result<Json<Value>, Refusal> {
+pub(super) async fn show(
+    State(desk): State<Arc<ApiState>>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Refusal> {
     let token = token_of(&headers, desk.tls);
     let store = &desk.polls.store;
     if let Some(user) = token
@@ -50,7 +53,7 @@ pub(super) async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> R
 
 /// Makes the first user, for who has the one-time link.
 pub(super) async fn set_up(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Json(setup): Json<Setup>,
 ) -> Result<Response, Refusal> {
     let fits = {
@@ -81,7 +84,7 @@ pub(super) async fn set_up(
 
 /// Begins a session.
 pub(super) async fn log_in(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(Peer(address)): Extension<Peer>,
     Json(login): Json<Login>,
 ) -> Result<Response, Refusal> {
@@ -104,7 +107,7 @@ pub(super) async fn log_in(
 
 /// Ends the session.
 pub(super) async fn log_out(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Extension(Token(token)): Extension<Token>,
 ) -> Result<Response, Refusal> {
@@ -118,7 +121,7 @@ pub(super) async fn log_out(
     Ok(([(SET_COOKIE, cookie("", desk.tls, 0))], Json(json!({}))).into_response())
 }
 
-fn begin(desk: &Desk, name: &str, what: &str) -> Result<Response, Refusal> {
+fn begin(desk: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
     let store = &desk.polls.store;
     let Some((user, _)) = store.user(name)? else {
         return Err(Refusal::failed("the user is gone"));

@@ -7,7 +7,7 @@ use axum::extract::{Extension, Query, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Desk, Refusal};
+use super::{ApiState, Refusal};
 use crate::store::User;
 
 #[derive(Deserialize)]
@@ -16,7 +16,7 @@ pub(super) struct Limit {
 }
 
 pub(super) async fn tabs(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
 ) -> Result<Json<Value>, Refusal> {
     let tabs = desk.polls.store.tabs(user.id)?;
@@ -24,7 +24,7 @@ pub(super) async fn tabs(
 }
 
 pub(super) async fn set_tabs(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(tabs): Json<Value>,
 ) -> Result<Json<Value>, Refusal> {
@@ -44,7 +44,7 @@ pub(super) async fn set_tabs(
 }
 
 pub(super) async fn audit(
-    State(desk): State<Arc<Desk>>,
+    State(desk): State<Arc<ApiState>>,
     Query(limit): Query<Limit>,
 ) -> Result<Json<Value>, Refusal> {
     let limit = limit.limit.unwrap_or(100).clamp(1, ENTRIES_MAX);

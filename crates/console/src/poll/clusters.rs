@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Polls, QUESTION_WITHIN};
-use crate::board::{Key, State};
+use crate::board::{Key, Severity};
 use crate::clock::now_ms;
 use crate::outbound::AskError;
 use crate::store::ClusterEntry;
@@ -88,7 +88,7 @@ pub(super) async fn poll(polls: &Polls, entry: &ClusterEntry) {
                     }
                     Err(error) => {
                         pace.failed();
-                        let note = (State::Warn, error.to_string());
+                        let note = (Severity::Warn, error.to_string());
                         polls.noted(&poll.key, question.name(), vec![note]);
                     }
                 }
@@ -162,7 +162,7 @@ impl ClusterPoll<'_> {
         Ok(())
     }
 
-    async fn ask(&mut self, question: Question) -> Result<Vec<(State, String)>, AskError> {
+    async fn ask(&mut self, question: Question) -> Result<Vec<(Severity, String)>, AskError> {
         match question {
             Question::Version => self.version().await,
             Question::Health => self.health().await,
@@ -171,7 +171,7 @@ impl ClusterPoll<'_> {
         }
     }
 
-    async fn version(&self) -> Result<Vec<(State, String)>, AskError> {
+    async fn version(&self) -> Result<Vec<(Severity, String)>, AskError> {
         let told = self.get("/").await?;
         let version = told["version"]["number"].as_str().map(str::to_owned);
         let flavour = flavour_of(&told);
@@ -182,17 +182,17 @@ impl ClusterPoll<'_> {
         Ok(Vec::new())
     }
 
-    async fn health(&self) -> Result<Vec<(State, String)>, AskError> {
+    async fn health(&self) -> Result<Vec<(Severity, String)>, AskError> {
         let told = self.get(HEALTH).await?;
         let health = told["status"].as_str().map(str::to_owned);
         let unassigned = told["unassigned_shards"].as_u64().unwrap_or(0);
         let nodes = told["number_of_nodes"].as_u64();
         let words = |colour: &str| format!("health is {colour}: {unassigned} shards are not assigned");
         let notes = match health.as_deref() {
-            Some("red") => vec![(State::Bad, words("red"))],
-            Some("yellow") => vec![(State::Warn, words("yellow"))],
+            Some("red") => vec![(Severity::Bad, words("red"))],
+            Some("yellow") => vec![(Severity::Warn, words("yellow"))],
             Some("green") => Vec::new(),
-            _ => vec![(State::Warn, "its answer does not tell its health".to_owned())],
+            _ => vec![(Severity::Warn, "its answer does not tell its health".to_owned())],
         };
         self.polls.board.change(&self.key, |one| {
             one.facts.health = health;
@@ -201,7 +201,7 @@ impl ClusterPoll<'_> {
         Ok(notes)
     }
 
-    async fn holds(&self) -> Result<Vec<(State, String)>, AskError> {
+    async fn holds(&self) -> Result<Vec<(Severity, String)>, AskError> {
         let told = self.get(HOLDS).await?;
         let all = &told["_all"];
         let docs = all["primaries"]["docs"]["count"].as_u64();
@@ -213,11 +213,11 @@ impl ClusterPoll<'_> {
         Ok(Vec::new())
     }
 
-    async fn nodes(&mut self) -> Result<Vec<(State, String)>, AskError> {
+    async fn nodes(&mut self) -> Result<Vec<(Severity, String)>, AskError> {
         let told = self.get(NODES).await?;
         let (at, at_ms) = (Instant::now(), now_ms());
         let Some(list) = told["nodes"].as_object() else {
-            return Ok(vec![(State::Warn, "its answer tells of no nodes".to_owned())]);
+            return Ok(vec![(Severity::Warn, "its answer tells of no nodes".to_owned())]);
         };
         let (mut table, mut marks) = (Vec::new(), HashMap::new());
         let (mut rejected_per_s, mut heap_max, mut disk_max) = (None, None, None);
@@ -294,7 +294,7 @@ impl ClusterPoll<'_> {
 }
 
 /// What is the matter with nodes: a line for each ailment, however many have it.
-fn complaints(nodes: &[Value]) -> Vec<(State, String)> {
+fn complaints(nodes: &[Value]) -> Vec<(Severity, String)> {
     let lines = AILMENTS.iter().filter_map(|(figure, least, words)| {
         let ill: Vec<&Value> = nodes
             .iter()
@@ -314,7 +314,7 @@ fn complaints(nodes: &[Value]) -> Vec<(State, String)> {
             more => format!(" and {more} more"),
         };
         let words = words.replace("{}", &format!("{:.0}", worst.max(1.0)));
-        Some((State::Warn, format!("{}{others}: {words}", named.join(", "))))
+        Some((Severity::Warn, format!("{}{others}: {words}", named.join(", "))))
     });
     lines.collect()
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::pace::Pace;
 use super::{Polls, QUESTION_WITHIN};
 use crate::accounts;
-use crate::board::{Key, State, Watched};
+use crate::board::{Key, Severity, Watched};
 use crate::clock::now_ms;
 use crate::secrets::row_id;
 use crate::store::{Change, ClusterEntry, GatewayEntry, Store, StoreError};
@@ -56,7 +56,7 @@ pub(super) async fn poll(polls: &Polls, entry: &GatewayEntry) {
                 }
                 Err(error) => {
                     clusters.failed();
-                    polls.noted(&key, "clusters", vec![(State::Warn, error.to_string())]);
+                    polls.noted(&key, "clusters", vec![(Severity::Warn, error.to_string())]);
                 }
             }
         }
@@ -180,33 +180,33 @@ fn groups(told: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The sums of all queues, and what of them is not as it should be.
-fn queues(told: &Value) -> (Option<Value>, Vec<(State, String)>) {
+fn queues(told: &Value) -> (Option<Value>, Vec<(Severity, String)>) {
     let Some(queues) = told["queues"].as_object().filter(|queues| !queues.is_empty()) else {
         return (None, Vec::new());
     };
     let faults = accounts::faults(&told["queues"]);
-    let mut notes: Vec<_> = faults.into_iter().map(|words| (State::Bad, words)).collect();
+    let mut notes: Vec<_> = faults.into_iter().map(|words| (Severity::Bad, words)).collect();
     let mut dead = 0;
     for (name, queue) in queues {
         dead += queue["dead_letters"].as_u64().unwrap_or(0);
         if let Some(why) = queue["poisoned"].as_str() {
-            notes.push((State::Bad, format!("queue {name} takes nothing more: {why}")));
+            notes.push((Severity::Bad, format!("queue {name} takes nothing more: {why}")));
         }
     }
     if dead > 0 {
-        notes.push((State::Warn, format!("{dead} dead letters")));
+        notes.push((Severity::Warn, format!("{dead} dead letters")));
     }
     let sum = |name: &str| groups(told).filter_map(|group| group[name].as_u64()).sum::<u64>();
     let told = json!({"pending": sum("pending"), "dead": dead, "parked": sum("parked")});
     (Some(told), notes)
 }
 
-fn notes_of(told: &Value) -> Vec<(State, String)> {
+fn notes_of(told: &Value) -> Vec<(Severity, String)> {
     let clusters = told.as_object().into_iter().flatten();
     let away = clusters.filter(|(_, cluster)| cluster["state"] != "watching");
     away.map(|(name, cluster)| {
         let state = cluster["state"].as_str().unwrap_or("unknown");
-        (State::Warn, format!("its cluster {name}: {state}"))
+        (Severity::Warn, format!("its cluster {name}: {state}"))
     })
     .collect()
 }

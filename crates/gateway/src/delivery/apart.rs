@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use wire::Shared;
+use wire::PooledBytes;
 use wire::guard::{Panicked, Work, guarded};
 
 use super::memory::Held;
@@ -21,7 +21,7 @@ use crate::queue::dead_letters::Cause;
 /// A record that the gateway fails on.
 struct Condemned<'b> {
     batch: &'b Batch,
-    body: &'b Shared,
+    body: &'b PooledBytes,
     /// Where its operations are.
     operations: Vec<Range<usize>>,
 }
@@ -30,7 +30,7 @@ struct Condemned<'b> {
 
 impl Condemned<'_> {
     /// Some of its operations, as a batch of their own.
-    fn some(&self, wanted: Range<usize>) -> Option<(Batch, Shared)> {
+    fn some(&self, wanted: Range<usize>) -> Option<(Batch, PooledBytes)> {
         let origin = self.batch.origins.first()?;
         let mut some = Batch {
             recorded: self.batch.recorded.clone(),
@@ -58,7 +58,7 @@ impl Lane {
     pub(super) async fn deliver_apart(
         &mut self,
         batch: &Batch,
-        body: Shared,
+        body: PooledBytes,
         held: Held,
         panicked: Panicked,
     ) -> Option<u64> {

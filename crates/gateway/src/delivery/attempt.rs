@@ -12,7 +12,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use wire::{Outgoing, Pool, Shared};
+use wire::{Outgoing, Pool, PooledBytes};
 
 use crate::bulk_request::ask_of;
 use crate::delivery::lane::Route;
@@ -27,7 +27,7 @@ use crate::scratch::with_scratch;
 
 impl Work<'_> {
     /// The lines of some operations, one after another; copied only if others stand between them.
-    fn lines(&self, operations: &[usize], pool: &Pool) -> Shared {
+    fn lines(&self, operations: &[usize], pool: &Pool) -> PooledBytes {
         let place = |at: &usize| self.operations[*at];
         let follow = operations.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         if let (Some(first), Some(last), true) = (operations.first(), operations.last(), follow) {

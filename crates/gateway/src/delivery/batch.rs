@@ -8,7 +8,7 @@ use std::time::Duration;
 use bulk::{Op, Operation};
 use cluster::Snapshot;
 use futures_util::future::join_all;
-use wire::Shared;
+use wire::PooledBytes;
 
 use crate::delivery::concern::is_of_another;
 use crate::delivery::lane::{Lane, Route};
@@ -80,7 +80,12 @@ impl Undone {
 impl Lane {
     /// Delivers a batch, whose lines `body` is, and returns how many of its operations are dead; `None` if
     /// the gateway stops first.
-    pub(crate) async fn deliver(&mut self, batch: &Batch, body: Shared, held: Option<Held>) -> Option<u64> {
+    pub(crate) async fn deliver(
+        &mut self,
+        batch: &Batch,
+        body: PooledBytes,
+        held: Option<Held>,
+    ) -> Option<u64> {
         let group = Arc::clone(&self.route.group);
         let (mut body, mut held) = (body, held);
         // A cluster that was never read may be away for long: others may want the memory.

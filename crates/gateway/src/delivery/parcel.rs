@@ -8,7 +8,7 @@ use cluster::{Ended, Node, Permit};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use wire::guard::fault;
-use wire::{Fate, Outgoing, Shared};
+use wire::{Fate, Outgoing, PooledBytes};
 
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
@@ -72,7 +72,7 @@ impl Parcel {
         }
     }
 
-    pub(crate) fn whole(body: Shared, docs: u32, wording: &Rc<Wording>) -> Self {
+    pub(crate) fn whole(body: PooledBytes, docs: u32, wording: &Rc<Wording>) -> Self {
         Self {
             docs,
             bytes: body.len() as u64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use log::{Next, ReadError};
 use tokio::time::{Instant, sleep_until};
-use wire::Shared;
+use wire::PooledBytes;
 
 use super::memory::Held;
 use super::thread::READ_AGAIN;
@@ -34,7 +34,7 @@ impl Lane {
     pub(crate) async fn rest_lightly(
         &mut self,
         batch: &Batch,
-        body: &mut Shared,
+        body: &mut PooledBytes,
         held: &mut Option<Held>,
         time: Duration,
     ) -> Option<()> {
@@ -66,7 +66,7 @@ impl Lane {
     }
 
     /// Reads a batch's lines once more; tries for as long as it takes. `None` if the gateway stops meanwhile.
-    async fn read_again(&mut self, batch: &Batch, length: usize) -> Option<Shared> {
+    async fn read_again(&mut self, batch: &Batch, length: usize) -> Option<PooledBytes> {
         loop {
             let why = match self.lines_of(batch, length) {
                 Ok(lines) => return Some(lines),
@@ -78,7 +78,7 @@ impl Lane {
         }
     }
 
-    fn lines_of(&mut self, batch: &Batch, length: usize) -> Result<Shared, NotRead> {
+    fn lines_of(&mut self, batch: &Batch, length: usize) -> Result<PooledBytes, NotRead> {
         let from = batch.from.ok_or(NotRead::NoBeginning)?;
         let after = self.reader.mark();
         let mut lines = self.route.worker.pool().take(length);

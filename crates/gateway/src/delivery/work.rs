@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bulk::{Minted, Operation, Plan, Verdict};
 use cluster::Snapshot;
 use log::Mark;
-use wire::Shared;
+use wire::PooledBytes;
 use wire::guard::fault;
 
 use crate::bulk_request::{BulkHead, ask_of};
@@ -49,7 +49,7 @@ pub(crate) struct Origin {
 /// How far a batch is.
 pub(crate) struct Work<'b> {
     pub(crate) batch: &'b Batch,
-    pub(crate) body: Shared,
+    pub(crate) body: PooledBytes,
     /// The memory that it takes.
     pub(crate) held: Option<Held>,
     /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used
@@ -151,7 +151,7 @@ impl<'b> Work<'b> {
     pub(crate) fn new(
         route: &Route,
         batch: &'b Batch,
-        body: &Shared,
+        body: &PooledBytes,
         snapshot: &Arc<Snapshot>,
         (doubtful_before, first): (u64, bool),
     ) -> Option<Self> {

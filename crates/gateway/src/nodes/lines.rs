@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bulk::{Gather, Plan};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use wire::{CHUNK_BYTES, Chunk, Outgoing, Pool, Shared};
+use wire::{CHUNK_BYTES, Chunk, Outgoing, Pool, PooledBytes};
 
 /// A body and how it is split; shared by its parts while they are sent, on whatever core.
 pub(crate) struct Load {
-    pub(crate) body: Shared,
+    pub(crate) body: PooledBytes,
     pub(crate) plan: Plan,
 }
 
@@ -21,7 +21,7 @@ pub(crate) enum Lines {
     /// A part of a body that was planned.
     Part(Arc<Load>, usize),
     /// A body as it is, or one stretch of it.
-    Whole(Shared),
+    Whole(PooledBytes),
 }
 
 /// Lines one after another, chunk by chunk: what fills a chunk goes as it lies there, the rest is copied

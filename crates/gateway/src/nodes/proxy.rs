@@ -8,7 +8,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{Method, Response, response};
 use tokio::time::Instant;
-use wire::{BodyError, Buffer, Fate, Incoming, Outgoing, SendError, SendErrorKind, Shared};
+use wire::{BodyError, Buffer, Fate, Incoming, Outgoing, PooledBytes, SendError, SendErrorKind};
 
 use crate::error::{Fault, ReplyTooLarge};
 use crate::metrics::Counters;
@@ -32,7 +32,7 @@ pub(crate) enum Body {
     /// As it comes: can be sent once.
     Streamed(Incoming),
     /// Held here: can be sent again.
-    Held(Shared),
+    Held(PooledBytes),
 }
 
 impl Proxy {
@@ -228,13 +228,13 @@ type Reached = (wire::Reply, Arc<Node>, Instant);
 enum Sendable {
     Nothing,
     Made(Bytes),
-    Held(Shared),
+    Held(PooledBytes),
     Once(Incoming),
 }
 
 impl Sendable {
     /// The client's body, if it is here.
-    fn held(&self) -> Option<Shared> {
+    fn held(&self) -> Option<PooledBytes> {
         match self {
             Sendable::Held(body) => Some(body.clone()),
             Sendable::Nothing | Sendable::Made(_) | Sendable::Once(_) => None,

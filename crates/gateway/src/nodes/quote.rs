@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
-use wire::{Pool, Shared};
+use wire::{Pool, PooledBytes};
 
 /// Before the name of what is quoted.
 const MARK: &[u8] = b"[Source: (";
@@ -19,7 +19,7 @@ const OPENS: &[u8] = br#"\""#;
 const AFTER: &[u8] = b"; line: ";
 
 /// An answer without what it quotes.
-pub(crate) fn without(answer: Shared, pool: &Pool) -> Shared {
+pub(crate) fn without(answer: PooledBytes, pool: &Pool) -> PooledBytes {
     if find(&answer).is_none() {
         return answer;
     }

@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wire::Shared;
+use wire::PooledBytes;
 
 use crate::nodes::quote;
 
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     /// Where it shows anything at all: none of a request with the gateway's account.
     line: Option<String>,
     authorization: Option<HeaderValue>,
-    body: Option<Shared>,
+    body: Option<PooledBytes>,
     answers_by_items: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn without_others(
 
 impl Asked {
     /// Of a request that is about to be sent to `target`; `lent`: with the gateway's account.
-    pub(crate) fn new(head: &Parts, target: &str, body: Option<Shared>, lent: bool) -> Self {
+    pub(crate) fn new(head: &Parts, target: &str, body: Option<PooledBytes>, lent: bool) -> Self {
         let path = target.split('?').next().unwrap_or_default();
         Self {
             line: (!lent).then(|| format!("{} {target} HTTP/1.1", head.method)),

@@ -11,7 +11,7 @@ use bulk::{Ask, Minted, Plan};
 use cluster::Snapshot;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
-use wire::{Buffer, Chunk, Outgoing, Pool, Shared};
+use wire::{Buffer, Chunk, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::AnswerHead;
 use crate::admission::rights::{Caller, Denied, Door};
@@ -40,7 +40,7 @@ pub(crate) struct Queued<'a> {
     pub(crate) head: &'a Parts,
     pub(crate) target: &'a str,
     /// Let go of as soon as the record has its lines.
-    pub(crate) body: Shared,
+    pub(crate) body: PooledBytes,
     /// Where the record's memory is charged.
     pub(crate) pool: &'a Pool,
     pub(crate) plan: &'a Plan,

@@ -20,7 +20,7 @@ use cluster::Snapshot;
 use config::Level;
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
-use wire::{Incoming, Outgoing, Shared};
+use wire::{Incoming, Outgoing, PooledBytes};
 
 use crate::answer::with_head;
 use crate::bulk_request::BulkHead;
@@ -111,7 +111,7 @@ impl Reshuffle {
     fn one_operation(
         &self,
         single: &Single<'_>,
-        source: &Shared,
+        source: &PooledBytes,
         ask: &Ask<'_>,
         snapshot: &Snapshot,
     ) -> Option<Arc<Load>> {

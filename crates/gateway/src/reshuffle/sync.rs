@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use http::Response;
 use http::request::Parts;
 use wire::guard::fault;
-use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, Shared};
+use wire::{BodyError, CHUNK_BYTES, Chunk, Collected, Incoming, Outgoing, Pool, PooledBytes};
 
 use crate::admission::form::Asking;
 use crate::answer::{json_response, with_head};
@@ -74,16 +74,16 @@ pub(crate) struct Passing {
 /// A body that is all here.
 pub(crate) struct Held {
     /// Decoded.
-    pub(crate) body: Shared,
+    pub(crate) body: PooledBytes,
     /// As it came, if that is something else: what passes is what came, since nodes differ in what they
     /// accept of packed bodies.
-    pub(crate) original: Option<Shared>,
+    pub(crate) original: Option<PooledBytes>,
 }
 
 /// A body that cannot be read.
 pub(crate) enum Unread {
     /// It is not packed as it says; as it came.
-    Corrupt(Shared),
+    Corrupt(PooledBytes),
     /// It is not all here.
     Refused(Fault),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bulk::{Ask, Destination, RawError, Repeat, Reply, Share};
 use cluster::{Node, PickReason, Snapshot};
 use http::{StatusCode, response};
-use wire::{Fate, Outgoing, Pool, SendError, Shared};
+use wire::{Fate, Outgoing, Pool, PooledBytes, SendError};
 
 use crate::metrics::Counters;
 use crate::nodes::lines::{Body, Lines, Load};
@@ -41,7 +41,7 @@ pub(crate) enum Answer {
     /// 200 and what should be a bulk answer.
     Items(Items),
     /// Another status: no node took anything of the part.
-    Refused(response::Parts, Shared),
+    Refused(response::Parts, PooledBytes),
     /// Not a byte of it could be sent.
     Unsent(SendError),
     /// It was sent, and no usable answer came; why, in words.
@@ -63,7 +63,7 @@ pub(crate) struct Items {
 /// The body of an answer.
 pub(crate) struct Words {
     /// As it came, perhaps with others' shares.
-    pub(crate) all: Shared,
+    pub(crate) all: PooledBytes,
     /// What of it is for this part, if that is not all.
     pub(crate) share: Option<Box<Share>>,
 }
@@ -216,7 +216,7 @@ struct Doubt {
 
 /// A node refused a part. If an earlier try may have been executed, that is no refusal of the part; but what
 /// leaves that open, as the answer to the try with others did, is as true of both.
-fn refused(head: response::Parts, body: Shared, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
+fn refused(head: response::Parts, body: PooledBytes, doubt: Option<Doubt>, lent: Option<&Pool>) -> Answer {
     match doubt {
         Some(doubt) if !doubt.together || is_unexecuted(head.status, &body) => {
             let why = doubt.why;
@@ -296,7 +296,7 @@ impl Items {
 // === impl Words ===
 
 impl Words {
-    pub(crate) fn whole(all: Shared) -> Self {
+    pub(crate) fn whole(all: PooledBytes) -> Self {
         Self { all, share: None }
     }
 }

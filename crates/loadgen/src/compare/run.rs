@@ -13,8 +13,8 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::units::number;
 
-/// Runs legs, and knows which indices it has made.
-pub(super) struct Legs<'l> {
+/// Runs loads, and knows which indices it has made.
+pub(super) struct Runner<'l> {
     options: &'l CompareOptions,
     servers: &'l Servers,
     stop: &'l Stop,
@@ -23,12 +23,12 @@ pub(super) struct Legs<'l> {
     made: Vec<String>,
 }
 
-// === impl Legs ===
+// === impl Runner ===
 
-impl<'l> Legs<'l> {
+impl<'l> Runner<'l> {
     pub(super) fn new(options: &'l CompareOptions, servers: &'l Servers, stop: &'l Stop) -> Self {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Legs {
+        Runner {
             options,
             servers,
             stop,
@@ -38,7 +38,7 @@ impl<'l> Legs<'l> {
     }
 
     /// Writes all phases of a round one way, into an index of its own, which is removed at the end.
-    pub(super) fn leg(
+    pub(super) fn run_round(
         &mut self,
         round: u32,
         way: Way,

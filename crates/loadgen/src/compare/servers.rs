@@ -17,13 +17,13 @@ use crate::request::{Server, basic};
 
 /// Where questions go. The cluster itself is asked for everything; a gateway only for what it leads to.
 pub(super) struct Servers {
-    direct: Place,
-    gateway: Place,
+    direct: Target,
+    gateway: Target,
     tls: ClientTls,
     timeout: Duration,
 }
 
-struct Place {
+struct Target {
     server: Server,
     account: Option<HeaderValue>,
 }
@@ -85,14 +85,14 @@ pub(super) type CpuTimes = BTreeMap<String, u64>;
 
 impl Servers {
     pub(super) fn new(options: &CompareOptions) -> Result<Servers, CompareError> {
-        let place = |urls: &[String]| {
+        let target = |urls: &[String]| {
             let url = urls.first().map_or("", String::as_str);
             let (server, _, in_url) =
                 Server::of(url).map_err(|why| CompareError::Url(url.to_owned(), why))?;
             let given = options.account.as_ref();
             let given = given.map(|(user, password)| basic(format!("{user}:{password}").as_bytes()));
             let account = given.or_else(|| in_url.map(|account| basic(account.as_bytes())));
-            Ok::<_, CompareError>(Place { server, account })
+            Ok::<_, CompareError>(Target { server, account })
         };
         for url in options.direct.iter().chain(&options.gateway) {
             Server::of(url).map_err(|why| CompareError::Url(url.clone(), why))?;
@@ -103,8 +103,8 @@ impl Servers {
             ..Options::default()
         };
         Ok(Servers {
-            direct: place(&options.direct)?,
-            gateway: place(&options.gateway)?,
+            direct: target(&options.direct)?,
+            gateway: target(&options.gateway)?,
             tls: tls.tls()?,
             timeout: options.timeout,
         })
@@ -113,8 +113,8 @@ impl Servers {
     /// Product and version of the cluster, after making sure that both ways lead to it.
     pub(super) fn cluster(&self) -> Result<String, CompareError> {
         let path = "/_cluster/state/version";
-        let identity = |place: &Place| {
-            self.with(place, async |ask| {
+        let identity = |target: &Target| {
+            self.with(target, async |ask| {
                 ask.json::<Identity>(&Method::GET, path, None).await
             })
         };
@@ -233,12 +233,12 @@ impl Servers {
 
     fn with<T>(
         &self,
-        place: &Place,
+        target: &Target,
         question: impl AsyncFnOnce(&Ask) -> Result<T, AskError>,
     ) -> Result<T, CompareError> {
         let answer = wire::run_local(ANSWERS_BYTES, async |worker| {
-            let account = place.account.clone();
-            let ask = Ask::new(&worker, &place.server, self.tls.clone(), account, self.timeout);
+            let account = target.account.clone();
+            let ask = Ask::new(&worker, &target.server, self.tls.clone(), account, self.timeout);
             question(&ask).await
         })?;
         Ok(answer?)

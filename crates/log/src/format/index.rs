@@ -2,7 +2,7 @@
 
 /// One group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GroupEntry {
     /// Bytes from the segment's start to the record.
     pub(crate) record: u32,
     /// Bytes from the segment's start to the group.
@@ -32,8 +32,8 @@ pub(crate) struct Totals {
 /// The groups of a segment, lane by lane, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    pub(crate) lanes: Vec<Vec<Place>>,
-    pub(crate) places: usize,
+    pub(crate) lanes: Vec<Vec<GroupEntry>>,
+    pub(crate) entries: usize,
 }
 
 // === impl Index ===
@@ -42,7 +42,7 @@ impl Index {
     pub(crate) fn new(lanes: u32) -> Self {
         Self {
             lanes: vec![Vec::new(); lanes as usize],
-            places: 0,
+            entries: 0,
         }
     }
 
@@ -60,13 +60,13 @@ impl Index {
     }
 
     pub(crate) fn push(&mut self, lane: u32, record: u32, group: u32, stored: u32, documents: u32) {
-        self.lanes[lane as usize].push(Place {
+        self.lanes[lane as usize].push(GroupEntry {
             record,
             group,
             stored,
             documents,
         });
-        self.places += 1;
+        self.entries += 1;
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use crate::disk::File;
 use crate::format::bytes::{Take, put_magic, put_u32, put_u64, set_u32};
 use crate::format::checksum::Key;
-use crate::format::index::{Index, LaneTotal, Place, Totals};
+use crate::format::index::{GroupEntry, Index, LaneTotal, Totals};
 
 /// What a segment says of itself, and of all before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,20 +18,20 @@ pub(crate) struct Header {
     pub(crate) stale: u64,
 }
 
-/// A full segment's index, but for the places themselves.
+/// A full segment's index, but for the entries themselves.
 #[derive(Debug)]
 pub(crate) struct Footer {
     /// At the segment's end.
     pub(crate) totals: Totals,
-    lanes: Vec<LanePlaces>,
+    lanes: Vec<LaneTable>,
     /// Bytes from the file's start to the first place.
-    places_at: u64,
+    entries_at: u64,
     /// Bytes from the file's start to the footer: where records end.
     pub(crate) at: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct LanePlaces {
+struct LaneTable {
     first: u32,
     count: u32,
     crc: u32,
@@ -132,23 +132,23 @@ impl Header {
 
 impl Footer {
     /// Bytes of a footer.
-    pub(crate) fn bytes(lanes: u32, places: usize) -> u64 {
-        u64::from(lanes) * LANE_BYTES as u64 + (places * PLACE_BYTES) as u64 + TRAILER_BYTES as u64
+    pub(crate) fn bytes(lanes: u32, entries: usize) -> u64 {
+        u64::from(lanes) * LANE_BYTES as u64 + (entries * GROUP_ENTRY_BYTES) as u64 + TRAILER_BYTES as u64
     }
 
     pub(crate) fn encode(first: u64, index: &Index, totals: &Totals, key: Key) -> Vec<u8> {
-        let bytes = Self::bytes(index.lanes.len() as u32, index.places);
-        let mut places = Vec::with_capacity(bytes as usize);
+        let bytes = Self::bytes(index.lanes.len() as u32, index.entries);
+        let mut entries = Vec::with_capacity(bytes as usize);
         let mut out = Vec::with_capacity(bytes as usize);
         let mut before = 0;
         for (lane, total) in index.lanes.iter().zip(&totals.lanes) {
-            let start = places.len();
+            let start = entries.len();
             for place in lane {
                 for number in [place.record, place.group, place.stored, place.documents] {
-                    put_u32(&mut places, number);
+                    put_u32(&mut entries, number);
                 }
             }
-            for number in [before, lane.len() as u32, key.of(&places[start..]), 0] {
+            for number in [before, lane.len() as u32, key.of(&entries[start..]), 0] {
                 put_u32(&mut out, number);
             }
             put_u64(&mut out, total.documents);
@@ -159,7 +159,7 @@ impl Footer {
         let mut trailer = Vec::new();
         put_magic(&mut trailer, b"TGEND");
         put_u32(&mut trailer, 0);
-        for number in [index.lanes.len() as u32, index.places as u32, bytes as u32] {
+        for number in [index.lanes.len() as u32, index.entries as u32, bytes as u32] {
             put_u32(&mut trailer, number);
         }
         for number in [first, totals.records, totals.documents] {
@@ -169,7 +169,7 @@ impl Footer {
         let crc = key.of(&out);
         set_u32(&mut trailer, 8, crc);
         out.truncate(table);
-        out.extend_from_slice(&places);
+        out.extend_from_slice(&entries);
         out.extend_from_slice(&trailer);
         out
     }
@@ -194,12 +194,12 @@ impl Footer {
         if file.read_at(&mut table, at)? < table.len() {
             return Ok(None);
         }
-        let places_at = at + table.len() as u64;
+        let entries_at = at + table.len() as u64;
         table.extend_from_slice(&trailer[12..]);
         if key.of(&table) != crc {
             return Ok(None);
         }
-        Ok(Self::parse_table(&table, lanes, at, places_at))
+        Ok(Self::parse_table(&table, lanes, at, entries_at))
     }
 
     /// The footer's length and checksum.
@@ -207,23 +207,23 @@ impl Footer {
         let mut take = Take(trailer);
         take.magic(b"TGEND")?;
         let crc = take.u32()?;
-        let (lanes_here, places, bytes) = (take.u32()?, take.u32()?, take.u32()?);
+        let (lanes_here, entries, bytes) = (take.u32()?, take.u32()?, take.u32()?);
         let sound = lanes_here == lanes
-            && u64::from(bytes) == Self::bytes(lanes, places as usize)
+            && u64::from(bytes) == Self::bytes(lanes, entries as usize)
             && take.u64()? == first;
         sound.then_some((u64::from(bytes), crc))
     }
 
-    fn parse_table(table: &[u8], lanes: u32, at: u64, places_at: u64) -> Option<Self> {
+    fn parse_table(table: &[u8], lanes: u32, at: u64, entries_at: u64) -> Option<Self> {
         let mut take = Take(table);
         let mut footer = Self {
             totals: Totals::new(lanes),
             lanes: Vec::with_capacity(lanes as usize),
-            places_at,
+            entries_at,
             at,
         };
         for total in &mut footer.totals.lanes {
-            footer.lanes.push(LanePlaces {
+            footer.lanes.push(LaneTable {
                 first: take.u32()?,
                 count: take.u32()?,
                 crc: take.u32()?,
@@ -238,26 +238,26 @@ impl Footer {
         Some(footer)
     }
 
-    /// A lane's places; none if they do not check.
-    pub(crate) fn places(&self, file: &dyn File, lane: u32, key: Key) -> io::Result<Option<Vec<Place>>> {
+    /// A lane's entries; none if they do not check.
+    pub(crate) fn groups(&self, file: &dyn File, lane: u32, key: Key) -> io::Result<Option<Vec<GroupEntry>>> {
         let of_lane = self.lanes[lane as usize];
-        let mut bytes = vec![0; of_lane.count as usize * PLACE_BYTES];
-        let at = self.places_at + u64::from(of_lane.first) * PLACE_BYTES as u64;
+        let mut bytes = vec![0; of_lane.count as usize * GROUP_ENTRY_BYTES];
+        let at = self.entries_at + u64::from(of_lane.first) * GROUP_ENTRY_BYTES as u64;
         if file.read_at(&mut bytes, at)? < bytes.len() || key.of(&bytes) != of_lane.crc {
             return Ok(None);
         }
-        let (mut take, mut places) = (Take(&bytes), Vec::with_capacity(of_lane.count as usize));
+        let (mut take, mut entries) = (Take(&bytes), Vec::with_capacity(of_lane.count as usize));
         while let (Some(record), Some(group), Some(stored), Some(documents)) =
             (take.u32(), take.u32(), take.u32(), take.u32())
         {
-            places.push(Place {
+            entries.push(GroupEntry {
                 record,
                 group,
                 stored,
                 documents,
             });
         }
-        Ok(Some(places))
+        Ok(Some(entries))
     }
 }
 
@@ -267,7 +267,7 @@ const FIXED_BYTES: usize = 64;
 /// Bytes of a lane in a footer.
 const LANE_BYTES: usize = 32;
 /// Bytes of a place in a footer.
-const PLACE_BYTES: usize = 16;
+const GROUP_ENTRY_BYTES: usize = 16;
 /// Bytes of a footer's end.
 const TRAILER_BYTES: usize = 48;
 
@@ -312,9 +312,9 @@ mod tests {
         assert_eq!(Header::read(&*file, 512, 3, key).unwrap(), Some(header));
         let footer = Footer::read(&*file, 512, 3, key).unwrap().unwrap();
         assert_eq!((footer.at, &footer.totals), (at, &totals));
-        let places = |lane| footer.places(&*file, lane, key).unwrap();
-        assert_eq!(places(2), Some(index.lanes[2].clone()));
-        assert_eq!(places(1), Some(Vec::new()));
+        let entries = |lane| footer.groups(&*file, lane, key).unwrap();
+        assert_eq!(entries(2), Some(index.lanes[2].clone()));
+        assert_eq!(entries(1), Some(Vec::new()));
 
         for bit in 0..encoded.len() * 8 {
             let mut flipped = encoded.clone();
@@ -322,7 +322,7 @@ mod tests {
             file.write_at(&mut [IoSlice::new(&flipped)], at).unwrap();
             let seen = Footer::read(&*file, 512, 3, key)
                 .unwrap()
-                .is_none_or(|footer| (0..3).any(|lane| footer.places(&*file, lane, key).unwrap().is_none()));
+                .is_none_or(|footer| (0..3).any(|lane| footer.groups(&*file, lane, key).unwrap().is_none()));
             assert!(seen, "bit {bit}");
         }
         for byte in 0..Header::bytes(3) {

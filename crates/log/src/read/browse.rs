@@ -12,13 +12,13 @@ use crate::format::scan::Found;
 use crate::format::segment::Header;
 use crate::lock::lock;
 use crate::read::extent::{records_end, scan_of};
-use crate::read::places;
-use crate::shared::Shared;
+use crate::read::groups;
+use crate::shared::OpenLog;
 use crate::{ReadError, Receipt};
 
 /// Reads whole records in order, from [`crate::Log::browse`].
 pub struct Browse {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<OpenLog>,
     pub(crate) at: u64,
 }
 
@@ -98,7 +98,7 @@ impl Browse {
                 return Ok(());
             }
             // Nothing more in this segment.
-            let Some(next) = places::next_segment(&self.shared, first) else {
+            let Some(next) = groups::next_segment(&self.shared, first) else {
                 return Ok(());
             };
             self.at = next;

@@ -8,9 +8,9 @@ use crate::format::scan::Found;
 use crate::format::segment::Header;
 use crate::lock::lock;
 use crate::read::extent::{records_end, scan_of};
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 use crate::shared::cursor::{Cursor, Cursors};
-use crate::shared::state::State;
+use crate::shared::readable::Readable;
 use crate::{Commit, ConsumerStatus, LaneReader, Mark, Moved, ReadError};
 
 /// Where a consumer that is new begins; one that exists goes on where it was.
@@ -30,7 +30,7 @@ pub enum StartAt {
 /// A consumer group, shared by whoever reads for it. Cheap to clone.
 #[derive(Clone)]
 pub struct Consumer {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<OpenLog>,
     pub(crate) cursors: Arc<Cursors>,
 }
 
@@ -124,7 +124,7 @@ impl Consumer {
 }
 
 /// The numbers of a consumer. The state is locked by the caller, so that none is accepted meanwhile.
-pub(crate) fn status(cursors: &Cursors, state: &State) -> ConsumerStatus {
+pub(crate) fn status(cursors: &Cursors, state: &Readable) -> ConsumerStatus {
     let now = cursors.now();
     let lanes: Vec<_> = now
         .iter()
@@ -148,7 +148,7 @@ pub(crate) fn status(cursors: &Cursors, state: &State) -> ConsumerStatus {
 }
 
 /// The cursors of a consumer that starts there.
-pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadError> {
+pub(crate) fn start(shared: &OpenLog, at: StartAt) -> Result<Vec<Cursor>, ReadError> {
     let by_time = match at {
         StartAt::Time(time_ms) => first_at(shared, time_ms)?,
         _ => 0,
@@ -214,7 +214,7 @@ pub(crate) fn start(shared: &Shared, at: StartAt) -> Result<Vec<Cursor>, ReadErr
 }
 
 /// Position of the first record that was written at this time or later; the end, if there is none.
-fn first_at(shared: &Shared, time_ms: u64) -> Result<u64, ReadError> {
+fn first_at(shared: &OpenLog, time_ms: u64) -> Result<u64, ReadError> {
     let (firsts, end) = {
         let state = lock(&shared.state);
         (state.segments.keys().copied().collect::<Vec<_>>(), state.end)

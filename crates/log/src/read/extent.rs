@@ -5,10 +5,10 @@ use crate::format::folder::read_error;
 use crate::format::scan::Scan;
 use crate::format::segment::Footer;
 use crate::lock::lock;
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 
 /// The heads of a segment's records, their payload unread.
-pub(crate) fn scan_of<'a>(shared: &Shared, file: &'a dyn crate::File, first: u64) -> Scan<'a> {
+pub(crate) fn scan_of<'a>(shared: &OpenLog, file: &'a dyn crate::File, first: u64) -> Scan<'a> {
     Scan {
         file,
         first,
@@ -19,7 +19,7 @@ pub(crate) fn scan_of<'a>(shared: &Shared, file: &'a dyn crate::File, first: u64
 }
 
 /// Where a segment's records end that readers may see, in bytes from the file's start.
-pub(crate) fn records_end(shared: &Shared, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
+pub(crate) fn records_end(shared: &OpenLog, file: &dyn crate::File, first: u64) -> Result<u64, ReadError> {
     let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
     {
         let state = lock(&shared.state);

@@ -3,5 +3,5 @@
 pub(crate) mod browse;
 pub(crate) mod consumer;
 pub(crate) mod extent;
-pub(crate) mod places;
+pub(crate) mod groups;
 pub(crate) mod reader;

@@ -10,16 +10,16 @@ use crate::disk::File;
 use crate::format::checksum::{self, PIECE_BYTES, Sum};
 use crate::format::folder::read_error;
 use crate::format::head::Head;
-use crate::format::index::{LaneTotal, Place};
+use crate::format::index::{GroupEntry, LaneTotal};
 use crate::format::record::{Entry, HEAD_BYTES};
 use crate::lock::lock;
-use crate::read::places::{self, Places};
-use crate::shared::Shared;
+use crate::read::groups::{self, LaneGroups};
+use crate::shared::OpenLog;
 use crate::{Codec, Event, Lost, Mark, ReadError, WhyLost};
 
 /// Reads one lane for one consumer group. Blocks on the disk, mostly on the page cache.
 pub struct LaneReader {
-    shared: Arc<Shared>,
+    shared: Arc<OpenLog>,
     mark: Mark,
     view: Option<View>,
     /// What was read of a record.
@@ -34,10 +34,10 @@ pub struct LaneReader {
 struct View {
     first: u64,
     file: Arc<dyn File>,
-    places: Vec<Place>,
-    /// The next one in `places`.
+    entries: Vec<GroupEntry>,
+    /// The next one in `entries`.
     at: usize,
-    /// Whether more places may come.
+    /// Whether more entries may come.
     live: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Group {
 // === impl LaneReader ===
 
 impl LaneReader {
-    pub(crate) fn new(shared: Arc<Shared>, mark: Mark) -> Self {
+    pub(crate) fn new(shared: Arc<OpenLog>, mark: Mark) -> Self {
         Self {
             shared,
             mark,
@@ -127,18 +127,18 @@ impl LaneReader {
             return Ok(Some(lost));
         }
         let Some(view) = &self.view else { return Ok(None) };
-        let Some(&place) = view.places.get(view.at) else {
+        let Some(&listed) = view.entries.get(view.at) else {
             return Ok(None);
         };
         let length = out.len();
-        let group = self.read(place, out).inspect_err(|_| out.truncate(length))?;
+        let group = self.read(listed, out).inspect_err(|_| out.truncate(length))?;
         if let Some(view) = &mut self.view {
             view.at += 1;
         }
         if group.is_none() {
             out.truncate(length);
         }
-        Ok(Some(group.unwrap_or_else(|| self.damaged(place))))
+        Ok(Some(group.unwrap_or_else(|| self.damaged(listed))))
     }
 
     /// Bytes of the next group, as stored, if there is one: to stop before a batch becomes too large.
@@ -157,8 +157,8 @@ impl LaneReader {
         }
         let view = self.view.as_ref();
         Ok(view
-            .and_then(|view| view.places.get(view.at))
-            .map(|place| place.stored))
+            .and_then(|view| view.entries.get(view.at))
+            .map(|listed| listed.stored))
     }
 
     /// Bytes of the next group as it is when it is read: unpacked. 0 for one that is damaged.
@@ -171,14 +171,14 @@ impl LaneReader {
         let (Some(bytes), Some(view)) = (stored, &self.view) else {
             return Ok(stored);
         };
-        let Some(&place) = view
-            .places
+        let Some(&listed) = view
+            .entries
             .get(view.at)
             .filter(|_| may_be_packed || bytes >= LARGE)
         else {
             return Ok(stored);
         };
-        let (shared, record) = (&self.shared, u64::from(place.record));
+        let (shared, record) = (&self.shared, u64::from(listed.record));
         let failed = |source| read_error("cannot read", &shared.folder.segment(view.first), source);
         fill(&*view.file, &mut self.buffer, record, HEAD_GUESS).map_err(failed)?;
         let Some(head) = Head::read(&self.buffer) else {
@@ -189,7 +189,7 @@ impl LaneReader {
         }
         let (lanes, key) = (shared.folder.lanes, shared.folder.key);
         let parsed = Head::parse(&self.buffer, view.first + record, lanes, key);
-        let at = (place.group - place.record) as usize;
+        let at = (listed.group - listed.record) as usize;
         let entry = parsed.and_then(|parsed| {
             let mut groups = parsed.groups();
             groups
@@ -213,12 +213,17 @@ impl LaneReader {
             return Ok(None);
         }
         let Some(view) = &self.view else { return Ok(None) };
-        let Some(place) = view.places.get(view.at) else {
+        let Some(listed) = view.entries.get(view.at) else {
             return Ok(None);
         };
-        let read = fill(&*view.file, &mut self.buffer, u64::from(place.record), HEAD_BYTES);
+        let read = fill(
+            &*view.file,
+            &mut self.buffer,
+            u64::from(listed.record),
+            HEAD_BYTES,
+        );
         read.map_err(|source| read_error("cannot read", &self.shared.folder.segment(view.first), source))?;
-        let position = view.first + u64::from(place.record);
+        let position = view.first + u64::from(listed.record);
         Ok(Head::read(&self.buffer)
             .filter(|head| head.position == position)
             .map(|head| head.time_ms))
@@ -233,18 +238,18 @@ impl LaneReader {
         }
     }
 
-    /// Comes to the next place, through as many segments as it takes; tells of documents that are missing on
+    /// Comes to the next entry, through as many segments as it takes; tells of documents that are missing on
     /// the way.
     fn arrive(&mut self) -> Result<Option<Next>, ReadError> {
         for _ in 0..TRIES_MAX {
             let first = match &mut self.view {
-                Some(view) if view.at < view.places.len() => return Ok(None),
+                Some(view) if view.at < view.entries.len() => return Ok(None),
                 Some(view) if view.live => match self.refresh()? {
                     true => continue,
                     false => return Ok(self.at_end()),
                 },
-                Some(view) => places::next_segment(&self.shared, view.first),
-                None => places::segment_at(&self.shared, self.mark.position),
+                Some(view) => groups::next_segment(&self.shared, view.first),
+                None => groups::segment_at(&self.shared, self.mark.position),
             };
             let Some(first) = first else {
                 return Ok(self.at_end());
@@ -253,27 +258,27 @@ impl LaneReader {
                 Ok(None) => {}
                 Ok(Some(lost)) => return Ok(Some(lost)),
                 // It was deleted since: whoever is past it looks for the next.
-                Err(_) if !places::is_there(&self.shared, first) => self.view = None,
+                Err(_) if !groups::is_there(&self.shared, first) => self.view = None,
                 Err(error) => return Err(error),
             }
         }
         Ok(None)
     }
 
-    /// Places that came to the active segment since; whether anything changed.
+    /// Entries that came to the active segment since; whether anything changed.
     fn refresh(&mut self) -> Result<bool, ReadError> {
         let Some(view) = &mut self.view else {
             return Ok(false);
         };
-        if let Some(more) = places::more(&self.shared, view.first, self.mark.lane, view.places.len()) {
+        if let Some(more) = groups::more(&self.shared, view.first, self.mark.lane, view.entries.len()) {
             // What is behind is not needed, but for its number.
             let changed = !more.is_empty();
-            view.places.extend(more);
+            view.entries.extend(more);
             return Ok(changed);
         }
-        let Places { places, live } = places::of(&self.shared, &view.file, view.first, self.mark.lane)?;
-        let at = view.at.min(places.len());
-        (view.places, view.at, view.live) = (places, at, live);
+        let LaneGroups { entries, live } = groups::of(&self.shared, &view.file, view.first, self.mark.lane)?;
+        let at = view.at.min(entries.len());
+        (view.entries, view.at, view.live) = (entries, at, live);
         Ok(true)
     }
 
@@ -292,12 +297,12 @@ impl LaneReader {
                 self.mark.position = self.mark.position.max(first);
             }
         }
-        let Places { places, live } = places::of(shared, &file, first, lane)?;
-        let at = places.partition_point(|place| first + u64::from(place.group) < self.mark.position);
+        let LaneGroups { entries, live } = groups::of(shared, &file, first, lane)?;
+        let at = entries.partition_point(|listed| first + u64::from(listed.group) < self.mark.position);
         self.view = Some(View {
             first,
             file,
-            places,
+            entries,
             at,
             live,
         });
@@ -306,8 +311,8 @@ impl LaneReader {
 
     /// At the end of the log no document of the lane may be missing.
     fn at_end(&mut self) -> Option<Next> {
-        let view = self.view.as_ref().map(|view| (view.first, view.places.len()));
-        let (end, total) = places::total_at_end(&self.shared, view, self.mark.lane)?;
+        let view = self.view.as_ref().map(|view| (view.first, view.entries.len()));
+        let (end, total) = groups::total_at_end(&self.shared, view, self.mark.lane)?;
         let range = self.mark.position.min(end)..end;
         self.fall_behind(total, range)
     }
@@ -331,11 +336,11 @@ impl LaneReader {
     }
 
     /// Reads a group; none if it is damaged.
-    fn read(&mut self, place: Place, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
+    fn read(&mut self, listed: GroupEntry, out: &mut Vec<u8>) -> Result<Option<Next>, ReadError> {
         let Some(view) = &self.view else { return Ok(None) };
         let failed = |source| read_error("cannot read", &self.shared.folder.segment(view.first), source);
-        let record = u64::from(place.record);
-        let span = (place.group + place.stored).saturating_sub(place.record) as usize;
+        let record = u64::from(listed.record);
+        let span = (listed.group + listed.stored).saturating_sub(listed.record) as usize;
         // A short record is read in one go, of a long one the head and then the group.
         let ahead = if span <= SPAN_MAX { span } else { HEAD_GUESS };
         fill(&*view.file, &mut self.buffer, record, ahead).map_err(failed)?;
@@ -349,7 +354,7 @@ impl LaneReader {
         let Some(parsed) = Head::parse(&self.buffer, view.first + record, lanes, key) else {
             return Ok(None);
         };
-        let at = (place.group - place.record) as usize;
+        let at = (listed.group - listed.record) as usize;
         let found = parsed
             .groups()
             .enumerate()
@@ -358,7 +363,7 @@ impl LaneReader {
             return Ok(None);
         };
         let mut mark = self.mark;
-        mark.position = view.first + u64::from(place.group) + u64::from(entry.stored);
+        mark.position = view.first + u64::from(listed.group) + u64::from(entry.stored);
         mark.documents += u64::from(entry.documents);
         mark.bytes += u64::from(entry.raw);
         let group = Group {
@@ -373,18 +378,18 @@ impl LaneReader {
         let right = if let Some(stored) = self.buffer.get(range) {
             unpack(stored, &entry, head.codec, out)
         } else if head.codec == Codec::None {
-            append(&*view.file, out, u64::from(place.group), &entry).map_err(failed)?
+            append(&*view.file, out, u64::from(listed.group), &entry).map_err(failed)?
         } else {
             fill(
                 &*view.file,
                 &mut self.buffer,
-                u64::from(place.group),
+                u64::from(listed.group),
                 entry.stored as usize,
             )
             .map_err(failed)?;
             unpack(&self.buffer, &entry, head.codec, out)
         };
-        if !right || entry.lane != self.mark.lane || entry.documents != place.documents {
+        if !right || entry.lane != self.mark.lane || entry.documents != listed.documents {
             return Ok(None);
         }
         self.mark = mark;
@@ -396,26 +401,26 @@ impl LaneReader {
     }
 
     /// Goes past a group that does not check.
-    fn damaged(&mut self, place: Place) -> Next {
+    fn damaged(&mut self, listed: GroupEntry) -> Next {
         let mut quarantined = None;
         let mut range = self.mark.position..self.mark.position;
         if let Some(view) = &self.view {
-            let end = view.first + u64::from(place.group) + u64::from(place.stored);
-            range = view.first + u64::from(place.record)..end;
+            let end = view.first + u64::from(listed.group) + u64::from(listed.stored);
+            range = view.first + u64::from(listed.record)..end;
             let (shared, most) = (&self.shared, self.shared.options.quarantine_bytes_max);
             quarantined = shared
                 .quarantine
                 .keep(&shared.folder, &*view.file, view.first, &range, most);
         }
         self.mark.position = range.end;
-        self.mark.documents += u64::from(place.documents);
+        self.mark.documents += u64::from(listed.documents);
         // Uncompressed it may have been longer; the next header has the true total.
-        self.mark.bytes += u64::from(place.stored);
-        self.mark.lost += u64::from(place.documents);
+        self.mark.bytes += u64::from(listed.stored);
+        self.mark.lost += u64::from(listed.documents);
         self.tell(Lost {
             range,
             lane: Some(self.mark.lane),
-            documents: Some(place.documents.into()),
+            documents: Some(listed.documents.into()),
             why: WhyLost::Damaged,
             quarantined,
         })
@@ -466,7 +471,7 @@ fn fill(file: &dyn File, buffer: &mut Vec<u8>, at: u64, bytes: usize) -> std::io
 
 /// Waits until a lane has more documents than these.
 struct Ready {
-    shared: Arc<Shared>,
+    shared: Arc<OpenLog>,
     lane: usize,
     documents: u64,
 }

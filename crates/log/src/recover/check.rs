@@ -342,7 +342,7 @@ impl Look {
 
     fn index_checks(&self, file: &dyn File, footer: &Footer) -> io::Result<bool> {
         for lane in 0..self.folder.lanes {
-            if footer.places(file, lane, self.folder.key)?.is_none() {
+            if footer.groups(file, lane, self.folder.key)?.is_none() {
                 return Ok(false);
             }
         }

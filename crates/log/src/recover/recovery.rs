@@ -255,10 +255,10 @@ impl Recovery<'_> {
         for cursors in &self.consumers {
             for (number, (total, cursor)) in recovered.totals.lanes.iter_mut().zip(cursors).enumerate() {
                 let ahead = |active: &Active| {
-                    let places = active.index.lanes[number].iter().rev();
+                    let entries = active.index.lanes[number].iter().rev();
                     let ahead =
-                        places.take_while(|place| active.first + u64::from(place.group) >= cursor.position);
-                    ahead.map(|place| u64::from(place.documents)).sum()
+                        entries.take_while(|entry| active.first + u64::from(entry.group) >= cursor.position);
+                    ahead.map(|entry| u64::from(entry.documents)).sum()
                 };
                 let counted = cursor.documents + recovered.active.as_ref().map_or(0, ahead);
                 let known = counted.saturating_sub(total.documents).min(lost);

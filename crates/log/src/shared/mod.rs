@@ -8,8 +8,8 @@ pub(crate) mod adjustable;
 pub(crate) mod ages;
 pub(crate) mod cursor;
 pub(crate) mod queue;
+pub(crate) mod readable;
 pub(crate) mod spares;
-pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -26,19 +26,19 @@ use crate::shared::adjustable::Adjustable;
 use crate::shared::ages::Ages;
 use crate::shared::cursor::Cursors;
 use crate::shared::queue::{Queue, Room};
+use crate::shared::readable::Readable;
 use crate::shared::spares::Spares;
-use crate::shared::state::State;
 use crate::{AppendError, Event, Options};
 
 /// An open log.
-pub(crate) struct Shared {
+pub(crate) struct OpenLog {
     pub(crate) folder: Folder,
     pub(crate) options: Options,
     /// Of the options, what may change; it counts, and not what they say.
     pub(crate) adjustable: Mutex<Adjustable>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) queue: Queue,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<Readable>,
     pub(crate) consumers: Mutex<BTreeMap<String, Arc<Cursors>>>,
     pub(crate) quarantine: Quarantine,
     pub(crate) spares: Spares,
@@ -61,9 +61,9 @@ pub(crate) struct Calls {
     pub(crate) closing: bool,
 }
 
-// === impl Shared ===
+// === impl OpenLog ===
 
-impl Shared {
+impl OpenLog {
     pub(crate) fn tell(&self, event: &Event) {
         (self.options.on_event)(event);
     }
@@ -99,9 +99,9 @@ impl Shared {
     }
 
     /// Tells the queue how much is used and free.
-    pub(crate) fn measure(&self, state: &State) {
+    pub(crate) fn measure(&self, state: &Readable) {
         let sealing = match state.active {
-            Some(_) => Footer::bytes(self.folder.lanes, state.index.places),
+            Some(_) => Footer::bytes(self.folder.lanes, state.index.entries),
             None => 0,
         };
         let used = state.bytes() + sealing + Header::bytes(self.folder.lanes);

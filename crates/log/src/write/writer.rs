@@ -10,7 +10,7 @@ use crate::format::head::Head;
 use crate::format::index::{Index, Totals};
 use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 use crate::shared::queue::Job;
 use crate::write::watermark::{Watermark, WatermarkFile};
 use crate::write::written::WrittenFile;
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
 struct Active {
     first: u64,
     file: Arc<dyn File>,
-    places: usize,
+    entries: usize,
     /// Bytes of the file that are of its former use, as far as nothing was written over them.
     stale: u64,
     /// Whether its pages stay in the page cache.
@@ -49,7 +49,7 @@ struct Active {
 struct Stretch {
     jobs: Vec<Placed>,
     bytes: u64,
-    places: usize,
+    entries: usize,
     documents: u64,
 }
 
@@ -76,10 +76,10 @@ impl Writer {
         mark: WatermarkFile,
     ) -> Self {
         Self {
-            active: active.map(|(first, file, places)| Active {
+            active: active.map(|(first, file, entries)| Active {
                 first,
                 file,
-                places,
+                entries,
                 // What was behind its end is cut off.
                 stale: 0,
                 warm: false,
@@ -96,7 +96,7 @@ impl Writer {
     }
 
     /// Writes what waits; how many records that were.
-    pub(crate) fn turn(&mut self, shared: &Shared) -> usize {
+    pub(crate) fn turn(&mut self, shared: &OpenLog) -> usize {
         let jobs = shared.queue.take();
         let count = jobs.len();
         if count > 0 {
@@ -126,14 +126,14 @@ impl Writer {
         stretch: &mut Stretch,
         bytes: u64,
         groups: usize,
-        shared: &Shared,
+        shared: &OpenLog,
     ) -> Result<(), Trouble> {
         if let Some(active) = &self.active {
             let held = self.end + stretch.bytes - active.first;
-            let places = active.places + stretch.places + groups;
-            let whole = held + bytes + Footer::bytes(shared.folder.lanes, places);
+            let entries = active.entries + stretch.entries + groups;
+            let whole = held + bytes + Footer::bytes(shared.folder.lanes, entries);
             let begun = held > Header::bytes(shared.folder.lanes);
-            if begun && (whole > shared.adjustable().segment_bytes || places > PLACES_MAX) {
+            if begun && (whole > shared.adjustable().segment_bytes || entries > ENTRIES_MAX) {
                 self.finish(stretch, true, shared);
                 self.seal(shared)?;
             }
@@ -146,7 +146,7 @@ impl Writer {
 
     /// Writes a stretch, syncs it as the log is to be synced (`now` in any case), shows it to readers and
     /// acknowledges it.
-    fn finish(&mut self, stretch: &mut Stretch, now: bool, shared: &Shared) {
+    fn finish(&mut self, stretch: &mut Stretch, now: bool, shared: &OpenLog) {
         let stretch = std::mem::take(stretch);
         let outcome = self.write(&stretch, shared).and_then(|stretch_end| {
             if !stretch.jobs.is_empty() {
@@ -173,7 +173,7 @@ impl Writer {
     }
 
     /// Writes a stretch behind what is there; where it ends.
-    fn write(&self, stretch: &Stretch, shared: &Shared) -> Result<u64, Trouble> {
+    fn write(&self, stretch: &Stretch, shared: &OpenLog) -> Result<u64, Trouble> {
         let Some(active) = self.active.as_ref().filter(|_| !stretch.jobs.is_empty()) else {
             return Ok(self.end);
         };
@@ -249,7 +249,7 @@ impl Writer {
     }
 
     /// Shows records to readers and tells those who wait for them.
-    fn publish(&mut self, stretch: Stretch, end: u64, shared: &Shared) {
+    fn publish(&mut self, stretch: Stretch, end: u64, shared: &OpenLog) {
         let Some(active) = self.active.as_mut().filter(|_| !stretch.jobs.is_empty()) else {
             return;
         };
@@ -274,7 +274,7 @@ impl Writer {
                     .map(|entry| (entry.lane, entry.documents, entry.raw)),
             );
         }
-        active.places = state.index.places;
+        active.entries = state.index.entries;
         self.end = end;
         state.end = end;
         state.segments.insert(active.first, end - active.first);
@@ -289,7 +289,7 @@ impl Writer {
     }
 
     /// Ends the active segment with its index. All of it is published by now.
-    fn seal(&mut self, shared: &Shared) -> Result<(), Trouble> {
+    fn seal(&mut self, shared: &OpenLog) -> Result<(), Trouble> {
         still_sound(shared)?;
         let Some(active) = &self.active else { return Ok(()) };
         let footer = Footer::encode(
@@ -320,7 +320,7 @@ impl Writer {
     }
 
     /// Begins a segment. Its header and its name are durable when this returns.
-    fn create(&mut self, shared: &Shared) -> Result<(), Trouble> {
+    fn create(&mut self, shared: &OpenLog) -> Result<(), Trouble> {
         still_sound(shared)?;
         let folder = &shared.folder;
         let first = self.end;
@@ -342,7 +342,7 @@ impl Writer {
         self.active = Some(Active {
             first,
             file,
-            places: 0,
+            entries: 0,
             stale: header.stale,
             warm: header.stale > 0 || held < shared.adjustable().spare_bytes,
             dropped: 0,
@@ -359,7 +359,7 @@ impl Writer {
     }
 
     /// Ends a segment that everybody has read, so that it can go. Does nothing to an empty one.
-    pub(crate) fn roll(&mut self, shared: &Shared) {
+    pub(crate) fn roll(&mut self, shared: &OpenLog) {
         let header = Header::bytes(shared.folder.lanes);
         if self
             .active
@@ -376,7 +376,7 @@ impl Writer {
     }
 
     /// [`Fsync::Interval`]: syncs what was written that long ago.
-    pub(crate) fn sync_if_due(&mut self, shared: &Shared) {
+    pub(crate) fn sync_if_due(&mut self, shared: &OpenLog) {
         let Fsync::Interval(interval) = shared.adjustable().fsync else {
             return;
         };
@@ -388,7 +388,7 @@ impl Writer {
     }
 
     /// Syncs what is written.
-    pub(crate) fn sync_all(&mut self, shared: &Shared) {
+    pub(crate) fn sync_all(&mut self, shared: &OpenLog) {
         if !matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)))
             && let Err(trouble) = self.sync(self.end, &Stretch::default())
         {
@@ -398,7 +398,7 @@ impl Writer {
     }
 
     /// The last words of a log that is closed.
-    pub(crate) fn close(&mut self, shared: &Shared) {
+    pub(crate) fn close(&mut self, shared: &OpenLog) {
         self.sync_all(shared);
         let poisoned = matches!(shared.queue.refusal(), Some(AppendError::Poisoned(_)));
         if let Some(active) = self.active.as_ref().filter(|_| !poisoned) {
@@ -417,7 +417,7 @@ impl Writer {
         Some((since + interval.as_millis() as u64).saturating_sub(folder.disk.elapsed_ms()))
     }
 
-    fn explain(&self, trouble: Trouble, shared: &Shared) -> AppendError {
+    fn explain(&self, trouble: Trouble, shared: &OpenLog) -> AppendError {
         match trouble {
             Trouble::Refuse(error) => error,
             Trouble::Poison(why) => {
@@ -452,7 +452,7 @@ impl Stretch {
             documents,
         };
         self.bytes += job.bytes;
-        self.places += job.record.directory.len();
+        self.entries += job.record.directory.len();
         self.documents += u64::from(documents);
         self.jobs.push(Placed { job, receipt });
     }
@@ -475,14 +475,14 @@ fn begin(folder: &Folder, header: &Header) -> Result<Arc<dyn File>, Trouble> {
     Ok(Arc::from(file))
 }
 
-fn settle(shared: &Shared, job: Job, result: Result<Receipt, AppendError>) {
+fn settle(shared: &OpenLog, job: Job, result: Result<Receipt, AppendError>) {
     shared.queue.settled(job.bytes);
     drop(job.record);
     (job.done)(result);
 }
 
 /// After a failed write or sync nothing is written any more, not even by what was already on its way.
-fn still_sound(shared: &Shared) -> Result<(), Trouble> {
+fn still_sound(shared: &OpenLog) -> Result<(), Trouble> {
     match shared.queue.refusal() {
         Some(poisoned @ AppendError::Poisoned(_)) => Err(Trouble::Refuse(poisoned)),
         _ => Ok(()),
@@ -511,7 +511,7 @@ fn refusal(error: &io::Error) -> AppendError {
 }
 
 /// Groups of one segment: its index is in memory while it is written, 16 bytes each.
-const PLACES_MAX: usize = 1 << 18;
+const ENTRIES_MAX: usize = 1 << 18;
 /// Bytes of a segment's end that stay in the page cache for readers that keep up. The memory of what is
 /// before is then used again for what comes next, while it is still warm: taking new memory for each page
 /// costs several times the copy.

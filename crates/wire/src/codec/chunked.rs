@@ -3,7 +3,7 @@
 /// Decodes a chunked body whatever pieces it comes in.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkDecoder {
-    state: State,
+    state: Progress,
     extension_bytes: usize,
     trailer_bytes: usize,
     trailer_lines: usize,
@@ -32,7 +32,7 @@ pub enum ChunkFault {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum Progress {
     #[default]
     SizeStart,
     Size {
@@ -66,13 +66,13 @@ impl ChunkDecoder {
     pub fn step(&mut self, input: &[u8]) -> Result<ChunkStep, ChunkFault> {
         let mut at = 0;
         while at < input.len() {
-            if let State::Data { left } = self.state {
+            if let Progress::Data { left } = self.state {
                 let data = left.min((input.len() - at) as u64) as usize;
                 let left = left - data as u64;
                 self.state = if left == 0 {
-                    State::DataCr
+                    Progress::DataCr
                 } else {
-                    State::Data { left }
+                    Progress::Data { left }
                 };
                 return Ok(ChunkStep {
                     skip: at,
@@ -82,7 +82,7 @@ impl ChunkDecoder {
             }
             self.state = self.after(input[at])?;
             at += 1;
-            if self.state == State::Ended {
+            if self.state == Progress::Ended {
                 return Ok(ChunkStep {
                     skip: at,
                     data: 0,
@@ -97,69 +97,71 @@ impl ChunkDecoder {
         })
     }
 
-    fn after(&mut self, byte: u8) -> Result<State, ChunkFault> {
+    fn after(&mut self, byte: u8) -> Result<Progress, ChunkFault> {
         let bad = Err(ChunkFault::Chunk);
         Ok(match self.state {
-            State::SizeStart => match hex(byte) {
-                Some(digit) => State::Size {
+            Progress::SizeStart => match hex(byte) {
+                Some(digit) => Progress::Size {
                     size: digit,
                     digits: 1,
                 },
                 None => return bad,
             },
-            State::Size { size, digits } => match (hex(byte), byte) {
-                (Some(digit), _) if digits < SIZE_DIGITS_MAX => State::Size {
+            Progress::Size { size, digits } => match (hex(byte), byte) {
+                (Some(digit), _) if digits < SIZE_DIGITS_MAX => Progress::Size {
                     size: size << 4 | digit,
                     digits: digits + 1,
                 },
-                (None, b'\r') => State::SizeLf { size },
-                (None, b';') => State::Extension { size },
+                (None, b'\r') => Progress::SizeLf { size },
+                (None, b';') => Progress::Extension { size },
                 _ => return bad,
             },
-            State::Extension { size } => match byte {
-                b'\r' => State::SizeLf { size },
+            Progress::Extension { size } => match byte {
+                b'\r' => Progress::SizeLf { size },
                 b'\t' | b' '..=b'~' | 0x80.. if self.extension_bytes < EXTENSION_BYTES_MAX => {
                     self.extension_bytes += 1; // over the whole body: many small extensions are no better than a long one
-                    State::Extension { size }
+                    Progress::Extension { size }
                 }
                 _ => return bad,
             },
-            State::SizeLf { size } => match (byte, size) {
-                (b'\n', 0) => State::TrailerStart,
-                (b'\n', left) => State::Data { left },
+            Progress::SizeLf { size } => match (byte, size) {
+                (b'\n', 0) => Progress::TrailerStart,
+                (b'\n', left) => Progress::Data { left },
                 _ => return bad,
             },
-            State::DataCr if byte == b'\r' => State::DataLf,
-            State::DataLf if byte == b'\n' => State::SizeStart,
-            State::DataCr | State::DataLf => return bad,
-            State::TrailerStart
-            | State::TrailerName
-            | State::TrailerValue
-            | State::TrailerLf
-            | State::EndLf => {
+            Progress::DataCr if byte == b'\r' => Progress::DataLf,
+            Progress::DataLf if byte == b'\n' => Progress::SizeStart,
+            Progress::DataCr | Progress::DataLf => return bad,
+            Progress::TrailerStart
+            | Progress::TrailerName
+            | Progress::TrailerValue
+            | Progress::TrailerLf
+            | Progress::EndLf => {
                 return self.after_trailer(byte).ok_or(ChunkFault::Trailer);
             }
-            State::Data { .. } | State::Ended => unreachable!("left before bytes are looked at one by one"),
+            Progress::Data { .. } | Progress::Ended => {
+                unreachable!("left before bytes are looked at one by one")
+            }
         })
     }
 
-    fn after_trailer(&mut self, byte: u8) -> Option<State> {
+    fn after_trailer(&mut self, byte: u8) -> Option<Progress> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > TRAILER_BYTES_MAX {
             return None;
         }
         match (self.state, byte) {
-            (State::TrailerStart, b'\r') => Some(State::EndLf),
-            (State::TrailerStart, byte) if is_token(byte) && self.trailer_lines < TRAILER_LINES_MAX => {
+            (Progress::TrailerStart, b'\r') => Some(Progress::EndLf),
+            (Progress::TrailerStart, byte) if is_token(byte) && self.trailer_lines < TRAILER_LINES_MAX => {
                 self.trailer_lines += 1;
-                Some(State::TrailerName)
+                Some(Progress::TrailerName)
             }
-            (State::TrailerName, b':') => Some(State::TrailerValue),
-            (State::TrailerName, byte) if is_token(byte) => Some(State::TrailerName),
-            (State::TrailerValue, b'\r') => Some(State::TrailerLf),
-            (State::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => Some(State::TrailerValue),
-            (State::TrailerLf, b'\n') => Some(State::TrailerStart),
-            (State::EndLf, b'\n') => Some(State::Ended),
+            (Progress::TrailerName, b':') => Some(Progress::TrailerValue),
+            (Progress::TrailerName, byte) if is_token(byte) => Some(Progress::TrailerName),
+            (Progress::TrailerValue, b'\r') => Some(Progress::TrailerLf),
+            (Progress::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => Some(Progress::TrailerValue),
+            (Progress::TrailerLf, b'\n') => Some(Progress::TrailerStart),
+            (Progress::EndLf, b'\n') => Some(Progress::Ended),
             _ => None,
         }
     }

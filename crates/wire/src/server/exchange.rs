@@ -32,7 +32,7 @@ use crate::tls::ServerTls;
 use crate::transmit::{Sink, TransmitFault, Transmitter, WaitsFor};
 
 /// What all connections of one server on one worker share.
-pub(super) struct Shared<S> {
+pub(super) struct ServerState<S> {
     pub(super) service: Rc<S>,
     /// As they are now; a request keeps those that it began with.
     pub(super) limits: RefCell<Rc<Limits>>,
@@ -67,12 +67,12 @@ enum Sent {
     Part(After),
 }
 
-// === impl Shared ===
+// === impl ServerState ===
 
-impl<S> Shared<S> {
+impl<S> ServerState<S> {
     /// The same for other connections, which a signal to those of today doesn't reach.
     pub(super) fn renewed(&self) -> Self {
-        Shared {
+        ServerState {
             service: Rc::clone(&self.service),
             limits: self.limits.clone(),
             tls: self.tls.clone(),
@@ -89,7 +89,7 @@ impl<S> Shared<S> {
 
 /// Serves one connection to its end.
 pub(super) async fn serve<S: Service>(
-    shared: Rc<Shared<S>>,
+    shared: Rc<ServerState<S>>,
     socket: TcpStream,
     address: std::net::SocketAddr,
     guest: &Arc<Guest>,
@@ -110,7 +110,7 @@ pub(super) async fn serve<S: Service>(
 }
 
 async fn serve_to_end<S: Service>(
-    shared: &Rc<Shared<S>>,
+    shared: &Rc<ServerState<S>>,
     socket: TcpStream,
     (address, guest): (std::net::SocketAddr, &Arc<Guest>),
     registration: &Registration,
@@ -185,7 +185,7 @@ enum Shaken {
     Over,
 }
 
-async fn handshake<S>(shared: &Shared<S>, socket: TcpStream, guest: &Guest) -> Shaken {
+async fn handshake<S>(shared: &ServerState<S>, socket: TcpStream, guest: &Guest) -> Shaken {
     let Some(config) = shared.tls.borrow().as_ref().map(|tls| Arc::clone(&tls.config)) else {
         return Shaken::Through(Stream::Plain(socket), None);
     };
@@ -240,7 +240,7 @@ async fn handshake<S>(shared: &Shared<S>, socket: TcpStream, guest: &Guest) -> S
 /// Waits for a request head. No memory is held until its first byte has come; from then on the limits of that
 /// moment hold. `hears_until`: how long a connection is heard although it is time to end.
 async fn next_head<S>(
-    shared: &Shared<S>,
+    shared: &ServerState<S>,
     connection: &Connection,
     registration: &Registration,
     hears_until: Option<Instant>,
@@ -349,7 +349,7 @@ fn skip_empty_lines(receiver: &mut Receiver) {
 
 /// One request and its answer.
 async fn exchange<S: Service>(
-    shared: &Rc<Shared<S>>,
+    shared: &Rc<ServerState<S>>,
     connection: &Rc<Connection>,
     line: RequestLine,
 ) -> After {

@@ -39,7 +39,7 @@ enum Case {
 }
 
 /// One turn of one generator.
-struct Turn {
+struct Round {
     requests_per_s: f64,
     requests_per_cpu_s: f64,
 }
@@ -56,7 +56,7 @@ pub(super) fn run(rounds: usize, seconds: u64) -> Result<()> {
     for case in [Case::SmallGets, Case::Bulks] {
         let body = write_files(&folder, &sink.url)?;
         let generators: Vec<Generator> = Generator::ALL.into_iter().filter(|one| one.is_there()).collect();
-        let mut turns: Vec<Vec<Turn>> = generators.iter().map(|_| Vec::new()).collect();
+        let mut turns: Vec<Vec<Round>> = generators.iter().map(|_| Vec::new()).collect();
         let mut sink_s = Vec::new();
         for round in 0..rounds {
             for at in 0..generators.len() {
@@ -96,10 +96,10 @@ pub(super) fn run(rounds: usize, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-fn row(generator: Generator, case: Case, turns: &[Turn], wrk: Option<&[Turn]>) -> String {
+fn row(generator: Generator, case: Case, turns: &[Round], wrk: Option<&[Round]>) -> String {
     let wall: Vec<f64> = turns.iter().map(|turn| turn.requests_per_s).collect();
     let cpu: Vec<f64> = turns.iter().map(|turn| turn.requests_per_cpu_s).collect();
-    let share = |own: &[f64], of: &dyn Fn(&Turn) -> f64| {
+    let share = |own: &[f64], of: &dyn Fn(&Round) -> f64| {
         wrk.map_or("–".to_owned(), |turns| {
             let others: Vec<f64> = turns.iter().map(of).collect();
             format!("{:.2}", median(own) / median(&others))
@@ -165,7 +165,7 @@ impl Generator {
         there
     }
 
-    fn measure(self, case: Case, url: &str, folder: &Path, body: &Path, seconds: u64) -> Result<Turn> {
+    fn measure(self, case: Case, url: &str, folder: &Path, body: &Path, seconds: u64) -> Result<Round> {
         let connections = CONNECTIONS[usize::from(case == Case::Bulks)];
         let time = seconds.to_string();
         let mut command = Command::new("taskset");
@@ -222,7 +222,7 @@ impl Generator {
             String::from_utf8_lossy(&output.stderr)
         );
         let requests_per_s = self.requests_per_s(&text)?;
-        Ok(Turn {
+        Ok(Round {
             requests_per_s,
             requests_per_cpu_s: requests_per_s * seconds as f64 / cpu_s.max(0.01),
         })

@@ -136,10 +136,10 @@ pub(crate) fn check(
             damaged,
             flaws: &mut flaws,
         };
-        let places = one.places();
-        one.requests_are_whole(&places);
-        one.versions_are_the_last(&places);
-        one.accounts(&places);
+        let found = one.found();
+        one.requests_are_whole(&found);
+        one.versions_are_the_last(&found);
+        one.accounts(&found);
     }
     let accepted = |request: &&Request| matches!(request.told, Told::Queued(_));
     let tally = Tally {
@@ -203,7 +203,7 @@ struct Known {
 
 /// Where each write was found in one cluster.
 #[derive(Default)]
-struct Places {
+struct Found {
     docs: HashMap<Name, u32>,
     letters: HashMap<Name, u32>,
     /// The tokens of each id: several where its name leads to one index after another.
@@ -291,8 +291,8 @@ impl<'a> OfCluster<'a> {
     }
 
     /// Finds each write that is there, and tells what should not be.
-    fn places(&mut self) -> Places {
-        let mut places = Places::default();
+    fn found(&mut self) -> Found {
+        let mut found = Found::default();
         for Doc { id, token, .. } in &self.holding.docs {
             let Some(&name) = self.known.by_token.get(token) else {
                 self.flaw(
@@ -302,13 +302,13 @@ impl<'a> OfCluster<'a> {
                 continue;
             };
             let in_many = id.starts_with(IN_MANY);
-            let tokens = places.now.entry(id.clone()).or_default();
+            let tokens = found.now.entry(id.clone()).or_default();
             tokens.push(*token);
             if tokens.len() > 1 && !in_many {
                 let what = format!("the id {id} is there twice{}", self.where_is(|doc| doc.id == *id));
                 self.flaw(FlawKind::Twice, what);
             }
-            let seen = places.docs.entry(name).or_default();
+            let seen = found.docs.entry(name).or_default();
             *seen += 1;
             // One of a document that many write to is sent again to where the name leads after an older one.
             if *seen == 2 && !in_many {
@@ -341,7 +341,7 @@ impl<'a> OfCluster<'a> {
                 );
                 continue;
             };
-            let seen = places.letters.entry(name).or_default();
+            let seen = found.letters.entry(name).or_default();
             *seen += 1;
             if *seen == 2 {
                 let what = format!("{} is dead twice", self.shown(name));
@@ -355,12 +355,12 @@ impl<'a> OfCluster<'a> {
                 self.flaw(FlawKind::DeadForNothing, what);
             }
         }
-        places
+        found
     }
 
-    /// Of each accepted request every operation is there whose effect lasts; of the others none is (`places`
+    /// Of each accepted request every operation is there whose effect lasts; of the others none is (`found`
     /// has seen to that).
-    fn requests_are_whole(&mut self, places: &Places) {
+    fn requests_are_whole(&mut self, found: &Found) {
         for number in 0..self.requests.len() {
             if !self.known.accepted.contains(&number) || self.is_damaged(number) {
                 continue;
@@ -369,8 +369,8 @@ impl<'a> OfCluster<'a> {
                 let name = (number, place);
                 let write = self.write(name);
                 let is_there = match write.unfit {
-                    true => places.letters.contains_key(&name),
-                    false if write.only => places.docs.contains_key(&name),
+                    true => found.letters.contains_key(&name),
+                    false if write.only => found.docs.contains_key(&name),
                     false => continue,
                 };
                 if !is_there {
@@ -386,7 +386,7 @@ impl<'a> OfCluster<'a> {
     }
 
     /// The documents that are written many times are what the last write to them made.
-    fn versions_are_the_last(&mut self, places: &Places) {
+    fn versions_are_the_last(&mut self, found: &Found) {
         let mut by_id: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         let requests = self.requests;
         for (number, request) in requests.iter().enumerate() {
@@ -417,7 +417,7 @@ impl<'a> OfCluster<'a> {
             if id.starts_with(MADE_AGAIN) {
                 allowed.push(None);
             }
-            let tokens = places.now.get(id).map_or(&[][..], Vec::as_slice);
+            let tokens = found.now.get(id).map_or(&[][..], Vec::as_slice);
             let is_there = tokens.iter().any(|token| allowed.contains(&Some(*token)));
             // Where its name led before it may be in the versions of then, whatever it is where the name
             // leads now.
@@ -459,7 +459,7 @@ impl<'a> OfCluster<'a> {
         }
     }
 
-    fn accounts(&mut self, places: &Places) {
+    fn accounts(&mut self, found: &Found) {
         let Holding { account, letters, .. } = self.holding;
         let Account {
             accepted,
@@ -488,7 +488,7 @@ impl<'a> OfCluster<'a> {
             most += writes.len() as u64;
             let is_gone = |place: &usize| {
                 let (name, write) = ((number, *place), &writes[*place]);
-                let found = places.docs.contains_key(&name) || places.letters.contains_key(&name);
+                let found = found.docs.contains_key(&name) || found.letters.contains_key(&name);
                 (write.only || write.unfit) && !found
             };
             least += (0..writes.len()).filter(is_gone).count() as u64;

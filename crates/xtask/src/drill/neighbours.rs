@@ -9,7 +9,7 @@ mod control;
 mod good;
 mod hostile;
 mod operator;
-mod place;
+mod setup;
 mod verdict;
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::terminal::{Look, paint, progress, say};
 use control::Control;
 use good::{ALONE, BESIDE, Good, Told, WARMING_UP};
 use hostile::{Behaviour, Scene};
-use place::{Fabric, Gateway};
+use setup::{Fabric, Gateway};
 use testkit::fake::lock;
 use verdict::{Seen, Wait, Waits};
 

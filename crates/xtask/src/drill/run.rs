@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use serde_json::Value;
 
-use super::books;
+use super::accounts;
 use super::check::{Flaw, FlawKind, Holding, Letter, Tally, check};
 use super::damage::{SmallDisk, flip_bits};
+use super::gateway_under_test::GatewayUnderTest;
 use super::ledger::Ledger;
 use super::load::Load;
-use super::place::Place;
 use super::schedule::{Act, Role, Schedule};
 use super::world::{Cluster, token_of};
 
@@ -38,7 +38,7 @@ struct Run<'a> {
     seed: u64,
     schedule: &'a Schedule,
     clusters: &'a [Cluster],
-    place: Place,
+    gateway: GatewayUnderTest,
     disk: Option<SmallDisk>,
     ledger: Ledger,
     /// Told of what happens.
@@ -66,7 +66,7 @@ pub(crate) fn run(
     let done = Run::make(seed, schedule, clusters, (folder, program), say).and_then(|run| {
         let done = run.all(&mut outcome);
         if done.is_err() || !outcome.flaws.is_empty() {
-            run.place.keep("schedule.txt", &format!("{schedule:#?}\n"))?;
+            run.gateway.keep("schedule.txt", &format!("{schedule:#?}\n"))?;
         }
         done
     });
@@ -87,16 +87,16 @@ impl<'a> Run<'a> {
         (folder, program): (&Path, &Path),
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Result<Self> {
-        let place = Place::make(folder, program, &schedule.setup, clusters)?;
+        let gateway = GatewayUnderTest::make(folder, program, &schedule.setup, clusters)?;
         let disk = schedule
             .setup
             .disk_mb
-            .map(|megabytes| SmallDisk::mount(&place.disk(), megabytes));
+            .map(|megabytes| SmallDisk::mount(&gateway.disk(), megabytes));
         Ok(Self {
             seed,
             schedule,
             clusters,
-            place,
+            gateway,
             disk: disk.transpose()?,
             ledger: Ledger::default(),
             say,
@@ -105,16 +105,16 @@ impl<'a> Run<'a> {
 
     fn all(&self, outcome: &mut Outcome) -> Result<()> {
         self.ledger.next_process();
-        self.place.start()?;
-        let (load_ends, books_end) = (AtomicBool::new(false), AtomicBool::new(false));
+        self.gateway.start()?;
+        let (load_ends, accounts_end) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut damaged = HashSet::new();
         let (samples, flaws) = std::thread::scope(|scope| {
-            let books =
-                scope.spawn(|| books::watch(&books_end, &self.place, &self.ledger, self.clusters.len()));
+            let books = scope
+                .spawn(|| accounts::watch(&accounts_end, &self.gateway, &self.ledger, self.clusters.len()));
             let writers: Vec<_> = (0..self.schedule.setup.writers)
                 .map(|number| {
                     let rng = Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(number as u64));
-                    let (url, index) = (self.place.url(), self.clusters[0].index.as_str());
+                    let (url, index) = (self.gateway.url(), self.clusters[0].index.as_str());
                     let (stop, ledger, setup) = (&load_ends, &self.ledger, &self.schedule.setup);
                     let keyed = number < setup.keyed;
                     scope.spawn(move || {
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
                 }
                 self.drain()
             });
-            books_end.store(true, Ordering::Relaxed);
+            accounts_end.store(true, Ordering::Relaxed);
             let watched = books
                 .join()
                 .map_err(|_| anyhow::anyhow!("the watch of the accounts panicked"))?;
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
             bail!("nobody could look at the accounts");
         }
         let (holdings, others) = (self.holdings()?, self.ledger.indices());
-        self.place.stop()?;
+        self.gateway.stop()?;
         self.clusters
             .iter()
             .try_for_each(|cluster| cluster.clear(&others))?;
@@ -192,19 +192,19 @@ impl<'a> Run<'a> {
         let cluster = |number: &usize| &self.clusters[*number];
         match act {
             Act::KillGateway | Act::StopGateway => {
-                if let Some(crash) = self.place.has_crashed() {
+                if let Some(crash) = self.gateway.has_crashed() {
                     bail!(crash);
                 }
                 match act {
-                    Act::KillGateway => self.place.kill()?,
-                    _ => self.place.stop()?,
+                    Act::KillGateway => self.gateway.kill()?,
+                    _ => self.gateway.stop()?,
                 }
                 self.clusters.iter().for_each(Cluster::settle);
                 self.ledger.next_process();
             }
-            Act::StartGateway => self.place.start()?,
+            Act::StartGateway => self.gateway.start()?,
             Act::FlipBits(count) => {
-                let (folder, told) = (self.place.queue(), self.ledger.positions());
+                let (folder, told) = (self.gateway.queue(), self.ledger.positions());
                 let flipped = flip_bits(&folder, &told, (*count, &*damaged), rng)?;
                 damaged.extend(flipped);
             }
@@ -238,16 +238,16 @@ impl<'a> Run<'a> {
     /// Waits until nothing is pending, and nothing parked.
     fn drain(&self) -> Result<()> {
         (self.say)("         load and trouble are over; waiting until all is delivered");
-        let admin = self.place.admin_client()?;
+        let admin = self.gateway.admin_client()?;
         let (mut last, mut moved) = (None, Instant::now());
         loop {
-            if let Some(crash) = self.place.has_crashed() {
+            if let Some(crash) = self.gateway.has_crashed() {
                 bail!(crash);
             }
-            let queue = self.place.stats(&admin)?;
+            let queue = self.gateway.stats(&admin)?;
             let groups = queue["groups"].as_object().into_iter().flatten();
             // What is parked comes apart from the lanes, and counts as well.
-            let left: Vec<Option<u64>> = groups.map(|(_, group)| books::waiting(group)).collect();
+            let left: Vec<Option<u64>> = groups.map(|(_, group)| accounts::waiting(group)).collect();
             if left.len() == self.clusters.len() && left.iter().all(|left| *left == Some(0)) {
                 return Ok(());
             }
@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
                 (last, moved) = (Some(left), Instant::now());
             }
             if moved.elapsed() > STILL_MAX {
-                self.place.keep("accounts.json", &format!("{queue:#}\n"))?;
+                self.gateway.keep("accounts.json", &format!("{queue:#}\n"))?;
                 bail!(
                     "nothing was delivered any more for {STILL_MAX:?}: {}",
                     waiting(&queue)
@@ -266,8 +266,8 @@ impl<'a> Run<'a> {
     }
 
     fn holdings(&self) -> Result<Vec<Holding>> {
-        let admin = self.place.admin_client()?;
-        let (queue, others) = (self.place.stats(&admin)?, self.ledger.indices());
+        let admin = self.gateway.admin_client()?;
+        let (queue, others) = (self.gateway.stats(&admin)?, self.ledger.indices());
         let one = |(number, cluster): (usize, &Cluster)| {
             let name = format!("c{number}");
             let mut letters = Vec::new();
@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
             }
             Ok(Holding {
                 docs: cluster.documents(&others).with_context(|| name.clone())?,
-                account: books::account(&queue, &name)?,
+                account: accounts::account(&queue, &name)?,
                 letters,
                 name,
             })

@@ -11,11 +11,11 @@ fn settings() -> config::Idempotency {
     }
 }
 
-struct Place {
+struct Setup {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Setup {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { folder }
@@ -102,9 +102,9 @@ fn again(claimed: Claimed) -> Option<Accepted> {
 
 #[test]
 fn a_key_is_for_one_request_and_is_given_back_if_that_was_not_written() {
-    let place = Place::new();
-    let queue = place.queue();
-    let keys = place.keys(&queue);
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
     drop(first(claim(&keys, &queue, "k", "body")));
     let one = first(claim(&keys, &queue, "k", "body"));
     assert!(matches!(claim(&keys, &queue, "k", "other body"), Claimed::Other));
@@ -125,9 +125,9 @@ fn a_key_is_for_one_request_and_is_given_back_if_that_was_not_written() {
 
 #[test]
 fn a_repeat_waits_for_what_is_under_way() {
-    let place = Place::new();
-    let queue = place.queue();
-    let keys = place.keys(&queue);
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
     let one = first(claim(&keys, &queue, "k", "k"));
     let (waiting, other_queue) = (Arc::clone(&keys), queue.clone());
     let waits = std::thread::spawn(move || again(claim(&waiting, &other_queue, "k", "k")));
@@ -144,9 +144,9 @@ fn a_repeat_waits_for_what_is_under_way() {
 
 #[test]
 fn keys_outlive_the_process_wherever_it_ends() {
-    let place = Place::new();
-    let queue = place.queue();
-    let keys = place.keys(&queue);
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
     let kept = write(&keys, &queue, "kept");
     // Its record is durable, and the process ends before anything else is.
     let cut = first(claim(&keys, &queue, "cut", "cut"));
@@ -156,7 +156,7 @@ fn keys_outlive_the_process_wherever_it_ends() {
     keys.close();
     std::mem::forget((cut, unwritten));
     for _ in 0..2 {
-        let keys = place.keys(&queue);
+        let keys = setup.keys(&queue);
         assert_eq!(again(claim(&keys, &queue, "kept", "kept")), Some(kept));
         assert_eq!(
             again(claim(&keys, &queue, "cut", "cut")),
@@ -170,9 +170,9 @@ fn keys_outlive_the_process_wherever_it_ends() {
 
 #[test]
 fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
-    let place = Place::new();
-    let queue = place.queue();
-    let keys = place.keys(&queue);
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
     let room = |free_bytes_min| {
         let options = Options {
             free_bytes_min,
@@ -195,7 +195,7 @@ fn a_key_that_a_full_disk_did_not_take_is_kept_once_there_is_room() {
     wait(&|| keys.known().begun.is_empty());
     keys.close();
     // Where its record was there is nothing any more: delivered, and gone.
-    let kept = Kept::open(&place.folder.path().join("keys"), &settings(), Options::default());
+    let kept = Kept::open(&setup.folder.path().join("keys"), &settings(), Options::default());
     let (_, found) = kept.unwrap();
     assert!(found.accepted.contains(&one) && found.accepted.contains(&other));
 }
@@ -231,25 +231,25 @@ fn keys_are_forgotten_after_their_time_and_used_anew() {
 
 #[test]
 fn what_the_queue_has_lost_was_not_accepted() {
-    let place = Place::new();
-    let queue = place.queue();
-    let keys = place.keys(&queue);
+    let setup = Setup::new();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
     write(&keys, &queue, "k");
     keys.close();
     queue.close();
     drop((keys, queue));
-    std::fs::remove_dir_all(place.folder.path().join("queue")).unwrap();
-    let queue = place.queue();
-    let keys = place.keys(&queue);
+    std::fs::remove_dir_all(setup.folder.path().join("queue")).unwrap();
+    let queue = setup.queue();
+    let keys = setup.keys(&queue);
     drop(first(claim(&keys, &queue, "k", "k")));
 }
 
 #[test]
 fn a_client_gets_no_more_keys_than_are_left_for_others() {
-    let place = Place::new();
-    let queue = place.queue();
+    let setup = Setup::new();
+    let queue = setup.queue();
     // Three keys in all.
-    let keys = place.keys(&queue);
+    let keys = setup.keys(&queue);
     let greedy: Vec<_> = ["1", "2"]
         .iter()
         .map(|key| first(claim_of(&keys, &queue, "greedy", key, "d")))

@@ -7,7 +7,7 @@ use bulk::{NotALine, Op, Single, Turned, Verdict};
 use cluster::Snapshot;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
-use wire::{Incoming, Outgoing, Shared};
+use wire::{Incoming, Outgoing, PooledBytes};
 
 use super::answer;
 use super::head::{self, Kind, SingleHead};
@@ -83,8 +83,8 @@ impl Reshuffle {
         &self,
         (head, mut as_bulk): (Parts, Parts),
         write: SingleHead<'_>,
-        lines: Shared,
-        came: Shared,
+        lines: PooledBytes,
+        came: PooledBytes,
         arrived: Instant,
     ) -> Result<Step, Rejection> {
         let no_defaults = BulkHead::default();
@@ -133,7 +133,7 @@ impl Reshuffle {
         Step::Next(head, Body::Streamed(incoming), Passing::unknown(why.as_str()))
     }
 
-    fn pass_single(&self, head: Parts, came: Shared, why: SingleWhy, lanes: Option<Vec<u32>>) -> Step {
+    fn pass_single(&self, head: Parts, came: PooledBytes, why: SingleWhy, lanes: Option<Vec<u32>>) -> Step {
         self.counters.pass_single(why);
         let why = why.as_str();
         Step::Next(head, Body::Held(came), Passing { why, lanes })

@@ -8,7 +8,7 @@ use cluster::Node;
 use http::{StatusCode, response};
 use tokio::sync::oneshot;
 use wire::guard::fault;
-use wire::{Fate, SendError, SendErrorKind, Shared};
+use wire::{Fate, PooledBytes, SendError, SendErrorKind};
 
 use super::{CombinedRemote, Inner, Lease};
 use crate::gather::Weight;
@@ -120,7 +120,7 @@ impl Inner {
         node: &Node,
         lease: &mut Lease,
         members: &[Member],
-    ) -> Result<(response::Parts, Shared), SendError> {
+    ) -> Result<(response::Parts, PooledBytes), SendError> {
         let request_id = members[0].request_id.clone();
         let deadline = members.iter().map(|member| member.deadline).min();
         let ticket = lease.ticket.as_ref().expect("it is given back with the lease");
@@ -143,7 +143,7 @@ impl Inner {
         answer.map(|(head, body)| (head, body.freeze()))
     }
 
-    fn share(&self, node: &Node, head: &response::Parts, body: &Shared, members: Members) {
+    fn share(&self, node: &Node, head: &response::Parts, body: &PooledBytes, members: Members) {
         fault("combined", body);
         let docs = members.0.iter().map(Member::docs).sum();
         let reply = match Reply::split(body, docs) {

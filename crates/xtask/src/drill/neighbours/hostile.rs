@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use socket2::{Domain, Socket, Type};
 
-use super::place::{Fabric, Gateway};
+use super::setup::{Fabric, Gateway};
 use conditions::{
     alias_swaps, alias_without_write_index, blocked_index, closed_index, impossible_shards, rollovers,
     routing_required,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::place::Fabric;
+use super::setup::Fabric;
 
 impl Fabric {
     /// Lets nobody write to an index, or everybody again.

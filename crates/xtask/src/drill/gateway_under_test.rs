@@ -21,7 +21,7 @@ use crate::steps::bound_to_us;
 use testkit::fake::lock;
 
 /// The folder, the configuration, and the process if one runs.
-pub(crate) struct Place {
+pub(crate) struct GatewayUnderTest {
     folder: PathBuf,
     program: PathBuf,
     listen: String,
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     process: Mutex<Option<Child>>,
 }
 
-impl Place {
+impl GatewayUnderTest {
     /// A gateway before these clusters; `folder` is empty.
     pub(crate) fn make(folder: &Path, program: &Path, setup: &Setup, clusters: &[Cluster]) -> Result<Self> {
         Self::with(folder, program, |place| place.configuration(setup, clusters))
@@ -260,7 +260,7 @@ pipeline:
     }
 }
 
-impl Drop for Place {
+impl Drop for GatewayUnderTest {
     fn drop(&mut self) {
         // Told by whoever waits for it; here it is only to be gone.
         let _ = self.kill();

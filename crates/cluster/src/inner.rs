@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::chooser::Choosers;
 use crate::config::ClusterConfig;
-use crate::health::{Outcome, Turn as HealthTurn};
+use crate::health::{Outcome, RotationChange};
 use crate::node::Node;
 use crate::pace::{Exchange, Usual};
 use crate::snapshot::Snapshot;
@@ -19,7 +19,7 @@ use wire::lock;
 
 /// One for each cluster; lives as long as the longer-lived of the two.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ClusterInner {
     pub(crate) config: ClusterConfig,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) generation: watch::Sender<u64>,
@@ -38,13 +38,13 @@ pub(crate) struct Shared {
     pub(crate) usual: Usual,
 }
 
-// === impl Shared ===
+// === impl ClusterInner ===
 
-impl Shared {
+impl ClusterInner {
     pub(crate) fn report(&self, node: &Node, outcome: Outcome, latency: Duration) {
         match node.health.report(outcome, latency, &self.config.health) {
-            HealthTurn::Same => {}
-            HealthTurn::Down => {
+            RotationChange::Same => {}
+            RotationChange::Down => {
                 wire::rationed!(
                     tracing::warn,
                     cluster = self.config.name,
@@ -55,7 +55,7 @@ impl Shared {
                 self.probe_wake.notify_one();
                 self.wake.notify_one();
             }
-            HealthTurn::Up => {
+            RotationChange::Up => {
                 wire::rationed!(
                     tracing::info,
                     cluster = self.config.name,

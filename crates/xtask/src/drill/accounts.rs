@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::check::{Account, Flaw, FlawKind};
+use super::gateway_under_test::GatewayUnderTest;
 use super::ledger::Ledger;
-use super::place::Place;
 
 /// The states that add up.
 const STATES: [&str; 8] = [
@@ -52,7 +52,12 @@ pub(crate) fn flaws(queue: &Value, told: u64, groups: usize) -> Vec<Flaw> {
 }
 
 /// Looks at the accounts all the time until it is told to stop; how often it could, and what was wrong.
-pub(crate) fn watch(stop: &AtomicBool, place: &Place, ledger: &Ledger, groups: usize) -> (u64, Vec<Flaw>) {
+pub(crate) fn watch(
+    stop: &AtomicBool,
+    place: &GatewayUnderTest,
+    ledger: &Ledger,
+    groups: usize,
+) -> (u64, Vec<Flaw>) {
     let (mut samples, mut found) = (0, Vec::new());
     let Ok(admin) = place.admin_client() else {
         return (0, found);

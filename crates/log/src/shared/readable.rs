@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::format::index::{Index, Totals};
 
 /// What readers may see of the log: durable records only, unless [`crate::Fsync`] says otherwise.
-pub(crate) struct State {
+pub(crate) struct Readable {
     /// By position of the first byte; the length of each file, as far as readers may see it.
     pub(crate) segments: BTreeMap<u64, u64>,
     /// The segment that is being written, if there is one, which is then the last.
@@ -20,9 +20,9 @@ pub(crate) struct State {
     pub(crate) wakers: Vec<Vec<Waker>>,
 }
 
-// === impl State ===
+// === impl Readable ===
 
-impl State {
+impl Readable {
     /// The segment that a position is in, or else the next one.
     pub(crate) fn segment_at(&self, position: u64) -> Option<u64> {
         let at_or_before = self.segments.range(..=position).next_back();

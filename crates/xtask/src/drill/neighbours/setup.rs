@@ -14,8 +14,8 @@ use testkit::real::{Kind, RealCluster};
 
 use super::good::Told;
 use super::verdict::Seen;
-use crate::drill::books;
-use crate::drill::place::{Place, free_address};
+use crate::drill::accounts;
+use crate::drill::gateway_under_test::{GatewayUnderTest, free_address};
 use crate::drill::world::{scroll, token_of};
 
 /// A cluster, fake or real.
@@ -26,7 +26,7 @@ pub(super) enum Fabric {
 
 /// A gateway with an entry before a queue and one straight to the cluster.
 pub(super) struct Gateway {
-    place: Place,
+    place: GatewayUnderTest,
     queued: SocketAddr,
     straight: SocketAddr,
     admin: SocketAddr,
@@ -140,7 +140,7 @@ impl Fabric {
 impl Gateway {
     pub(super) fn start(folder: &Path, program: &Path, fabric: &Fabric) -> Result<Self> {
         let straight = free_address()?;
-        let place = Place::with(folder, program, |place| configuration(place, &straight, fabric))?;
+        let place = GatewayUnderTest::with(folder, program, |place| configuration(place, &straight, fabric))?;
         place.start()?;
         let gateway = Self {
             queued: place.listens_at().parse()?,
@@ -197,7 +197,7 @@ impl Gateway {
     fn look(&self, seen: &mut Seen) -> Result<()> {
         self.place.admin_client()?.get("/metrics")?.ok()?;
         let queue = self.place.stats(&self.place.admin_client()?)?;
-        let flaws = books::flaws(&queue, 0, 1);
+        let flaws = accounts::flaws(&queue, 0, 1);
         seen.accounts.extend(flaws.into_iter().map(|flaw| flaw.what));
         if let Some(bytes) = self.place.resident_bytes() {
             seen.resident_bytes_max = seen.resident_bytes_max.max(bytes);
@@ -233,7 +233,7 @@ impl Gateway {
     }
 }
 
-fn configuration(place: &Place, straight: &str, fabric: &Fabric) -> String {
+fn configuration(place: &GatewayUnderTest, straight: &str, fabric: &Fabric) -> String {
     format!(
         "path.data: '{}'
 worker: {{drain_timeout: 2s}}

@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use crate::disk::File;
 use crate::format::folder::read_error;
-use crate::format::index::{Index, LaneTotal, Place};
+use crate::format::index::{GroupEntry, Index, LaneTotal};
 use crate::format::scan::Found;
 use crate::format::segment::{Footer, Header};
 use crate::lock::lock;
 use crate::read::extent::scan_of;
-use crate::shared::Shared;
+use crate::shared::OpenLog;
 use crate::{Event, Lost, ReadError, WhyLost};
 
 /// A lane's groups in a segment.
-pub(crate) struct Places {
-    pub(crate) places: Vec<Place>,
+pub(crate) struct LaneGroups {
+    pub(crate) entries: Vec<GroupEntry>,
     /// Whether more may come.
     pub(crate) live: bool,
 }
 
 /// The segment with a position, or the next one.
-pub(crate) fn segment_at(shared: &Shared, position: u64) -> Option<u64> {
+pub(crate) fn segment_at(shared: &OpenLog, position: u64) -> Option<u64> {
     lock(&shared.state).segment_at(position)
 }
 
 /// The segment after one.
-pub(crate) fn next_segment(shared: &Shared, first: u64) -> Option<u64> {
+pub(crate) fn next_segment(shared: &OpenLog, first: u64) -> Option<u64> {
     lock(&shared.state)
         .segments
         .range(first + 1..)
@@ -36,12 +36,12 @@ pub(crate) fn next_segment(shared: &Shared, first: u64) -> Option<u64> {
 }
 
 /// Whether a segment is there, as far as the log knows.
-pub(crate) fn is_there(shared: &Shared, first: u64) -> bool {
+pub(crate) fn is_there(shared: &OpenLog, first: u64) -> bool {
     lock(&shared.state).segments.contains_key(&first)
 }
 
-/// What came to a lane of the active segment after so many places; none if it is no longer active.
-pub(crate) fn more(shared: &Shared, first: u64, lane: u32, known: usize) -> Option<Vec<Place>> {
+/// What came to a lane of the active segment after so many entries; none if it is no longer active.
+pub(crate) fn more(shared: &OpenLog, first: u64, lane: u32, known: usize) -> Option<Vec<GroupEntry>> {
     let state = lock(&shared.state);
     let active = state.active == Some(first);
     active.then(|| {
@@ -53,9 +53,9 @@ pub(crate) fn more(shared: &Shared, first: u64, lane: u32, known: usize) -> Opti
 }
 
 /// What a lane should have had by now, for a reader that has come to the end of the log: of this segment, of
-/// which it knows so many places; none if there is more to read, or was never any segment.
+/// which it knows so many entries; none if there is more to read, or was never any segment.
 pub(crate) fn total_at_end(
-    shared: &Shared,
+    shared: &OpenLog,
     view: Option<(u64, usize)>,
     lane: u32,
 ) -> Option<(u64, LaneTotal)> {
@@ -74,27 +74,32 @@ pub(crate) fn total_at_end(
 }
 
 /// All groups of a lane in a segment.
-pub(crate) fn of(shared: &Shared, file: &Arc<dyn File>, first: u64, lane: u32) -> Result<Places, ReadError> {
-    if let Some(places) = more(shared, first, lane, 0) {
-        return Ok(Places { places, live: true });
+pub(crate) fn of(
+    shared: &OpenLog,
+    file: &Arc<dyn File>,
+    first: u64,
+    lane: u32,
+) -> Result<LaneGroups, ReadError> {
+    if let Some(entries) = more(shared, first, lane, 0) {
+        return Ok(LaneGroups { entries, live: true });
     }
     let failed = |source| read_error("cannot read", &shared.folder.segment(first), source);
     let footer = Footer::read(&**file, first, shared.folder.lanes, shared.folder.key).map_err(failed)?;
     if let Some(footer) = &footer
-        && let Some(places) = footer.places(&**file, lane, shared.folder.key).map_err(failed)?
+        && let Some(entries) = footer.groups(&**file, lane, shared.folder.key).map_err(failed)?
     {
-        return Ok(Places { places, live: false });
+        return Ok(LaneGroups { entries, live: false });
     }
     let index = rebuilt(shared, file, first, footer.as_ref())?;
-    Ok(Places {
-        places: index.lanes[lane as usize].clone(),
+    Ok(LaneGroups {
+        entries: index.lanes[lane as usize].clone(),
         live: false,
     })
 }
 
 /// The index of a segment that has none that checks, from its records; `footer`, if the rest of it does.
 fn rebuilt(
-    shared: &Shared,
+    shared: &OpenLog,
     file: &Arc<dyn File>,
     first: u64,
     footer: Option<&Footer>,
@@ -134,7 +139,7 @@ fn rebuilt(
 /// Whether these are all the records that a segment had, going by the running totals: then only its index is
 /// damaged.
 fn is_complete(
-    shared: &Shared,
+    shared: &OpenLog,
     file: &Arc<dyn File>,
     first: u64,
     records: u64,
@@ -156,7 +161,7 @@ fn is_complete(
 }
 
 /// The documents in it are counted lane by lane at the next running total.
-fn damaged(shared: &Shared, file: &dyn File, first: u64, range: &Range<u64>) {
+fn damaged(shared: &OpenLog, file: &dyn File, first: u64, range: &Range<u64>) {
     let range = first + range.start..first + range.end;
     let most = shared.options.quarantine_bytes_max;
     let quarantined = shared.quarantine.keep(&shared.folder, file, first, &range, most);
