@@ -6,22 +6,22 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::file::scalar;
-use super::problem::{Place, Problems, nearest};
+use super::problem::{Position, Problems, nearest};
 use super::vocabulary;
 use super::yaml::{Node, Scalar, Value};
 
 /// Where each key path stood: `entry[0].network.binding` to the place of its value.
 #[derive(Debug, Default)]
-pub(super) struct Places(HashMap<String, Place>);
+pub(super) struct Positions(HashMap<String, Position>);
 
-impl Places {
+impl Positions {
     /// Whether `path` itself was written.
     pub(super) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
     /// The place of `path`, or of the nearest section around it.
-    pub(super) fn of(&self, path: &str) -> Place {
+    pub(super) fn of(&self, path: &str) -> Position {
         let mut path = path;
         loop {
             if let Some(place) = self.0.get(path) {
@@ -29,18 +29,18 @@ impl Places {
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
-                None => return self.0.get("").copied().unwrap_or(Place { line: 1, column: 1 }),
+                None => return self.0.get("").copied().unwrap_or(Position { line: 1, column: 1 }),
             }
         }
     }
 }
 
 /// Checks `root` against `schema` (a whole JSON Schema with `$defs`).
-pub(super) fn check(root: &Node, schema: &Json, problems: &mut Problems) -> (Json, Places) {
+pub(super) fn check(root: &Node, schema: &Json, problems: &mut Problems) -> (Json, Positions) {
     let mut checker = Checker {
         schema,
         problems,
-        places: Places::default(),
+        places: Positions::default(),
     };
     // An empty file has no keys, and so lacks those that are required.
     let empty = root.is_null().then(|| Node {
@@ -100,7 +100,7 @@ pub(super) fn choices(schema: &Json) -> Vec<&str> {
 struct Checker<'a> {
     schema: &'a Json,
     problems: &'a mut Problems,
-    places: Places,
+    places: Positions,
 }
 
 // === impl Checker ===
@@ -261,7 +261,7 @@ impl<'a> Checker<'a> {
 
     fn unknown(
         &mut self,
-        place: Place,
+        place: Position,
         key: &str,
         path: &str,
         section: &str,

@@ -49,14 +49,14 @@ pub use file::scalar::{BadUnit, parse_bytes, parse_time, show_bytes, show_time};
 pub use resolve::{BadListenAddress, listen_address, overlap};
 pub use runtime::*;
 pub use schema::{Explanation, NoSuchKey, explain, markdown, schema};
-pub use settings::{Environment, MASK, Place, Problem, Rejected, Secret, Severity};
+pub use settings::{Environment, MASK, Position, Problem, Rejected, Secret, Severity};
 pub use show::show;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use check::Places;
+use check::Positions;
 use file::{
     AdminFile, BasicAuthFile, BulkReshuffleFile, CombineFile, ConfigFile, ElasticsearchFile, EntryFile,
     FilterFile, FlowFile, ForwardFile, ModeFile, RouterFile,
@@ -82,7 +82,7 @@ pub struct Loaded {
 #[derive(Clone, Debug)]
 struct Source {
     name: Option<String>,
-    places: Arc<Places>,
+    places: Arc<Positions>,
     /// Of the text.
     fingerprint: u64,
 }
@@ -163,7 +163,7 @@ impl Config {
         text: &str,
         environment: Environment<'_>,
         problems: &mut Problems,
-    ) -> Option<(Self, ConfigFile, Places)> {
+    ) -> Option<(Self, ConfigFile, Positions)> {
         let node = yaml::parse(text, problems)?;
         let mut node = tree::nest(node, problems);
         tree::substitute(&mut node, environment, tree::Unknown::Refused, problems);
@@ -174,7 +174,7 @@ impl Config {
             Ok(file) => file,
             Err(error) => {
                 if !problems.has_errors() {
-                    let place = Place { line: 1, column: 1 };
+                    let place = Position { line: 1, column: 1 };
                     problems.error(place, "", format!("can't be read: {error}"), None);
                 }
                 return None;
@@ -311,7 +311,7 @@ impl Loaded {
     }
 
     /// Where `key`, or the nearest section around it, was written; none if there is no file, or no key.
-    pub fn place(&self, key: &str) -> Option<Place> {
+    pub fn place(&self, key: &str) -> Option<Position> {
         let source = self.source.as_ref().filter(|_| !key.is_empty());
         source.map(|source| source.places.of(key))
     }

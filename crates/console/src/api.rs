@@ -53,9 +53,9 @@ pub(crate) struct ApiState {
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Registers what the command line was given, as an import does.
-pub(crate) fn register(desk: &ApiState, yaml: &str) -> Result<(), StartError> {
+pub(crate) fn register(api: &ApiState, yaml: &str) -> Result<(), StartError> {
     let failed = |why: String| Err(StartError::Registry(why));
-    match registry::take_in(desk, "(start)", yaml) {
+    match registry::take_in(api, "(start)", yaml) {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(problems)) => {
             let told = problems.iter().map(|problem| {
@@ -69,7 +69,7 @@ pub(crate) fn register(desk: &ApiState, yaml: &str) -> Result<(), StartError> {
 }
 
 /// Everything there is, below the base path.
-pub(crate) fn router(desk: &Arc<ApiState>) -> Router {
+pub(crate) fn router(api: &Arc<ApiState>) -> Router {
     let open = Router::new()
         .route("/session", get(sessions::show))
         .route("/setup", post(sessions::set_up))
@@ -104,19 +104,19 @@ pub(crate) fn router(desk: &Arc<ApiState>) -> Router {
         .route("/gateways/{id}/call", post(gateways::call))
         .route("/tabs", get(texts::tabs).put(texts::set_tabs))
         .route("/audit", get(texts::audit))
-        .layer(from_fn_with_state(Arc::clone(desk), guard::logged_in));
-    let api = open
+        .layer(from_fn_with_state(Arc::clone(api), guard::logged_in));
+    let routes = open
         .merge(closed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(guard::from_this_page))
         .fallback(async || Refusal::not_found("there is no such endpoint"))
         .method_not_allowed_fallback(async || Refusal::method())
-        .with_state(Arc::clone(desk));
+        .with_state(Arc::clone(api));
     Router::new()
-        .nest("/api", api)
+        .nest("/api", routes)
         .fallback(page::serve)
         .layer(from_fn(guard::guarded))
-        .layer(from_fn_with_state(Arc::clone(desk), guard::by_a_known_name))
+        .layer(from_fn_with_state(Arc::clone(api), guard::by_a_known_name))
         .layer(from_fn(guard::with_headers))
 }
 

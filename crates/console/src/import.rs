@@ -1,7 +1,7 @@
 //! The registry from a file: all of it, or nothing and what is wrong with it, by line and column.
 
 use serde_json::{Value, json};
-use settings::Place;
+use settings::Position;
 use settings::Secret;
 use settings::problem::{Problems, nearest};
 use settings::yaml::{self, Node};
@@ -46,7 +46,7 @@ pub(crate) fn read(
     }
     if problems.has_errors() {
         let told = problems.into_sorted().into_iter().map(|problem| {
-            let place = problem.place.unwrap_or(Place { line: 1, column: 1 });
+            let place = problem.place.unwrap_or(Position { line: 1, column: 1 });
             let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
             json!({"line": place.line, "column": place.column, "reason": format!("{}{help}", problem.message)})
         });

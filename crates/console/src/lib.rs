@@ -188,9 +188,9 @@ pub fn run(
             .is_first_start()
             .map_err(|error| StartError::Read(error.to_string()))?;
         let link = first.then(secrets::token);
-        let desk = Arc::new(desk(store, options, link.clone(), worker));
+        let api = Arc::new(api(store, options, link.clone(), worker));
         if let Some(registry) = &options.registry {
-            api::register(&desk, registry.expose())?;
+            api::register(&api, registry.expose())?;
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{}/", options.base_path);
@@ -199,7 +199,7 @@ pub fn run(
             url,
         });
         tokio::select! {
-            () = serve::serve(listener, tls, api::router(&desk), options.base_path.as_str().into()) => {}
+            () = serve::serve(listener, tls, api::router(&api), options.base_path.as_str().into()) => {}
             () = stopped => {}
         }
         Ok(())
@@ -207,7 +207,7 @@ pub fn run(
 }
 
 /// What requests share; what goes on besides them is started.
-fn desk(store: Store, options: &Options, link: Option<String>, worker: Worker) -> ApiState {
+fn api(store: Store, options: &Options, link: Option<String>, worker: Worker) -> ApiState {
     let (outbound, runner) = Outbound::new();
     let polls = Polls {
         store,
@@ -245,7 +245,7 @@ async fn tell(polls: Polls, told: watch::Sender<Arc<Value>>) {
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         seconds.tick().await;
-        // One receiver is the desk's own.
+        // One receiver is the API's own.
         if told.receiver_count() < 2 {
             continue;
         }

@@ -2,8 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
-/// A metric that each thing of a kind has: its name without the prefix `tidegate_`, its kind, its help, and the
-/// value for one thing. A thing with the value `None` has no sample.
+/// A metric that each thing of a kind has: its name without the prefix `tidegate_`, its kind, its help, and
+/// the value for one thing. A thing with the value `None` has no sample.
 pub(crate) type Metric<F> = (&'static str, &'static str, &'static str, F);
 
 /// A page of metrics that is being written.

@@ -402,7 +402,7 @@ impl<'w> Work<'w> {
     }
 }
 
-// === impl Place ===
+// === impl IndexSide ===
 
 impl IndexSide<'_> {
     fn url(&self) -> String {

@@ -213,7 +213,10 @@ mod tests {
         assert_eq!(judge(wanted, &[]), Some(MISSING));
         assert_eq!(judge(wanted, &[&one, &one]), Some(REPEATED));
         assert_eq!(
-            (judge(ExpectedDoc::Nothing, &[]), judge(ExpectedDoc::Nothing, &[&one])),
+            (
+                judge(ExpectedDoc::Nothing, &[]),
+                judge(ExpectedDoc::Nothing, &[&one])
+            ),
             (None, Some(UNDEAD))
         );
         assert_eq!(judge(ExpectedDoc::Some, &[&two]), None);

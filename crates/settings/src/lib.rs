@@ -23,6 +23,6 @@ mod secret;
 pub mod tree;
 pub mod yaml;
 
-pub use problem::{Place, Problem, Rejected, Severity};
+pub use problem::{Position, Problem, Rejected, Severity};
 pub use secret::{MASK, Secret};
 pub use tree::Environment;

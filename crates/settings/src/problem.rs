@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Place {
+pub struct Position {
     /// From 1.
     pub line: u32,
     /// In characters, from 1.
@@ -32,7 +32,7 @@ pub struct Problem {
     pub file: Option<String>,
     /// Where; none for a configuration without a file.
     #[serde(flatten)]
-    pub place: Option<Place>,
+    pub place: Option<Position>,
     /// The key, as `entry[0].network.binding`; empty for the file as a whole.
     pub path: String,
     /// What, in one sentence.
@@ -61,7 +61,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(out, "{file}:")?;
-            if let Some(Place { line, column }) = self.place {
+            if let Some(Position { line, column }) = self.place {
                 write!(out, "{line}:{column}:")?;
             }
             out.write_str(" ")?;
@@ -111,7 +111,7 @@ impl Problems {
     pub fn add(
         &mut self,
         severity: Severity,
-        place: Option<Place>,
+        place: Option<Position>,
         path: &str,
         message: impl Into<String>,
         help: Option<String>,
@@ -127,12 +127,12 @@ impl Problems {
     }
 
     /// Notes what keeps the file from being used.
-    pub fn error(&mut self, place: Place, path: &str, message: impl Into<String>, help: Option<String>) {
+    pub fn error(&mut self, place: Position, path: &str, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, Some(place), path, message, help);
     }
 
     /// Notes what is worth a warning.
-    pub fn warning(&mut self, place: Place, path: &str, message: impl Into<String>) {
+    pub fn warning(&mut self, place: Position, path: &str, message: impl Into<String>) {
         self.add(Severity::Warning, Some(place), path, message, None);
     }
 

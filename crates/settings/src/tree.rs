@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::problem::{Place, Problems, Severity, nearest};
+use crate::problem::{Position, Problems, Severity, nearest};
 use crate::yaml::{Key, Node, Scalar, Value};
 
 /// Where environment variables are looked up; a parameter, so that tests need no process environment.
@@ -46,7 +46,7 @@ fn insert(entries: &mut Vec<(Key, Node)>, key: Key, value: Node, problems: &mut 
         .flatten();
     let (key, value) = match split {
         Some((first, rest)) if !first.is_empty() && !rest.is_empty() => {
-            let inner_place = Place {
+            let inner_place = Position {
                 column: key.place.column + first.chars().count() as u32 + 1,
                 ..key.place
             };

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 
-use crate::problem::{Place, Problems};
+use crate::problem::{Position, Problems};
 
 /// A value and where it stood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Where it begins.
-    pub place: Place,
+    pub place: Position,
     /// What it is.
     pub value: Value,
 }
@@ -46,7 +46,7 @@ pub struct Key {
     /// As it is written.
     pub name: String,
     /// Where it begins.
-    pub place: Place,
+    pub place: Position,
 }
 
 /// Largest file, bytes.
@@ -60,7 +60,7 @@ const NODES_MAX: usize = 40_000;
 
 /// Parses one YAML document. `None` when its syntax is wrong; the problem is noted.
 pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
-    let start = Place { line: 1, column: 1 };
+    let start = Position { line: 1, column: 1 };
     if text.len() > FILE_BYTES_MAX {
         problems.error(
             start,
@@ -101,7 +101,7 @@ pub fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
             Ok((event, span)) => builder.event(event, &span)?,
             Err(error) => {
                 let mark = error.marker();
-                let place = Place {
+                let place = Position {
                     line: mark.line() as u32,
                     column: mark.col() as u32 + 1,
                 };
@@ -143,7 +143,7 @@ struct Builder<'a> {
 
 /// A collection whose end is still to come.
 struct Open {
-    place: Place,
+    place: Position,
     anchor: usize,
     collection: Collection,
 }
@@ -230,7 +230,7 @@ impl Builder<'_> {
         }
     }
 
-    fn open(&mut self, place: Place, anchor: usize, collection: Collection) -> Option<()> {
+    fn open(&mut self, place: Position, anchor: usize, collection: Collection) -> Option<()> {
         // A map as a key has nowhere to go.
         if let Some(Open {
             collection: Collection::Map { key: None, .. },
@@ -291,7 +291,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn no_tag(&mut self, tagged: bool, place: Place) -> Option<()> {
+    fn no_tag(&mut self, tagged: bool, place: Position) -> Option<()> {
         if tagged {
             self.fail(place, "YAML tags (`!name`) mean nothing here")
         } else {
@@ -299,14 +299,14 @@ impl Builder<'_> {
         }
     }
 
-    fn fail(&mut self, place: Place, message: &str) -> Option<()> {
+    fn fail(&mut self, place: Position, message: &str) -> Option<()> {
         self.problems.error(place, "", message, None);
         None
     }
 }
 
-fn place(span: &Span) -> Place {
-    Place {
+fn place(span: &Span) -> Position {
+    Position {
         line: span.start.line() as u32,
         column: span.start.col() as u32 + 1,
     }
@@ -369,7 +369,7 @@ mod tests {
     fn places_are_those_of_the_text() {
         let node = parse("a:\n  - b: ü\n    c: [1, \"2\"]\n", &mut Problems::new(None)).unwrap();
         let Value::Map(top) = &node.value else { panic!() };
-        assert_eq!(top[0].0.place, Place { line: 1, column: 1 });
+        assert_eq!(top[0].0.place, Position { line: 1, column: 1 });
         let Value::List(list) = &top[0].1.value else {
             panic!()
         };
@@ -380,13 +380,13 @@ mod tests {
             inner[1].0,
             Key {
                 name: "c".into(),
-                place: Place { line: 3, column: 5 }
+                place: Position { line: 3, column: 5 }
             }
         );
         let Value::List(numbers) = &inner[1].1.value else {
             panic!()
         };
-        assert_eq!(numbers[1].place, Place { line: 3, column: 12 });
+        assert_eq!(numbers[1].place, Position { line: 3, column: 12 });
     }
 
     #[test]

@@ -19,15 +19,15 @@ use std::sync::Arc;
 use http::Method;
 use settings::Secret;
 
-use super::check::Places;
+use super::check::Positions;
 use super::file::{ConfigFile, RouterFile, RuleFile};
-use super::problem::{Place, Problems, Severity, nearest};
+use super::problem::{Position, Problems, Severity, nearest};
 use super::runtime::*;
 use crate::router::{Pattern, Router, Rule};
 
 /// Reads the checked file as what the gateway runs. Problems are added; the result is of use only if none of
 /// them is an error.
-pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut Problems) -> Config {
+pub(super) fn resolve(file: &ConfigFile, places: Option<&Positions>, problems: &mut Problems) -> Config {
     let mut resolver = Resolver { places, problems };
     let clusters = resolver.clusters(&file.elasticsearch, &file.flow);
     let flows = resolver.flows(&file.flow, &file.elasticsearch);
@@ -73,14 +73,14 @@ pub(super) fn resolve(file: &ConfigFile, places: Option<&Places>, problems: &mut
 
 struct Resolver<'a> {
     /// None: there is no file, and problems have no place.
-    places: Option<&'a Places>,
+    places: Option<&'a Positions>,
     problems: &'a mut Problems,
 }
 
 // === impl Resolver ===
 
 impl Resolver<'_> {
-    fn place(&self, path: &str) -> Option<Place> {
+    fn place(&self, path: &str) -> Option<Position> {
         self.places.map(|places| places.of(path))
     }
 

@@ -52,12 +52,12 @@ pub(super) struct Wanted {
 
 /// Sends a call and tells the answer. It ends at the cluster when the page gives it up.
 pub(super) async fn call(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(call): Json<Call>,
 ) -> Result<Json<Value>, Refusal> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let method = call.method.to_uppercase();
     let known = METHODS.iter().any(|known| *known == method);
@@ -79,7 +79,7 @@ pub(super) async fn call(
             reason: call.confirm.as_ref().map(|confirm| confirm.reason.trim()),
             ..Change::default()
         })?;
-        desk.names.forget(&id);
+        api.names.forget(&id);
     }
     let headers = headers_of(&call.headers, !body.is_empty())?;
     let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
@@ -92,7 +92,7 @@ pub(super) async fn call(
         bytes_max: BYTES_MAX,
     };
     let began = Instant::now();
-    let answer = desk.polls.outbound.send(&Arc::new(target), ask).await?;
+    let answer = api.polls.outbound.send(&Arc::new(target), ask).await?;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let kept = answer
@@ -145,16 +145,16 @@ fn headers_of(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
 
 /// Names that begin like this, for the editor's completion.
 pub(super) async fn names(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Value>, Refusal> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let cluster = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let target = Target::of_cluster(store, &cluster).map_err(|error| Refusal::bad(error.to_string()))?;
-    let known = desk
+    let known = api
         .names
-        .of(&desk.polls.outbound, &id, &Arc::new(target), &wanted.kind)
+        .of(&api.polls.outbound, &id, &Arc::new(target), &wanted.kind)
         .await?;
     let known =
         known.ok_or_else(|| Refusal::bad("kind: index, alias, template, pipeline or field is wanted"))?;

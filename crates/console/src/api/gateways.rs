@@ -48,12 +48,12 @@ pub(super) struct Call {
 
 /// All queues, each consumer group with its sum.
 pub(super) async fn queues(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let gateway = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let gateway = api.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let slot = {
-        let mut asked = lock(&desk.asked.0);
+        let mut asked = lock(&api.asked.0);
         asked.retain(|_, slot| {
             Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|kept| is_fresh(&kept).is_some())
         });
@@ -63,8 +63,8 @@ pub(super) async fn queues(
     if let Some(told) = is_fresh(&kept) {
         return Ok(Json(Value::clone(&told)));
     }
-    let target = Arc::new(target(&desk, &gateway)?);
-    let mut queues = desk.polls.outbound.get(&target, "/queue/stats", WITHIN).await?;
+    let target = Arc::new(target(&api, &gateway)?);
+    let mut queues = api.polls.outbound.get(&target, "/queue/stats", WITHIN).await?;
     for queue in queues
         .as_object_mut()
         .into_iter()
@@ -96,23 +96,23 @@ fn is_fresh(kept: &Option<(Instant, Arc<Value>)>) -> Option<Arc<Value>> {
 
 /// How far a queue's consumer groups were behind.
 pub(super) async fn lag(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     Query(span): Query<Span>,
 ) -> Result<Json<Value>, Refusal> {
-    desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    api.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let minutes = span.minutes.unwrap_or(15).clamp(1, MINUTES_MAX);
-    Ok(Json(desk.polls.board.lag(&id, &span.queue, minutes)))
+    Ok(Json(api.polls.board.lag(&id, &span.queue, minutes)))
 }
 
 /// Sends a call to the admin API and tells the answer.
 pub(super) async fn call(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(call): Json<Call>,
 ) -> Result<Json<Value>, Refusal> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let gateway = store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let path = CallPath::parse(&call.path).map_err(|error| Refusal::bad(format!("path: {error}")))?;
     let method = call.method.to_uppercase();
@@ -126,7 +126,7 @@ pub(super) async fn call(
         .split_once('?')
         .is_some_and(|(_, query)| query.split('&').any(|one| one == "dry_run=true"));
     if known.writes && !only_counts {
-        admit(&desk, &gateway, call.confirm.as_ref())?;
+        admit(&api, &gateway, call.confirm.as_ref())?;
         store.note(&Change {
             user: &user.name,
             what: &format!("{method} {}", call.path),
@@ -149,10 +149,10 @@ pub(super) async fn call(
         ..Ask::get(&call.path, CALL_WITHIN)
     };
     let began = Instant::now();
-    let answer = desk
+    let answer = api
         .polls
         .outbound
-        .send(&Arc::new(target(&desk, &gateway)?), ask)
+        .send(&Arc::new(target(&api, &gateway)?), ask)
         .await?;
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Json(json!({
@@ -163,14 +163,14 @@ pub(super) async fn call(
 
 /// What acts on a gateway acts on its clusters: one that is only read forbids it, a protected one wants the
 /// gateway's name and a reason.
-fn admit(desk: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
+fn admit(api: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> Result<(), Refusal> {
     let mut is_protected = false;
     for id in gateway
         .clusters
         .iter()
         .filter_map(|link| link.cluster_id.as_deref())
     {
-        let Some(cluster) = desk.polls.store.cluster(id)? else {
+        let Some(cluster) = api.polls.store.cluster(id)? else {
             continue;
         };
         if cluster.read_only {
@@ -188,8 +188,8 @@ fn admit(desk: &ApiState, gateway: &GatewayEntry, confirm: Option<&Confirm>) -> 
     Ok(())
 }
 
-fn target(desk: &ApiState, gateway: &GatewayEntry) -> Result<Target, Refusal> {
-    Target::of_gateway(&desk.polls.store, gateway).map_err(|error| Refusal::bad(error.to_string()))
+fn target(api: &ApiState, gateway: &GatewayEntry) -> Result<Target, Refusal> {
+    Target::of_gateway(&api.polls.store, gateway).map_err(|error| Refusal::bad(error.to_string()))
 }
 
 /// A call that goes out; `*` is any one segment.

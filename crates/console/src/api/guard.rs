@@ -25,7 +25,7 @@ pub(super) async fn guarded(request: Request, next: Next) -> Response {
 /// address is not such a name, `localhost` leads nowhere else, and others have to be told on the command
 /// line.
 pub(super) async fn by_a_known_name(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -34,7 +34,7 @@ pub(super) async fn by_a_known_name(
     let known = host.is_some_and(|host| {
         host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok()
-            || desk.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+            || api.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     });
     if known && hosts.next().is_none() {
         return next.run(request).await;
@@ -96,14 +96,14 @@ pub(super) async fn from_this_page(request: Request, next: Next) -> Response {
 
 /// Everything but logging in needs a session. The user goes along with the request.
 pub(super) async fn logged_in(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let token = token_of(request.headers(), desk.tls);
+    let token = token_of(request.headers(), api.tls);
     let found = match &token {
         // A page that is only open does not count as used.
-        Some(token) => desk
+        Some(token) => api
             .polls
             .store
             .session(token, !request.uri().path().ends_with("/live")),
@@ -111,7 +111,7 @@ pub(super) async fn logged_in(
     };
     match found {
         Ok(Some(user)) => {
-            desk.polls.attention.look();
+            api.polls.attention.look();
             request.extensions_mut().insert(user);
             if let Some(token) = token {
                 request.extensions_mut().insert(Token(token));

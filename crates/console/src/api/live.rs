@@ -21,52 +21,49 @@ pub(super) struct Span {
     minutes: Option<u32>,
 }
 
-pub(super) async fn overview(State(desk): State<Arc<ApiState>>) -> Result<Json<Value>, Refusal> {
-    let store = &desk.polls.store;
+pub(super) async fn overview(State(api): State<Arc<ApiState>>) -> Result<Json<Value>, Refusal> {
+    let store = &api.polls.store;
     Ok(Json(
-        desk.polls.board.overview(&store.clusters()?, &store.gateways()?),
+        api.polls.board.overview(&store.clusters()?, &store.gateways()?),
     ))
 }
 
 /// An event a second, until the session ends.
 pub(super) async fn stream(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(Token(token)): Extension<Token>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let mut overview = desk.overview.clone();
+    let mut overview = api.overview.clone();
     // The one that is there may be of another day: nobody takes it while nobody looks.
     overview.mark_unchanged();
-    let stream = unfold(
-        (overview, desk, token),
-        |(mut overview, desk, token)| async move {
-            overview.changed().await.ok()?;
-            let live = desk.polls.store.session(&token, false).ok().flatten();
-            live?;
-            let told = overview.borrow_and_update().to_string();
-            let event = Event::default().event("overview").data(told);
-            Some((Ok(event), (overview, desk, token)))
-        },
-    );
+    let stream = unfold((overview, api, token), |(mut overview, api, token)| async move {
+        overview.changed().await.ok()?;
+        let live = api.polls.store.session(&token, false).ok().flatten();
+        live?;
+        let told = overview.borrow_and_update().to_string();
+        let event = Event::default().event("overview").data(told);
+        Some((Ok(event), (overview, api, token)))
+    });
     Sse::new(stream)
 }
 
 pub(super) async fn series(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
     Query(span): Query<Span>,
 ) -> Result<Json<Value>, Refusal> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let minutes = span.minutes.unwrap_or(15).clamp(1, MINUTES_MAX);
-    Ok(Json(desk.polls.board.series(&id, &store.gateways()?, minutes)))
+    Ok(Json(api.polls.board.series(&id, &store.gateways()?, minutes)))
 }
 
 pub(super) async fn nodes(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
-    Ok(Json(desk.polls.board.nodes(&id)))
+    api.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    Ok(Json(api.polls.board.nodes(&id)))
 }
 
 const MINUTES_MAX: u32 = 30 * 24 * 60;

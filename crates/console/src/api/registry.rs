@@ -24,41 +24,41 @@ pub(super) struct File {
 }
 
 /// All of it, without secrets.
-pub(super) async fn show(State(desk): State<Arc<ApiState>>) -> Answer {
-    let store = &desk.polls.store;
+pub(super) async fn show(State(api): State<Arc<ApiState>>) -> Answer {
+    let store = &api.polls.store;
     Ok(Json(
         json!({"clusters": store.clusters()?, "gateways": store.gateways()?}),
     ))
 }
 
 pub(super) async fn add_cluster(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
     let entry = draft.on(None)?;
-    keep_cluster(&desk, &user.name, None, &entry, &draft)?;
-    told_cluster(&desk, &entry.id)
+    keep_cluster(&api, &user.name, None, &entry, &draft)?;
+    told_cluster(&api, &entry.id)
 }
 
 pub(super) async fn change_cluster(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
-    let stored = desk.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
+    let stored = api.polls.store.cluster(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
-    keep_cluster(&desk, &user.name, Some(&stored), &entry, &draft)?;
-    told_cluster(&desk, &id)
+    keep_cluster(&api, &user.name, Some(&stored), &entry, &draft)?;
+    told_cluster(&api, &id)
 }
 
 pub(super) async fn remove_cluster(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
 ) -> Answer {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let stored = store.cluster(&id)?.ok_or(StoreError::Missing)?;
     store.forget_cluster(&id)?;
     let before = json!(stored);
@@ -67,16 +67,16 @@ pub(super) async fn remove_cluster(
         ..change(&user.name, "remove cluster", &stored.name)
     };
     store.note(&change)?;
-    desk.polls.changed.notify_one();
+    api.polls.changed.notify_one();
     Ok(Json(json!({})))
 }
 
 /// Tries a cluster as it is given, with the stored password where none is given.
 pub(super) async fn test_cluster(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Json(draft): Json<ClusterDraft>,
 ) -> Answer {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let stored = draft
         .id
         .as_deref()
@@ -93,39 +93,39 @@ pub(super) async fn test_cluster(
         None => store.cluster_secret(&entry)?,
     };
     let target = Target::cluster(&entry, password);
-    Ok(Json(probe(&desk.polls.outbound, Kind::Cluster, target).await))
+    Ok(Json(probe(&api.polls.outbound, Kind::Cluster, target).await))
 }
 
 pub(super) async fn add_gateway(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
     let entry = draft.on(None)?;
-    keep_gateway(&desk, &user.name, None, &entry, &draft)?;
-    bring_along(&desk, &entry).await?;
-    told_gateway(&desk, &entry.id)
+    keep_gateway(&api, &user.name, None, &entry, &draft)?;
+    bring_along(&api, &entry).await?;
+    told_gateway(&api, &entry.id)
 }
 
 pub(super) async fn change_gateway(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
-    let stored = desk.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
+    let stored = api.polls.store.gateway(&id)?.ok_or(StoreError::Missing)?;
     let entry = draft.on(Some(stored.clone()))?;
-    keep_gateway(&desk, &user.name, Some(&stored), &entry, &draft)?;
-    bring_along(&desk, &entry).await?;
-    told_gateway(&desk, &id)
+    keep_gateway(&api, &user.name, Some(&stored), &entry, &draft)?;
+    bring_along(&api, &entry).await?;
+    told_gateway(&api, &id)
 }
 
 pub(super) async fn remove_gateway(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Path(id): Path<String>,
 ) -> Answer {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let stored = store.gateway(&id)?.ok_or(StoreError::Missing)?;
     store.forget_gateway(&id)?;
     let before = json!(stored);
@@ -134,16 +134,16 @@ pub(super) async fn remove_gateway(
         ..change(&user.name, "remove gateway", &stored.name)
     };
     store.note(&change)?;
-    desk.polls.changed.notify_one();
+    api.polls.changed.notify_one();
     Ok(Json(json!({})))
 }
 
 /// Tries a gateway as it is given, with the stored token where none is given.
 pub(super) async fn test_gateway(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Json(draft): Json<GatewayDraft>,
 ) -> Answer {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let stored = draft
         .id
         .as_deref()
@@ -160,16 +160,16 @@ pub(super) async fn test_gateway(
         None => store.gateway_secret(&entry)?,
     };
     let target = Target::gateway(&entry, token);
-    Ok(Json(probe(&desk.polls.outbound, Kind::Gateway, target).await))
+    Ok(Json(probe(&api.polls.outbound, Kind::Gateway, target).await))
 }
 
 /// A file's entries: all of them, or the problems.
 pub(super) async fn import(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(file): Json<File>,
 ) -> Answer {
-    Ok(Json(match take_in(&desk, &user.name, &file.yaml)? {
+    Ok(Json(match take_in(&api, &user.name, &file.yaml)? {
         Ok(taken) => json!({"added": taken.added, "changed": taken.changed, "problems": []}),
         Err(problems) => json!({"added": [], "changed": [], "problems": problems}),
     }))
@@ -185,11 +185,11 @@ pub(crate) struct Taken {
 /// Registers all that a file names in the name of `actor`, or tells what is wrong with the file and registers
 /// nothing.
 pub(crate) fn take_in(
-    desk: &ApiState,
+    api: &ApiState,
     actor: &str,
     yaml: &str,
 ) -> Result<Result<Taken, Vec<Value>>, StoreError> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     let (clusters, gateways) = (store.clusters()?, store.gateways()?);
     let import = match import::read(yaml, &clusters, &gateways) {
         Ok(import) => import,
@@ -206,25 +206,25 @@ pub(crate) fn take_in(
     };
     for (draft, entry) in &import.clusters {
         let stored = clusters.iter().find(|known| known.id == entry.id);
-        keep_cluster(desk, actor, stored, entry, draft)?;
+        keep_cluster(api, actor, stored, entry, draft)?;
         tell(stored.is_none(), &entry.name);
     }
     for (draft, entry) in &import.gateways {
         let stored = gateways.iter().find(|known| known.id == entry.id);
-        keep_gateway(desk, actor, stored, entry, draft)?;
+        keep_gateway(api, actor, stored, entry, draft)?;
         tell(stored.is_none(), &entry.name);
     }
     Ok(Ok(taken))
 }
 
 fn keep_cluster(
-    desk: &ApiState,
+    api: &ApiState,
     actor: &str,
     stored: Option<&ClusterEntry>,
     entry: &ClusterEntry,
     draft: &ClusterDraft,
 ) -> Result<(), StoreError> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     store.keep_cluster(entry, draft.secret())?;
     let what = if stored.is_some() {
         "change cluster"
@@ -241,18 +241,18 @@ fn keep_cluster(
         ..change(actor, what, &entry.name)
     };
     store.note(&change)?;
-    desk.polls.changed.notify_one();
+    api.polls.changed.notify_one();
     Ok(())
 }
 
 fn keep_gateway(
-    desk: &ApiState,
+    api: &ApiState,
     actor: &str,
     stored: Option<&GatewayEntry>,
     entry: &GatewayEntry,
     draft: &GatewayDraft,
 ) -> Result<(), StoreError> {
-    let store = &desk.polls.store;
+    let store = &api.polls.store;
     store.keep_gateway(entry, draft.secret())?;
     let what = if stored.is_some() {
         "change gateway"
@@ -269,20 +269,20 @@ fn keep_gateway(
         ..change(actor, what, &entry.name)
     };
     store.note(&change)?;
-    desk.polls.changed.notify_one();
+    api.polls.changed.notify_one();
     Ok(())
 }
 
 /// Registers a gateway's clusters at once if it answers; else its poll does it when it does.
-async fn bring_along(desk: &ApiState, entry: &GatewayEntry) -> Result<(), Refusal> {
-    let store = &desk.polls.store;
+async fn bring_along(api: &ApiState, entry: &GatewayEntry) -> Result<(), Refusal> {
+    let store = &api.polls.store;
     let Some(stored) = store.gateway(&entry.id)? else {
         return Ok(());
     };
     let Ok(target) = Target::of_gateway(store, &stored) else {
         return Ok(());
     };
-    let told = desk
+    let told = api
         .polls
         .outbound
         .get(&Arc::new(target), "/elasticsearch", WITHIN)
@@ -290,18 +290,18 @@ async fn bring_along(desk: &ApiState, entry: &GatewayEntry) -> Result<(), Refusa
     if let Ok(told) = told
         && adopt(store, &entry.id, &told)?
     {
-        desk.polls.changed.notify_one();
+        api.polls.changed.notify_one();
     }
     Ok(())
 }
 
-fn told_cluster(desk: &ApiState, id: &str) -> Answer {
-    let entry = desk.polls.store.cluster(id)?.ok_or(StoreError::Missing)?;
+fn told_cluster(api: &ApiState, id: &str) -> Answer {
+    let entry = api.polls.store.cluster(id)?.ok_or(StoreError::Missing)?;
     Ok(Json(json!(entry)))
 }
 
-fn told_gateway(desk: &ApiState, id: &str) -> Answer {
-    let entry = desk.polls.store.gateway(id)?.ok_or(StoreError::Missing)?;
+fn told_gateway(api: &ApiState, id: &str) -> Answer {
+    let entry = api.polls.store.gateway(id)?.ok_or(StoreError::Missing)?;
     Ok(Json(json!(entry)))
 }
 

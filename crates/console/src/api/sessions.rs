@@ -33,11 +33,11 @@ pub(super) struct Login {
 
 /// Who is logged in.
 pub(super) async fn show(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Refusal> {
-    let token = token_of(&headers, desk.tls);
-    let store = &desk.polls.store;
+    let token = token_of(&headers, api.tls);
+    let store = &api.polls.store;
     if let Some(user) = token
         .map(|token| store.session(&token, true))
         .transpose()?
@@ -53,11 +53,11 @@ pub(super) async fn show(
 
 /// Makes the first user, for who has the one-time link.
 pub(super) async fn set_up(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Json(setup): Json<Setup>,
 ) -> Result<Response, Refusal> {
     let fits = {
-        let link = lock(&desk.setup);
+        let link = lock(&api.setup);
         link.as_ref()
             .is_some_and(|link| bool::from(link.expose().as_bytes().ct_eq(setup.link.expose().as_bytes())))
     };
@@ -74,17 +74,17 @@ pub(super) async fn set_up(
         )));
     }
     check_password(&setup.password)?;
-    let hash = desk.passwords.hash(setup.password).await?;
-    if !desk.polls.store.make_first_user(name, &hash)? {
+    let hash = api.passwords.hash(setup.password).await?;
+    if !api.polls.store.make_first_user(name, &hash)? {
         return Err(Refusal::forbidden("bad_link", "there is a user already"));
     }
-    *lock(&desk.setup) = None;
-    begin(&desk, name, "set up")
+    *lock(&api.setup) = None;
+    begin(&api, name, "set up")
 }
 
 /// Begins a session.
 pub(super) async fn log_in(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(Peer(address)): Extension<Peer>,
     Json(login): Json<Login>,
 ) -> Result<Response, Refusal> {
@@ -92,37 +92,37 @@ pub(super) async fn log_in(
         return Err(Refusal::unauthorized("name or password is wrong", None));
     }
     let name = login.name.trim();
-    desk.throttle
+    api.throttle
         .admit(name, address.ip(), Instant::now())
         .map_err(Refusal::too_many)?;
-    let stored = desk.polls.store.user(name)?;
+    let stored = api.polls.store.user(name)?;
     let hash = stored.as_ref().map(|(_, hash)| hash.as_str());
-    if !desk.passwords.matches(login.password, hash).await? {
+    if !api.passwords.matches(login.password, hash).await? {
         tracing::warn!(%address, "a login failed");
         return Err(Refusal::unauthorized("name or password is wrong", None));
     }
-    desk.throttle.forgive(name, address.ip());
-    begin(&desk, name, "log in")
+    api.throttle.forgive(name, address.ip());
+    begin(&api, name, "log in")
 }
 
 /// Ends the session.
 pub(super) async fn log_out(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Extension(Token(token)): Extension<Token>,
 ) -> Result<Response, Refusal> {
-    desk.polls.store.end_session(&token)?;
-    desk.polls.store.note(&Change {
+    api.polls.store.end_session(&token)?;
+    api.polls.store.note(&Change {
         user: &user.name,
         what: "log out",
         target: "console",
         ..Change::default()
     })?;
-    Ok(([(SET_COOKIE, cookie("", desk.tls, 0))], Json(json!({}))).into_response())
+    Ok(([(SET_COOKIE, cookie("", api.tls, 0))], Json(json!({}))).into_response())
 }
 
-fn begin(desk: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
-    let store = &desk.polls.store;
+fn begin(api: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
+    let store = &api.polls.store;
     let Some((user, _)) = store.user(name)? else {
         return Err(Refusal::failed("the user is gone"));
     };
@@ -133,7 +133,7 @@ fn begin(desk: &ApiState, name: &str, what: &str) -> Result<Response, Refusal> {
         target: "console",
         ..Change::default()
     })?;
-    let cookie = cookie(&token, desk.tls, crate::store::SESSION_MS_MAX / 1000);
+    let cookie = cookie(&token, api.tls, crate::store::SESSION_MS_MAX / 1000);
     Ok(([(SET_COOKIE, cookie)], Json(told(&user))).into_response())
 }
 

@@ -16,15 +16,15 @@ pub(super) struct Limit {
 }
 
 pub(super) async fn tabs(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
 ) -> Result<Json<Value>, Refusal> {
-    let tabs = desk.polls.store.tabs(user.id)?;
+    let tabs = api.polls.store.tabs(user.id)?;
     Ok(Json(tabs.unwrap_or_else(|| json!({"tabs": [], "active": null}))))
 }
 
 pub(super) async fn set_tabs(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Extension(user): Extension<User>,
     Json(tabs): Json<Value>,
 ) -> Result<Json<Value>, Refusal> {
@@ -39,16 +39,16 @@ pub(super) async fn set_tabs(
         )));
     }
     let kept = json!({"tabs": tabs["tabs"], "active": tabs["active"]});
-    desk.polls.store.set_tabs(user.id, &kept)?;
+    api.polls.store.set_tabs(user.id, &kept)?;
     Ok(Json(json!({})))
 }
 
 pub(super) async fn audit(
-    State(desk): State<Arc<ApiState>>,
+    State(api): State<Arc<ApiState>>,
     Query(limit): Query<Limit>,
 ) -> Result<Json<Value>, Refusal> {
     let limit = limit.limit.unwrap_or(100).clamp(1, ENTRIES_MAX);
-    Ok(Json(json!({"entries": desk.polls.store.audit(limit)?})))
+    Ok(Json(json!({"entries": api.polls.store.audit(limit)?})))
 }
 
 const TABS_MAX: usize = 100;

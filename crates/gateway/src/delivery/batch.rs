@@ -28,7 +28,8 @@ struct Undone {
     parked: Vec<(usize, Scope, Again)>,
     /// To be sent again.
     again: Vec<usize>,
-    /// Why the lane waits before the next attempt. Of several reasons, the one that somebody has to put right.
+    /// Why the lane waits before the next attempt. Of several reasons, the one that somebody has to put
+    /// right.
     worst: Option<Again>,
     /// The next attempt has fewer operations.
     split: bool,

@@ -55,7 +55,7 @@ pub(super) fn first(digester: &Digester, left: &str, right: &str) -> Option<Fiel
         match &key {
             Key::Name(name) if path.is_empty() => path.clone_from(name),
             Key::Name(name) => path = format!("{path}.{name}"),
-            Key::Place(at) => path = format!("{path}[{at}]"),
+            Key::Item(at) => path = format!("{path}[{at}]"),
         }
         match (here.map(RawValue::get), there.map(RawValue::get)) {
             (Some(here), Some(there)) => (left, right) = (here, there),
@@ -73,7 +73,7 @@ pub(super) fn first(digester: &Digester, left: &str, right: &str) -> Option<Fiel
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Name(String),
-    Place(usize),
+    Item(usize),
 }
 
 /// Members of an object, or items of an array.
@@ -94,7 +94,7 @@ fn parts(text: &str) -> Option<Parts<'_>> {
         let places = items.into_iter().enumerate();
         return Some(Parts {
             is_array: true,
-            parts: places.map(|(at, item)| (Key::Place(at), item)).collect(),
+            parts: places.map(|(at, item)| (Key::Item(at), item)).collect(),
         });
     }
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;

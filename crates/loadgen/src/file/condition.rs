@@ -1,7 +1,7 @@
 //! The section `assert`: what an answer must be like.
 
 use regex::Regex;
-use settings::problem::{Place, Problems, nearest};
+use settings::problem::{Position, Problems, nearest};
 use settings::yaml::{Node, Value};
 
 use super::section::list_of;
@@ -77,7 +77,7 @@ fn exists(node: &Node, path: &str, problems: &mut Problems) -> Vec<Condition> {
         .collect()
 }
 
-fn field(name: &str, place: Place, path: &str, problems: &mut Problems) -> Option<Field> {
+fn field(name: &str, place: Position, path: &str, problems: &mut Problems) -> Option<Field> {
     Field::parse(name)
         .map_err(|why| problems.error(place, path, why.to_string(), None))
         .ok()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use settings::problem::{Place, Problems, nearest};
+use settings::problem::{Position, Problems, nearest};
 use settings::yaml::{Key, Node, Value};
 
 use super::text::Text;
@@ -13,7 +13,7 @@ pub(crate) struct Section<'n, 'p> {
     entries: Vec<&'n (Key, Node)>,
     known: Vec<&'static str>,
     pub(crate) path: String,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) problems: &'p mut Problems,
 }
 

@@ -1,13 +1,13 @@
 //! A text of the file and where it stands.
 
-use settings::problem::Place;
+use settings::problem::Position;
 use settings::yaml::{Node, Value};
 
 /// A text of the file, for messages about what is inside it.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) path: String,
 }
 

@@ -417,7 +417,8 @@ async fn exchange<S: Service>(
     }
 }
 
-/// Waits for the service, and watches the client meanwhile. A future by hand: one by `async` would cost moves.
+/// Waits for the service, and watches the client meanwhile. It is no `async fn`, because that would cost
+/// moves.
 #[inline]
 fn watched<F: Future>(connection: &Connection, mut call: Pin<Box<F>>) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {

@@ -308,8 +308,8 @@ impl ParkedTopic {
 
     fn resolutions(&self, gone: &[Gone], dead: &BTreeMap<u32, u64>) -> Vec<Part> {
         let owned = lock(&self.owned);
-        type Places = Vec<(u64, Option<Vec<u32>>)>;
-        let mut by_lane: BTreeMap<u32, Places> = BTreeMap::new();
+        type Ordinals = Vec<(u64, Option<Vec<u32>>)>;
+        let mut by_lane: BTreeMap<u32, Ordinals> = BTreeMap::new();
         for one in gone {
             if let Some((lane, offset)) = owned.places.get(&one.at) {
                 by_lane.entry(*lane).or_default().push((*offset, one.ops.clone()));
