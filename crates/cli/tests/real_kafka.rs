@@ -9,6 +9,8 @@
 
 #[path = "real_kafka/concerns.rs"]
 mod concerns;
+#[path = "real_kafka/earlier.rs"]
+mod earlier;
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 #[path = "black_box/gateway.rs"]
 mod gateway;
@@ -194,6 +196,24 @@ fn one_message_that_the_gateway_fails_on_dies_and_its_partition_goes_on() {
     gateway.bulk(&body(10)).ok().unwrap();
     let one = wait(&gateway, |one| one["pending"] == 0 && one["indexed"] == 210);
     assert_eq!(one["dead"], 1, "{one}");
+}
+
+#[test]
+fn after_a_panic_of_the_whole_delivery_the_gateway_takes_part_once_and_delivers_from_all_partitions() {
+    let cluster = cluster();
+    let place = Place::new(&cluster, broker(), "failing", ", partitions: 4");
+    let gateway = place.start_with(&[("TIDEGATE_TEST_PANIC", "assigned=*2")]);
+    gateway.bulk(&body(200)).ok().unwrap();
+    wait(&gateway, |one| one["indexed"] == 200 && one["lanes_held"] == 4);
+    let log = gateway.logged("planted at assigned");
+    assert!(log.contains("the gateway has a bug"), "{log}");
+    // A second member of the group that nobody listens to would have had half of the partitions.
+    let joined = gateway.log().matches("\"lanes\":4,").count();
+    assert_eq!(joined, 3, "{}", gateway.log());
+    let other = Place::new(&cluster, broker(), "failing", ", partitions: 4").start();
+    for gateway in [&gateway, &other] {
+        wait(gateway, |one| one["lanes_held"] == 2);
+    }
 }
 
 #[test]

@@ -39,10 +39,11 @@ pub enum Change {
 /// Held while something of the lanes that go may be under way.
 pub struct Handed(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
 
-/// A group that takes part; stop it, and wait for its end.
+/// A group that takes part; stop it, and wait for its end. Dropped without that (its user has failed), it
+/// leaves by itself, and [`Group::start`] waits for it.
 pub struct Running {
+    group: Arc<Inner>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// One lane of a group, as of a moment ago.
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     /// Never takes part: asks for what is committed.
     pub(crate) probe: BaseConsumer<Quiet>,
     pub(crate) consumer: Mutex<Option<Weak<BaseConsumer<HandOver>>>>,
+    /// The thread that takes part, or did: there is one at a time, since what it knows of lanes is here.
+    member: Mutex<Option<JoinHandle<()>>>,
     /// Until then no lane of this process can be another's.
     lease: Mutex<Option<Instant>>,
     /// Held while something is committed, so that an older offset cannot follow a newer one.
@@ -123,6 +126,7 @@ impl Group {
                 lanes: (0..topic.lanes).map(|_| Mutex::default()).collect(),
                 probe,
                 consumer: Mutex::default(),
+                member: Mutex::default(),
                 lease: Mutex::default(),
                 committing: Mutex::default(),
                 id,
@@ -150,16 +154,19 @@ impl Group {
     }
 
     /// Takes part from now on: asks the brokers for lanes. `tell` is called on the group's thread, which
-    /// waits there.
+    /// waits there. Waits for the end of a [`Running`] that was dropped; nothing of what that handed over may
+    /// be held any more.
     ///
     /// # Errors
     /// If the thread or the client cannot be made.
     pub fn start(&self, tell: impl Fn(Change) + Send + Sync + 'static) -> Result<Running, ReadError> {
+        self.inner.wait_for_member();
         let stop = Arc::new(AtomicBool::new(false));
         let thread = HandOver::start(&self.inner, Box::new(tell), Arc::clone(&stop))?;
+        *lock(&self.inner.member) = Some(thread);
         Ok(Running {
+            group: Arc::clone(&self.inner),
             stop,
-            thread: Some(thread),
         })
     }
 
@@ -293,6 +300,16 @@ impl Inner {
         (0..self.topic.lanes)
             .filter(|lane| self.lane(*lane).held)
             .collect()
+    }
+
+    /// Waits until the thread that takes part has ended, if there is one.
+    fn wait_for_member(&self) {
+        let thread = lock(&self.member).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("a consumer group's thread failed");
+        }
     }
 
     fn consumer(&self) -> Option<Arc<BaseConsumer<HandOver>>> {
@@ -445,13 +462,16 @@ impl Running {
     }
 
     /// Waits until it has.
-    pub fn join(mut self) {
+    pub fn join(self) {
         self.stop();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("a consumer group's thread failed");
-        }
+        self.group.wait_for_member();
+    }
+}
+
+impl Drop for Running {
+    /// Does not wait: what the member waits for may be dropped after this.
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

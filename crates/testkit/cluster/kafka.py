@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Run one real Kafka broker (KRaft: its own controller) on the loopback address, for as long as standard input is open.
+"""Run real Kafka brokers (KRaft: they are their own controllers) on the loopback address, for as long as standard input is open.
 
 The server is the project's own: its jars are artifacts of Maven Central, fetched once. Prints `ready HOST:PORT SCRAM MUTUAL
-CERTS` when the broker answers: the address of its listener without TLS, the ports of one for which an account is needed
-(SASL_SSL) and of one that asks for a certificate (SSL), and the folder with the certificates. Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`; each is answered by a line.
+CERTS` when the brokers answer: the addresses of their listeners without TLS with commas between them, of the first one the
+ports of a listener for which an account is needed (SASL_SSL) and of one that asks for a certificate (SSL), and the folder
+with the certificates. With one broker topics have one replica; with several, Kafka's own have three.
+
+Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`, each for the first broker or with the number of
+another (`kill 2`); each is answered by a line.
 """
 
 import argparse
@@ -67,14 +71,16 @@ def fetch(libs):
         raise Failure(f"maven could not fetch Kafka {VERSION}: {reason[:400]}")
 
 
-def properties(folder, certificates, ports):
-    port, controller, scram, mutual = ports
+def properties(folder, certificates, number, all_ports):
+    port, controller, scram, mutual = all_ports[number - 1]
+    voters = ",".join(f"{node}@127.0.0.1:{ports[1]}" for node, ports in enumerate(all_ports, 1))
+    replicas = min(len(all_ports), 3)
     module = "org.apache.kafka.common.security"
     user, password = ACCOUNT
     return "".join(f"{key}={value}\n" for key, value in {
         "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "node.id": number,
+        "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},"
                      f"SCRAM://127.0.0.1:{scram},MUTUAL://127.0.0.1:{mutual}",
@@ -92,15 +98,16 @@ def properties(folder, certificates, ports):
             f'{module}.plain.PlainLoginModule required user_{user}="{password}";',
         "log.dirs": folder,
         "auto.create.topics.enable": "false",
-        "offsets.topic.replication.factor": 1,
+        "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": 4,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(replicas, 2),
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1000,  # so that tests see a gateway's end soon
         "num.network.threads": 2,
         "num.io.threads": 2,
         "log.cleaner.enable": "false",
+        "min.insync.replicas": min(replicas, 2),
     }.items())
 
 
@@ -117,7 +124,7 @@ def storage_template(home):
     template = home / f"{TEMPLATE}.new"
     shutil.rmtree(template, ignore_errors=True)
     config = home / "format.properties"
-    config.write_text(properties(template, home, range(9092, 9096)))
+    config.write_text(properties(template, home, 1, [range(9092, 9096)]))
     user, password = ACCOUNT
     accounts = [word for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")
                 for word in ("--add-scram", f"{name}=[name={user},password={password}]")]
@@ -140,25 +147,43 @@ def free_ports():
     return ports
 
 
+def make_it_of(storage, number):
+    """The template is the first node's."""
+    meta = storage / "meta.properties"
+    lines = [line for line in meta.read_text().splitlines() if not line.startswith("directory.id=")]
+    own = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+    lines = [f"node.id={number}" if line.startswith("node.id=") else line for line in lines]
+    meta.write_text("\n".join([*lines, f"directory.id={own}"]) + "\n")
+
+
 class Broker:
-    def __init__(self, home, folder):
+    def __init__(self, home, folder, number, all_ports):
         self.home, self.folder = home, folder
-        self.ports = free_ports()
+        self.ports = all_ports[number - 1]
         self.port = self.ports[0]
+        folder.mkdir()
         self.certificates = folder / "certificates"
         make_certificate(self.certificates)
         both = [(self.certificates / name).read_text() for name in ("node.key", "node.pem")]
         (self.certificates / "broker.pem").write_text("".join(both))
-        shutil.copytree(home / TEMPLATE, folder / "storage")
+        storage = folder / "storage"
+        shutil.copytree(home / TEMPLATE, storage)
+        make_it_of(storage, number)
         self.config = folder / "server.properties"
-        self.config.write_text(properties(folder / "storage", self.certificates, self.ports))
+        self.config.write_text(properties(storage, self.certificates, number, all_ports))
         self.process = None
 
     def start(self):
+        self.begin()
+        self.wait()
+
+    def begin(self):
         log = open(self.folder / "broker.log", "ab")
         self.process = subprocess.Popen(
             [java(), *JVM, "-cp", classpath(self.home), "kafka.Kafka", str(self.config)],
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait(self):
         until = time.monotonic() + 90
         while True:
             try:
@@ -181,19 +206,25 @@ class Broker:
             self.process.wait()
 
 
-def run(dist):
+def run(dist, count):
     for name in (signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # Ctrl-C is for the process that we serve
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     home = install(dist)
     folder = Path(tempfile.mkdtemp(prefix="tidegate-kafka-"))
-    broker = Broker(home, folder)
+    all_ports = [free_ports() for _ in range(count)]
+    brokers = [Broker(home, folder / f"broker-{number}", number, all_ports) for number in range(1, count + 1)]
     try:
-        broker.start()
-        _, _, scram, mutual = broker.ports
-        say(f"ready 127.0.0.1:{broker.port} {scram} {mutual} {broker.certificates}")
+        for broker in brokers:
+            broker.begin()
+        for broker in brokers:
+            broker.wait()
+        _, _, scram, mutual = brokers[0].ports
+        addresses = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+        say(f"ready {addresses} {scram} {mutual} {brokers[0].certificates}")
         for line in sys.stdin:
-            command = line.strip()
+            command, _, number = line.strip().partition(" ")
+            broker = brokers[int(number or 1) - 1]
             {
                 "kill": broker.kill,
                 "start": broker.start,
@@ -202,7 +233,8 @@ def run(dist):
             }[command]()
             say(f"done {command}")
     finally:
-        broker.kill()
+        for broker in brokers:
+            broker.kill()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -210,9 +242,10 @@ def main():
     parser = argparse.ArgumentParser(prog="kafka.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("--dist", type=lambda d: Path(d).resolve(), required=True,
                         help="where the server is kept")
+    parser.add_argument("--brokers", type=int, default=1, help="how many, all of one cluster")
     args = parser.parse_args()
     try:
-        run(args.dist)
+        run(args.dist, args.brokers)
     except Failure as failure:
         sys.exit(str(failure))
 

@@ -7,6 +7,8 @@
 //! println!("brokers: [{}]", broker.address());
 //! # anyhow::Ok(())
 //! ```
+//!
+//! [`Broker::cluster`] starts several, of one cluster.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -39,10 +41,20 @@ impl Broker {
     /// # Errors
     /// When it cannot be started: no JDK, no Maven; the error says which.
     pub fn start() -> Result<Self> {
+        Self::cluster(1)
+    }
+
+    /// Starts so many, which are one cluster: topics may have as many replicas, and with three of them one
+    /// may be away.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub fn cluster(brokers: usize) -> Result<Self> {
         let mut child = Command::new("python3")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/cluster/kafka.py"))
             .arg("--dist")
             .arg(root()?.join("dist"))
+            .args(["--brokers", &brokers.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -72,7 +84,7 @@ impl Broker {
         })
     }
 
-    /// `host:port`.
+    /// `host:port`; of a cluster, those of all brokers with commas between them.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
@@ -122,13 +134,46 @@ impl Broker {
         self.command("start")
     }
 
+    /// Kills one of a cluster (-9), by its number from 1.
+    ///
+    /// # Errors
+    /// When the launcher is gone.
+    pub fn kill_one(&self, number: usize) -> Result<()> {
+        self.command(&format!("kill {number}"))
+    }
+
+    /// Starts one of a cluster again, at the same address.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_one(&self, number: usize) -> Result<()> {
+        self.command(&format!("start {number}"))
+    }
+
+    /// Stops one for a while (SIGSTOP): its connections stay, and nobody answers.
+    ///
+    /// # Errors
+    /// When the launcher is gone.
+    pub fn pause_one(&self, number: usize) -> Result<()> {
+        self.command(&format!("pause {number}"))
+    }
+
+    /// It goes on.
+    ///
+    /// # Errors
+    /// When the launcher is gone.
+    pub fn resume_one(&self, number: usize) -> Result<()> {
+        self.command(&format!("resume {number}"))
+    }
+
     fn command(&self, command: &str) -> Result<()> {
         let mut pipes = lock(&self.pipes);
         let (stdin, out) = pipes.as_mut().context("it is being stopped")?;
         writeln!(stdin, "{command}")?;
         let mut line = String::new();
         out.read_line(&mut line)?;
-        if line.trim() != format!("done {command}") {
+        let verb = command.split(' ').next().unwrap_or(command);
+        if line.trim() != format!("done {verb}") {
             bail!("Kafka: {command}: {line}");
         }
         Ok(())

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Spec};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use super::concerns::{BLOCKED, until, with, writes};
 use super::gateway::Gateway;
@@ -184,4 +184,98 @@ fn what_is_parked_is_given_up_or_tried_at_once_when_the_operator_says_so() {
     until("it arrives", &gateway, || with(&cluster, "blocked", 2) == 50);
     let one = wait(&gateway, |one| account(one) == [50, 0, 50, 0]);
     assert_eq!(queue(&gateway)["groups"]["c"]["indexed"], one["indexed"]);
+}
+
+#[test]
+fn a_gateway_that_was_frozen_with_parked_operations_neither_loses_nor_repeats_nor_overtakes_any() {
+    // What was parked arrives while it is frozen, or after it has its share of the lanes again.
+    for (topic, cured_while_frozen) in [("parked-frozen", true), ("parked-thawed", false)] {
+        let (cluster, places) = places(topic);
+        let [frozen, other] = places.each_ref().map(Place::start);
+        for gateway in [&frozen, &other] {
+            wait(gateway, |group| group["lanes_held"] == 2);
+        }
+        for v in 1..=3 {
+            write(&frozen, "blocked", v);
+            write(&frozen, "good", v);
+        }
+        wait(&other, |group| account(group) == [150, 150, 0, 0]);
+        until("both have some", &frozen, || {
+            let here = [&frozen, &other].map(parked_here);
+            here.iter().sum::<u64>() == 150 && !here.contains(&0)
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        frozen.signal("STOP");
+        wait(&other, |group| group["lanes_held"] == 4);
+        here(&other, 150);
+        write(&other, "blocked", 4);
+        write(&other, "good", 4);
+        wait(&other, |group| account(group) == [200, 200, 0, 0]);
+        if cured_while_frozen {
+            cluster.refuse_writes("blocked", None);
+            wait(&other, |group| account(group) == [400, 0, 0, 0]);
+        }
+        let sent = cluster.counts().docs;
+        frozen.signal("CONT");
+        for gateway in [&frozen, &other] {
+            wait(gateway, |group| group["lanes_held"] == 2);
+        }
+        if cured_while_frozen {
+            std::thread::sleep(Duration::from_secs(1));
+            assert_eq!(cluster.counts().docs, sent, "nothing was executed again");
+        } else {
+            until("both have some again", &frozen, || {
+                let here = [&frozen, &other].map(parked_here);
+                here.iter().sum::<u64>() == 200 && !here.contains(&0)
+            });
+            // What comes now waits behind what was parked by either.
+            write(&frozen, "blocked", 5);
+            wait(&other, |group| account(group) == [200, 250, 0, 0]);
+            cluster.refuse_writes("blocked", None);
+        }
+        let (last, all) = if cured_while_frozen { (4, 400) } else { (5, 450) };
+        for gateway in [&frozen, &other] {
+            wait(gateway, |group| account(group) == [all, 0, 0, 0]);
+        }
+        assert_eq!(
+            (with(&cluster, "blocked", last), with(&cluster, "good", 4)),
+            (50, 50)
+        );
+    }
+}
+
+#[test]
+fn what_is_to_be_parked_while_no_broker_is_there_is_parked_once_they_are_back() {
+    let spec = Spec::default().index("good", 6).index("blocked", 6).storing();
+    let cluster = FakeCluster::start(spec).unwrap();
+    let broker = testkit::broker::Broker::start().unwrap();
+    let place = Place::new(&cluster, &broker, "parked-away", ", partitions: 4");
+    let gateway = place.start();
+    wait(&gateway, |one| one["lanes_held"] == 4);
+    cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+    // By the time that the cluster refuses them the brokers are away.
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1_200))).always());
+    for v in 1..=3 {
+        write(&gateway, "blocked", v);
+        write(&gateway, "good", v);
+    }
+    broker.kill().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    cluster.behave();
+    cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+    assert!(gateway.log().contains("cannot"), "it says so: {}", gateway.log());
+    broker.start_again().unwrap();
+    // What was not committed may have been delivered and counted once more, and nothing is lost of it.
+    wait(&gateway, |one| {
+        let [indexed, parked, dead, messages] = account(one);
+        indexed >= 150 && (parked, dead, messages) == (150, 0, 0)
+    });
+    assert_eq!(with(&cluster, "good", 3), 50);
+    assert!(cluster.docs("blocked").is_empty());
+    until("it takes writes again", &gateway, || {
+        gateway.bulk(&writes("index", "blocked", 50, 4)).status == 200
+    });
+    cluster.refuse_writes("blocked", None);
+    wait(&gateway, |one| account(one)[1..] == [0, 0, 0]);
+    assert_eq!(with(&cluster, "blocked", 4), 50);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kafka::{Change, Handed, Running};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use wire::guard::{self, Work, spawn_in};
+use wire::guard::{self, Work, fault, spawn_in};
 
 use crate::delivery::lane::{Lane, Route, stopped};
 use crate::delivery::retry;
@@ -78,6 +78,7 @@ async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Re
                     lanes = numbers.len(),
                     "lanes came from Kafka"
                 );
+                fault("assigned", b"");
                 held.take(numbers);
             }
             Some(Change::Revoked(handed)) => held.give_up(handed).await,
@@ -131,6 +132,15 @@ struct Coming {
     cancelled: Arc<AtomicBool>,
 }
 
+// === impl Coming ===
+
+impl Drop for Coming {
+    /// Whoever still looks for it changes nothing of what is known of lanes that come later.
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
 // === impl HeldLanes ===
 
 impl HeldLanes {
@@ -175,8 +185,10 @@ impl HeldLanes {
 
     /// It is known.
     fn begin(&mut self) {
-        let Some(coming) = self.coming.take() else { return };
-        self.deliver(coming.numbers);
+        let Some(mut coming) = self.coming.take() else {
+            return;
+        };
+        self.deliver(std::mem::take(&mut coming.numbers));
         let (route, stop) = (Rc::clone(&self.route), self.end.subscribe());
         let tend = move || retry::tend(Rc::clone(&route), stop.clone(), || false);
         self.tending = Some(guard::spawn(Work::Parked, guard::restarted(Work::Parked, tend)));
@@ -222,10 +234,10 @@ impl HeldLanes {
     }
 
     async fn end(&mut self) {
-        if let Some(coming) = self.coming.take() {
+        if let Some(mut coming) = self.coming.take() {
             coming.cancelled.store(true, Ordering::Relaxed);
             // It ends within some questions to the brokers.
-            let _ = coming.found.await;
+            let _ = (&mut coming.found).await;
         }
         self.end.send_replace(true);
         while self.lanes.join_next().await.is_some() {}
@@ -253,6 +265,11 @@ async fn found(coming: &mut Option<Coming>) {
 
 /// Finds what is parked of lanes, however often it takes; `false` if they have gone before.
 fn find_parked(group: &Group, parked: &Parked, lanes: &[u32], cancelled: &AtomicBool) -> bool {
+    // One at a time, and the one that was cancelled not after another: what it finds replaces what is known.
+    let _one = wire::lock(&parked.taking_over);
+    if cancelled.load(Ordering::Relaxed) {
+        return false;
+    }
     while let Err(why) = parked.take_over(lanes) {
         let why = format!("what is parked of this lane cannot be read: {why}");
         for lane in lanes {

@@ -58,6 +58,8 @@ pub(crate) struct Parked {
     letters_wait: Arc<AtomicBool>,
     /// What the next owner of a lane reads, of a queue in Kafka: the store above is a copy of it then.
     topic: Option<Arc<ParkedTopic>>,
+    /// Held while lanes are taken over.
+    pub(crate) taking_over: Mutex<()>,
 }
 
 /// What is parked of one queue, by consumer group.
@@ -223,6 +225,7 @@ impl Parked {
             burying: Arc::default(),
             letters_wait,
             topic,
+            taking_over: Mutex::default(),
         }
     }
 
