@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 /// A metric that each thing of a kind has: its name without the prefix `tidegate_`, its kind, its help, and
 /// the value for one thing. A thing with the value `None` has no sample.
-pub(crate) type Metric<F> = (&'static str, &'static str, &'static str, F);
+pub(crate) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// A page of metrics that is being written.
 pub(crate) struct Exposition<'o>(&'o mut String);
@@ -33,11 +33,7 @@ impl<'o> Exposition<'o> {
     }
 
     /// Metrics of the gateway, each with a sample for each of `things`.
-    pub(crate) fn table<T, F: Fn(&T) -> Option<f64>>(
-        &mut self,
-        metrics: &[Metric<F>],
-        things: &[(String, &T)],
-    ) {
+    pub(crate) fn table<T>(&mut self, metrics: &[Metric<T>], things: &[(String, &T)]) {
         for (name, kind, help, of) in metrics {
             let samples = things.iter();
             let samples = samples.filter_map(|(labels, thing)| Some((labels.clone(), of(thing)?)));

@@ -60,7 +60,7 @@ impl AdminState {
 }
 
 /// Of each entry.
-const OF_ENTRIES: [Metric<fn(&ServerCounts) -> Option<f64>>; 6] = [
+const OF_ENTRIES: [Metric<ServerCounts>; 6] = [
     ("connections", "gauge", "Open client connections.", |counts| {
         Some(counts.connections as f64)
     }),
@@ -94,7 +94,7 @@ const OF_ENTRIES: [Metric<fn(&ServerCounts) -> Option<f64>>; 6] = [
 ];
 
 /// Of requests' bodies.
-const OF_BODIES: [Metric<fn(&Budget) -> Option<f64>>; 4] = [
+const OF_BODIES: [Metric<Budget>; 4] = [
     (
         "buffers_bytes",
         "gauge",
@@ -122,7 +122,7 @@ const OF_BODIES: [Metric<fn(&Budget) -> Option<f64>>; 4] = [
 ];
 
 /// Of what deliveries hold.
-const OF_DELIVERY: [Metric<fn(&Usage) -> Option<f64>>; 3] = [
+const OF_DELIVERY: [Metric<Usage>; 3] = [
     (
         "delivery_memory_bytes",
         "gauge",
@@ -144,7 +144,7 @@ const OF_DELIVERY: [Metric<fn(&Usage) -> Option<f64>>; 3] = [
 ];
 
 /// Of each cluster.
-const OF_CLUSTERS: [Metric<fn(&cluster::Status) -> Option<f64>>; 7] = [
+const OF_CLUSTERS: [Metric<cluster::Status>; 7] = [
     (
         "cluster_polled_ago_seconds",
         "gauge",
@@ -196,7 +196,7 @@ const OF_CLUSTERS: [Metric<fn(&cluster::Status) -> Option<f64>>; 7] = [
 ];
 
 /// Of what is switched, for each cluster.
-const OF_SWITCHES: [Metric<fn(&admin::Gauges) -> Option<f64>>; 3] = [
+const OF_SWITCHES: [Metric<admin::Gauges>; 3] = [
     (
         "switches",
         "gauge",
@@ -218,7 +218,7 @@ const OF_SWITCHES: [Metric<fn(&admin::Gauges) -> Option<f64>>; 3] = [
 ];
 
 /// Of each node.
-const OF_NODES: [Metric<fn(&cluster::HealthStatus) -> Option<f64>>; 4] = [
+const OF_NODES: [Metric<cluster::HealthStatus>; 4] = [
     (
         "node_up",
         "gauge",

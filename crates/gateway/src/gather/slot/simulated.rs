@@ -173,7 +173,7 @@ impl Simulation {
     fn consider(&mut self, mut due: bool) {
         let at = self.at();
         loop {
-            match self.slot.next_step(&mut self.shifts, &self.settings, at) {
+            match self.slot.next_step(&self.shifts, &self.settings, at) {
                 _ if std::mem::take(&mut due) => {}
                 SlotAction::Nothing => return,
                 SlotAction::Wait { longest, round } => {

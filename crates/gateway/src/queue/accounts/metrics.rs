@@ -15,7 +15,7 @@ impl Queues {
         let accounts = self.accounts();
         let of = |account: &Account<'_>| format!("queue=\"{}\"", account.queue.name);
         let queues = accounts.iter().map(|account| (of(account), account));
-        out.table(&OF_QUEUES, &queues.collect::<Vec<_>>());
+        out.table(&of_queues(), &queues.collect::<Vec<_>>());
         let refusals = accounts.iter().flat_map(|account| {
             let found = account.queue.log.refuses_for();
             REFUSALS.iter().map(move |reason| {
@@ -65,63 +65,65 @@ impl Queues {
 }
 
 /// Of each queue.
-const OF_QUEUES: [Metric<fn(&Account<'_>) -> Option<f64>>; 9] = [
-    (
-        "queue_accepted_total",
-        "counter",
-        "Documents accepted into a queue since it was made.",
-        |account| Some(account.status.documents as f64),
-    ),
-    ("queue_bytes", "gauge", "Bytes of a queue on disk.", |account| {
-        Some(account.status.bytes as f64)
-    }),
-    (
-        "queue_spare_bytes",
-        "gauge",
-        "Bytes of a queue's files on disk that hold nothing any more and are kept to be written again.",
-        |account| Some(account.status.spare_bytes as f64),
-    ),
-    (
-        "queue_bytes_max",
-        "gauge",
-        "Bytes that a queue may take on disk (max_size), where that is said.",
-        |account| {
-            on_disk(account, |status| {
-                Some(status.quota_bytes).filter(|bytes| *bytes > 0)
-            })
-        },
-    ),
-    (
-        "queue_disk_free_bytes",
-        "gauge",
-        "Bytes free on the disk that a queue is on, when it last looked.",
-        |account| on_disk(account, |status| Some(status.free_bytes)),
-    ),
-    (
-        "queue_poisoned",
-        "gauge",
-        "Whether a queue accepts nothing any more because the disk failed.",
-        |account| Some(u64::from(account.status.poisoned.is_some()) as f64),
-    ),
-    ("dead_letters", "gauge", "Dead letters of a queue.", |account| {
-        Some(account.dead_letters() as f64)
-    }),
-    (
-        "dead_letters_bytes",
-        "gauge",
-        "Bytes of a queue's dead letters on disk.",
-        |account| Some(account.queue.dead_letters.bytes() as f64),
-    ),
-    (
-        "queue_idempotency_keys",
-        "gauge",
-        "Idempotency-Keys that a queue remembers.",
-        |account| Some((account.queue.keys.as_ref().map_or(0, |keys| keys.count() as u64)) as f64),
-    ),
-];
+fn of_queues<'a>() -> [Metric<Account<'a>>; 9] {
+    [
+        (
+            "queue_accepted_total",
+            "counter",
+            "Documents accepted into a queue since it was made.",
+            |account| Some(account.status.documents as f64),
+        ),
+        ("queue_bytes", "gauge", "Bytes of a queue on disk.", |account| {
+            Some(account.status.bytes as f64)
+        }),
+        (
+            "queue_spare_bytes",
+            "gauge",
+            "Bytes of a queue's files on disk that hold nothing any more and are kept to be written again.",
+            |account| Some(account.status.spare_bytes as f64),
+        ),
+        (
+            "queue_bytes_max",
+            "gauge",
+            "Bytes that a queue may take on disk (max_size), where that is said.",
+            |account| {
+                on_disk(account, |status| {
+                    Some(status.quota_bytes).filter(|bytes| *bytes > 0)
+                })
+            },
+        ),
+        (
+            "queue_disk_free_bytes",
+            "gauge",
+            "Bytes free on the disk that a queue is on, when it last looked.",
+            |account| on_disk(account, |status| Some(status.free_bytes)),
+        ),
+        (
+            "queue_poisoned",
+            "gauge",
+            "Whether a queue accepts nothing any more because the disk failed.",
+            |account| Some(u64::from(account.status.poisoned.is_some()) as f64),
+        ),
+        ("dead_letters", "gauge", "Dead letters of a queue.", |account| {
+            Some(account.dead_letters() as f64)
+        }),
+        (
+            "dead_letters_bytes",
+            "gauge",
+            "Bytes of a queue's dead letters on disk.",
+            |account| Some(account.queue.dead_letters.bytes() as f64),
+        ),
+        (
+            "queue_idempotency_keys",
+            "gauge",
+            "Idempotency-Keys that a queue remembers.",
+            |account| Some((account.queue.keys.as_ref().map_or(0, |keys| keys.count() as u64)) as f64),
+        ),
+    ]
+}
 
 /// Of each consumer group, from its account.
-const OF_CONSUMERS: [Metric<fn(&GroupAccount) -> Option<f64>>; 2] = [
+const OF_CONSUMERS: [Metric<GroupAccount>; 2] = [
     (
         "queue_rewound_total",
         "counter",
@@ -137,7 +139,7 @@ const OF_CONSUMERS: [Metric<fn(&GroupAccount) -> Option<f64>>; 2] = [
 ];
 
 /// Of each consumer group that delivers, as it is now.
-const OF_GROUPS: [Metric<fn(&Group) -> Option<f64>>; 10] = [
+const OF_GROUPS: [Metric<Group>; 10] = [
     (
         "queue_lag_seconds",
         "gauge",
@@ -201,7 +203,7 @@ const OF_GROUPS: [Metric<fn(&Group) -> Option<f64>>; 10] = [
 ];
 
 /// Of what is parked of each consumer group.
-const OF_PARKED: [Metric<fn(&Parked) -> Option<f64>>; 4] = [
+const OF_PARKED: [Metric<Parked>; 4] = [
     (
         "queue_parked_keys",
         "gauge",
