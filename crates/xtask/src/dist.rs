@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::gateway::Build;
+use crate::portable;
 use crate::root;
 use crate::steps::run;
 use crate::terminal::say;
@@ -33,6 +33,9 @@ pub(crate) struct Options {
     compression: String,
 }
 
+/// No file that is made is larger.
+const PACKED_MAX: u64 = 20_000_000;
+
 /// What is installed, in a folder that stands for `/`.
 struct Tree {
     root: PathBuf,
@@ -46,10 +49,7 @@ struct Tree {
 pub(crate) fn run_verb(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => {
-            Build::Release.make()?;
-            Build::Release.program()
-        }
+        None => portable::build("release", "own-openssl")?,
     };
     let (program, to) = (std::path::absolute(program)?, std::path::absolute(&options.to)?);
     fs::create_dir_all(&to)?;
@@ -72,7 +72,10 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     );
     fs::write(to.join("SHA256SUMS"), &sums.stdout)?;
     for file in made {
-        let megabytes = fs::metadata(&file)?.len() as f64 / 1e6;
+        let bytes = fs::metadata(&file)?.len();
+        let is_small = bytes <= PACKED_MAX || options.compression == "none";
+        ensure!(is_small, "{} has {bytes} bytes", file.display());
+        let megabytes = bytes as f64 / 1e6;
         say(&format!("{} ({megabytes:.1} MB)", file.display()));
     }
     Ok(())

@@ -11,6 +11,7 @@ mod fuzz;
 mod gateway;
 mod interrupt;
 mod page;
+mod portable;
 mod prove;
 mod release;
 mod steps;

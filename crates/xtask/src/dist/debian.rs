@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::{Tree, executable, output};
+use crate::portable;
 use crate::steps::run;
 
 /// Packs a tree; the package's file.
@@ -16,7 +17,12 @@ pub(super) fn pack(tree: &Tree, to: &Path, compression: &str) -> Result<PathBuf>
         "aarch64" => "arm64",
         other => bail!("Debian's name for {other} is not known here"),
     };
-    let depends = depends(tree)?;
+    let program = tree.root.join("usr/bin/tidegate");
+    let depends = match portable::glibc_wanted(&program)? {
+        // dpkg-shlibdeps would name the glibc of this machine, into which threads and the loader have moved.
+        Some((major, minor)) => format!("libc6 (>= {major}.{minor})"),
+        None => depends(tree)?,
+    };
     let installed_kb = kilobytes(&tree.root)?;
     let control = format!(
         "Package: tidegate

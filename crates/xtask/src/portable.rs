@@ -1,0 +1,246 @@
+//! The program for other machines than the one it is built on: it wants an old glibc and nothing else.
+//!
+//! Zig, which PyPI has, brings a C compiler and a linker that know each version of glibc; `cargo-zigbuild` lets
+//! cargo use them. OpenSSL, which librdkafka wants, is compiled too and linked in. `./dev` puts both tools in
+//! place.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::steps::{cargo, run};
+use crate::terminal::{Look, paint, say};
+
+/// No function of a glibc that is newer: of 2018, as RHEL 8 and Debian 10 have it.
+const GLIBC_MAX: (u32, u32) = (2, 28);
+
+/// The parts of glibc; every machine has them.
+const LIBRARIES: [&str; 6] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "ld-linux-",
+];
+
+/// Builds it by this profile; where it is then.
+///
+/// # Errors
+/// When it does not compile, or wants more of a machine than it may.
+pub(crate) fn build(profile: &str, features: &str) -> Result<PathBuf> {
+    ensure!(
+        std::env::var_os("CARGO_ZIGBUILD_ZIG_PATH").is_some(),
+        "there is no Zig, which programs for other machines are linked by: call ./dev, which fetches it"
+    );
+    let glibc = glibc_max();
+    let what = format!("building tidegate ({profile}, for glibc {glibc}) ...");
+    say(&paint(Look::Bold, &what));
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut build = cargo(&["zigbuild", "--locked", "--quiet", "--package", "cli"]);
+    build.args([
+        "--profile",
+        profile,
+        "--no-default-features",
+        "--features",
+        features,
+    ]);
+    build.arg("--target").arg(format!("{triple}.{glibc}"));
+    let remapped = places()?;
+    let remapped = remapped
+        .iter()
+        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+    build.env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        remapped.collect::<Vec<_>>().join("\x1f"),
+    );
+    // OpenSSL writes down when it was compiled.
+    build.env("SOURCE_DATE_EPOCH", epoch()?);
+    let mut path = tools()?.into_os_string();
+    if let Some(more) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(more);
+    }
+    build.env("PATH", path);
+    // Crates ask for the compiler of their target, librdkafka's own build for the compiler.
+    for variable in ["CC".to_owned(), format!("CC_{}", triple.replace('-', "_"))] {
+        build.env(variable, "tidegate-cc");
+    }
+    for variable in ["CXX".to_owned(), format!("CXX_{}", triple.replace('-', "_"))] {
+        build.env(variable, "tidegate-c++");
+    }
+    run(&mut build)?;
+    let program = crate::target().join(triple).join(profile).join("tidegate");
+    check(&program)?;
+    Ok(program)
+}
+
+/// A C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program what its compiler was called
+/// and in which folders it was built: it is told nothing that depends on either.
+fn tools() -> Result<PathBuf> {
+    let folder = crate::target().join("zig");
+    fs::create_dir_all(&folder)?;
+    let mapped: Vec<String> = places()?
+        .iter()
+        .map(|(from, to)| format!("'-ffile-prefix-map={}={to}'", from.display()))
+        .collect();
+    for (name, verb) in [("tidegate-cc", "cc"), ("tidegate-c++", "c++")] {
+        let file = folder.join(name);
+        let text = WRAPPER
+            .replace("VERB", verb)
+            .replace(
+                "TARGET",
+                &format!("{}-linux-gnu.{}", std::env::consts::ARCH, glibc_max()),
+            )
+            .replace("MAPPED", &mapped.join(" "));
+        // Written only if it is another one: builds of C begin anew for a newer compiler.
+        if fs::read_to_string(&file).ok().as_deref() != Some(&text) {
+            fs::write(&file, text)?;
+            fs::set_permissions(&file, PermissionsExt::from_mode(0o755))?;
+        }
+    }
+    Ok(folder)
+}
+
+/// `--undefined-version`: librdkafka's build makes a shared library too, whose list of functions names one that
+/// is only there in its tests.
+const WRAPPER: &str = r#"#!/bin/sh
+left=$#
+while [ "$left" -gt 0 ]; do
+    word=$1
+    shift
+    left=$((left - 1))
+    case $word in
+        -DENGINESDIR=*) word='-DENGINESDIR="/usr/lib/tidegate/engines"' ;;
+        -DMODULESDIR=*) word='-DMODULESDIR="/usr/lib/tidegate/modules"' ;;
+    esac
+    set -- "$@" "$word"
+done
+exec cargo-zigbuild zig VERB -- -fno-sanitize=all -target TARGET -Wl,--undefined-version -ffunction-sections -fdata-sections MAPPED "$@"
+"#;
+
+fn glibc_max() -> String {
+    format!("{}.{}", GLIBC_MAX.0, GLIBC_MAX.1)
+}
+
+/// The folders that sources are in, and what the program calls them.
+fn places() -> Result<Vec<(PathBuf, &'static str)>> {
+    let mut places = vec![(crate::root(), "/tidegate")];
+    let home = match (std::env::var_os("CARGO_HOME"), std::env::home_dir()) {
+        (Some(home), _) => PathBuf::from(home),
+        (None, Some(home)) => home.join(".cargo"),
+        (None, None) => bail!("neither CARGO_HOME nor HOME says where crates are"),
+    };
+    for source in fs::read_dir(home.join("registry/src"))? {
+        places.push((source?.path(), "/crates"));
+    }
+    Ok(places)
+}
+
+/// The commit's time, in seconds since 1970.
+fn epoch() -> Result<String> {
+    let told = Command::new("git")
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(crate::root())
+        .output()?;
+    Ok(String::from_utf8(told.stdout)?.trim().to_owned())
+}
+
+/// Whether a program runs on other machines: its libraries are glibc's, its functions of an old one.
+///
+/// # Errors
+/// What it wants that it must not.
+pub(crate) fn check(program: &Path) -> Result<()> {
+    let wants = libraries(&read_elf("--dynamic", program)?);
+    let foreign = |name: &&String| !LIBRARIES.iter().any(|known| name.starts_with(known));
+    let foreign: Vec<&String> = wants.iter().filter(foreign).collect();
+    ensure!(
+        foreign.is_empty(),
+        "{} is linked with {foreign:?}",
+        program.display()
+    );
+    let newest = newest_glibc(&read_elf("--version-info", program)?);
+    let newest = newest.context("the program asks for no version of glibc")?;
+    ensure!(
+        newest <= GLIBC_MAX,
+        "{} wants glibc {}.{}, and may want {}.{} at most",
+        program.display(),
+        newest.0,
+        newest.1,
+        GLIBC_MAX.0,
+        GLIBC_MAX.1
+    );
+    Ok(())
+}
+
+/// The glibc that a program needs, if it needs nothing else.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn glibc_wanted(program: &Path) -> Result<Option<(u32, u32)>> {
+    let wants = libraries(&read_elf("--dynamic", program)?);
+    let known = |name: &String| LIBRARIES.iter().any(|known| name.starts_with(known));
+    match wants.iter().all(known) {
+        true => Ok(newest_glibc(&read_elf("--version-info", program)?)),
+        false => Ok(None),
+    }
+}
+
+fn read_elf(what: &str, program: &Path) -> Result<String> {
+    let told = Command::new("readelf")
+        .args(["--wide", what])
+        .arg(program)
+        .output();
+    let told = told.context("readelf (binutils)")?;
+    let error = String::from_utf8_lossy(&told.stderr);
+    ensure!(told.status.success(), "readelf {}: {error}", program.display());
+    Ok(String::from_utf8_lossy(&told.stdout).into_owned())
+}
+
+/// The libraries that a program names: `0x1 (NEEDED)  Shared library: [libc.so.6]`.
+fn libraries(told: &str) -> Vec<String> {
+    let needed = told.lines().filter(|line| line.contains("(NEEDED)"));
+    let name = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned());
+    needed.filter_map(name).collect()
+}
+
+/// The newest version that a function is asked in: `Name: GLIBC_2.28  Flags: none  Version: 5`.
+fn newest_glibc(told: &str) -> Option<(u32, u32)> {
+    let versions = told.split("GLIBC_").skip(1).filter_map(|rest| {
+        let version = rest.split_whitespace().next()?;
+        let mut numbers = version.split('.').map(str::parse::<u32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    versions.max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_wants_is_read() {
+        let told = " 0x0001 (NEEDED)   Shared library: [libssl.so.3]\n 0x000c (INIT) 0x1000\n";
+        assert_eq!(libraries(told), ["libssl.so.3"]);
+        let told = "  0x10: Name: GLIBC_2.3.4  Flags: none\n  0x20: Name: GLIBC_2.27  Flags: none\n\
+                    0x30: Name: GLIBC_2.4\n 0x40: Name: GCC_4.2.0";
+        assert_eq!(newest_glibc(told), Some((2, 27)));
+    }
+
+    #[test]
+    fn a_program_that_only_runs_here_is_refused() {
+        let tests = std::env::current_exe().expect("we run");
+        let refused = check(&tests)
+            .expect_err("it is large, and linked for this machine")
+            .to_string();
+        assert!(
+            ["is linked with", "wants glibc"]
+                .iter()
+                .any(|why| refused.contains(why)),
+            "{refused}"
+        );
+    }
+}
