@@ -37,8 +37,6 @@ pub(crate) enum Documents {
 pub(crate) enum Build {
     /// The profile `demo`, without librdkafka: compiled in a third of the time, and slower.
     Demo,
-    /// The same, and tests can plant panics in it.
-    Planted,
     /// As released: what measurements are of.
     Release,
 }
@@ -52,15 +50,6 @@ impl Build {
     pub(crate) fn make(self) -> Result<()> {
         let arguments: &[&str] = match self {
             Self::Demo => &["--profile", "demo", "--package", "xtask", "--no-default-features"],
-            Self::Planted => &[
-                "--profile",
-                "demo",
-                "--package",
-                "xtask",
-                "--no-default-features",
-                "--features",
-                "cli/planted",
-            ],
             Self::Release => &["--release"],
         };
         say(&paint(
@@ -77,7 +66,7 @@ impl Build {
 
     fn folder(self) -> &'static str {
         match self {
-            Self::Demo | Self::Planted => "demo",
+            Self::Demo => "demo",
             Self::Release => "release",
         }
     }

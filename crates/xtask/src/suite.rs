@@ -14,8 +14,8 @@ use serde_json::Value;
 use testkit::real::{Kind, RealCluster};
 
 use crate::drill;
-use crate::gateway::Build;
 use crate::page;
+use crate::portable;
 use crate::steps::{Steps, cargo, run, run_watched};
 use crate::terminal::{Look, paint, say};
 
@@ -70,7 +70,8 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
                 drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway).beside_neighbours())
             });
             if !options.quick {
-                steps.step("panics in an optimised build", panics_when_optimised);
+                steps.step("chart", chart);
+                steps.step("an optimised build for other machines", portable_program);
             }
         }
         if let Some(started) = started {
@@ -116,20 +117,31 @@ fn alerts() -> Result<()> {
     Ok(())
 }
 
-/// What one bad record, request or answer does to all others in a build that is optimised as releases are:
-/// the black-box tests of panics, on a gateway of the profile `demo` in which panics can be planted.
-fn panics_when_optimised() -> Result<()> {
-    Build::Planted.make()?;
-    run(cargo(&[
+/// The Helm chart is held against the schemas of Kubernetes, by helm's own engine, which Go builds.
+fn chart() -> Result<()> {
+    let arguments = ["test", "--workspace", "--locked", "--test", "chart"];
+    run(cargo(&arguments).args(["--", "--ignored"]))
+}
+
+/// The program as it is packed, for machines with an older glibc and without OpenSSL, but compiled with the
+/// profile `demo` and with panics that can be planted: what one bad record, request or answer does to all
+/// others, that it speaks TLS to brokers, by what it has in itself, and that what is packed of it installs and runs.
+fn portable_program() -> Result<()> {
+    let program = portable::build("demo", "own-openssl,planted")?;
+    for (target, filter) in [("black_box", "panics::"), ("real_kafka", "secured::")] {
+        let arguments = ["test", "--workspace", "--locked", "--test", target, "--", filter];
+        run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", &program))?;
+    }
+    let packed = [
         "test",
         "--workspace",
         "--locked",
         "--test",
-        "black_box",
+        "packages",
         "--",
-        "panics::",
-    ])
-    .env("TIDEGATE_TEST_PROGRAM", Build::Planted.program()))
+        "--ignored",
+    ];
+    run(cargo(&packed).env("TIDEGATE_TEST_PROGRAM", &program))
 }
 
 /// The verb itself.

@@ -91,9 +91,19 @@ impl Machine {
         self.root.join(file)
     }
 
+    /// A program in a namespace of its own, in which the machine has the `/proc` that systemd's tools look into; both
+    /// end together.
+    fn apart(&self, program: &str) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child"]);
+        command.arg(format!("--mount-proc={}", self.path("proc").display()));
+        command.arg(program);
+        command
+    }
+
     /// A program of the machine, as this user.
     fn command(&self, user: &str, words: &[&str]) -> Command {
-        let mut command = Command::new("chroot");
+        let mut command = self.apart("chroot");
         command
             .arg(format!("--userspec={user}:{user}"))
             .arg(&self.root)
@@ -205,11 +215,6 @@ fn an_old_debian_installs_runs_upgrades_removes_and_purges_the_package() {
     assert_eq!(machine.told(), "daemon-reload\n", "neither enabled nor started");
     assert!(machine.run(&["dpkg", "--verify", "tidegate"]).is_empty());
     machine.run(&["getent", "passwd", "tidegate"]);
-    machine.run(&[
-        "systemd-analyze",
-        "verify",
-        "/usr/lib/systemd/system/tidegate.service",
-    ]);
     machine.serves();
 
     let config = machine.path("etc/tidegate/tidegate.yml");
@@ -240,7 +245,7 @@ fn rpm_installs_upgrades_and_removes_the_package_with_its_scripts() {
     let machine = fresh.machine("rpm");
     let package = fresh.file(".rpm");
     let rpm = |words: &[&str], what: &Path| {
-        let mut command = Command::new("rpm");
+        let mut command = machine.apart("rpm");
         // The machine's own packages are dpkg's, of which rpm knows nothing.
         command
             .arg("--root")

@@ -111,6 +111,7 @@ spec:
       ports:
         - {name: clients, containerPort: 8000}
         - {name: admin, containerPort: 2900}
+      {{- if or .Values.admin.tokenSecret .Values.cluster.accountSecret .Values.env }}
       env:
         {{- with .Values.admin.tokenSecret }}
         - name: TIDEGATE_ADMIN_TOKEN
@@ -125,6 +126,7 @@ spec:
         {{- with .Values.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- end }}
       # /health/live and /health/ready of the admin port, with its token, which no httpGet could take from a Secret.
       livenessProbe:
         exec: {command: [/usr/bin/tidegate, health, --live]}
