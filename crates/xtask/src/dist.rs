@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::portable;
 use crate::root;
 use crate::steps::run;
+use crate::suite;
 use crate::terminal::say;
 
 /// Which program is packed, and how.
@@ -31,6 +32,10 @@ pub(crate) struct Options {
     /// How the package's contents are packed; none is for trying things out
     #[arg(long, value_name = "HOW", default_value = "xz", value_parser = ["xz", "gzip", "none"])]
     compression: String,
+    /// Then install it on an old machine, run its image, and speak to brokers of Kafka: real ones, fetched
+    /// with Maven
+    #[arg(long = "try")]
+    tried: bool,
 }
 
 /// No file that is made is larger.
@@ -77,6 +82,9 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         ensure!(is_small, "{} has {bytes} bytes", file.display());
         let megabytes = bytes as f64 / 1e6;
         say(&format!("{} ({megabytes:.1} MB)", file.display()));
+    }
+    if options.tried {
+        suite::try_packed(&program)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The program for other machines than the one it is built on: it wants an old glibc and nothing else.
 //!
-//! Zig, which PyPI has, brings a C compiler and a linker that know each version of glibc; `cargo-zigbuild` lets
-//! cargo use them. OpenSSL, which librdkafka wants, is compiled too and linked in. `./dev` puts both tools in
-//! place.
+//! Zig, which PyPI has, brings a C compiler and a linker that know each version of glibc; `cargo-zigbuild`
+//! lets cargo use them. OpenSSL, which librdkafka wants, is compiled too and linked in. `./dev` puts both
+//! tools in place.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -78,8 +78,8 @@ pub(crate) fn build(profile: &str, features: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program what its compiler was called
-/// and in which folders it was built: it is told nothing that depends on either.
+/// A C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program what its compiler was
+/// called and in which folders it was built: it is told nothing that depends on either.
 fn tools() -> Result<PathBuf> {
     let folder = crate::target().join("zig");
     fs::create_dir_all(&folder)?;
@@ -105,8 +105,8 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// `--undefined-version`: librdkafka's build makes a shared library too, whose list of functions names one that
-/// is only there in its tests.
+/// `--undefined-version`: librdkafka's build makes a shared library too, whose list of functions names one
+/// that is only there in its tests.
 const WRAPPER: &str = r#"#!/bin/sh
 left=$#
 while [ "$left" -gt 0 ]; do

@@ -4,6 +4,7 @@
 //! All kinds are started one after the other while the tests compile, held for the whole run, and stopped at
 //! its end, whatever that end is.
 
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -63,11 +64,10 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             tests.and(tally.run(&["--doc"], options))
         });
         if options.filter.is_none() {
-            steps.step("drill", || {
-                drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway))
-            });
+            let drilled = || drill::Options::fake(DRILL_SEEDS, &gateway);
+            steps.step("drill", || drill::run_verb(&drilled()));
             steps.step("neighbours drill", || {
-                drill::run_verb(&drill::Options::fake(DRILL_SEEDS, &gateway).beside_neighbours())
+                drill::run_verb(&drilled().beside_neighbours())
             });
             if !options.quick {
                 steps.step("chart", chart);
@@ -123,16 +123,27 @@ fn chart() -> Result<()> {
     run(cargo(&arguments).args(["--", "--ignored"]))
 }
 
-/// The program as it is packed, for machines with an older glibc and without OpenSSL, but compiled with the
-/// profile `demo` and with panics that can be planted: what one bad record, request or answer does to all
-/// others, that it speaks TLS to brokers, by what it has in itself, and that what is packed of it installs and runs.
+/// A program for machines with an older glibc, as what is packed is, but soon built: by the profile `demo`,
+/// without librdkafka, and with panics that can be planted. What one bad record, request or answer does to
+/// all others in an optimised build, and that what is packed of it installs and runs.
 fn portable_program() -> Result<()> {
-    let program = portable::build("demo", "own-openssl,planted")?;
-    for (target, filter) in [("black_box", "panics::"), ("real_kafka", "secured::")] {
-        let arguments = ["test", "--workspace", "--locked", "--test", target, "--", filter];
-        run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", &program))?;
-    }
-    let packed = [
+    let program = portable::build("demo", "planted")?;
+    let arguments = [
+        "test",
+        "--workspace",
+        "--locked",
+        "--test",
+        "black_box",
+        "--",
+        "panics::",
+    ];
+    run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", &program))?;
+    installs(&program)
+}
+
+/// That what is packed of a program installs and runs, on machines that have nothing else.
+fn installs(program: &Path) -> Result<()> {
+    let arguments = [
         "test",
         "--workspace",
         "--locked",
@@ -141,7 +152,26 @@ fn portable_program() -> Result<()> {
         "--",
         "--ignored",
     ];
-    run(cargo(&packed).env("TIDEGATE_TEST_PROGRAM", &program))
+    run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", program))
+}
+
+/// What the tests on each commit leave to who packs a program: that it installs, and speaks TLS to brokers of
+/// Kafka by the OpenSSL that it has in itself.
+///
+/// # Errors
+/// When a test fails.
+pub(crate) fn try_packed(program: &Path) -> Result<()> {
+    installs(program)?;
+    let arguments = [
+        "test",
+        "--workspace",
+        "--locked",
+        "--test",
+        "real_kafka",
+        "--",
+        "secured::",
+    ];
+    run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", program))
 }
 
 /// The verb itself.

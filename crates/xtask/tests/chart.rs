@@ -1,6 +1,7 @@
-//! The Helm chart, as helm renders it and as Kubernetes and the gateway read it: each object is held against the schemas of
-//! two versions of Kubernetes, unknown fields refused, and each configuration that is made is one that `tidegate check` takes.
-//! Go (1.26 or later) builds the program that renders, with helm's own engine in it: `ops/helm/check`.
+//! The Helm chart, as helm renders it and as Kubernetes and the gateway read it: each object is held against
+//! the schemas of two versions of Kubernetes, unknown fields refused, and each configuration that is made is
+//! one that `tidegate check` takes. Go (1.26 or later) builds the program that renders, with helm's own
+//! engine in it: `ops/helm/check`.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
 

@@ -1,6 +1,6 @@
-//! What `./dev dist` packs, tried where nothing else is: a Debian of 2021 with all that it has and no more, into
-//! which dpkg and rpm install it, scripts included; and the image, which runc runs as its own user. They pack a
-//! program for other machines, which takes minutes to build: `./dev test` builds one and names it in
+//! What `./dev dist` packs, tried where nothing else is: a Debian of 2021 with all that it has and no more,
+//! into which dpkg and rpm install it, scripts included; and the image, which runc runs as its own user. They
+//! pack a program for other machines, which takes minutes to build: `./dev test` builds one and names it in
 //! `TIDEGATE_TEST_PROGRAM`.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets something unexpected ends")]
@@ -91,8 +91,8 @@ impl Machine {
         self.root.join(file)
     }
 
-    /// A program in a namespace of its own, in which the machine has the `/proc` that systemd's tools look into; both
-    /// end together.
+    /// A program in a namespace of its own, in which the machine has the `/proc` that systemd's tools look
+    /// into; both end together.
     fn apart(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child"]);
@@ -135,8 +135,8 @@ impl Machine {
         format!("/{name}")
     }
 
-    /// The service as its unit starts it, until it says that it lives. It listens elsewhere than it was told to
-    /// by the package, since other tests may have that port.
+    /// The service as its unit starts it, until it says that it lives. It listens elsewhere than it was told
+    /// to by the package, since other tests may have that port.
     fn serves(&self) {
         let unit = std::fs::read_to_string(self.path("usr/lib/systemd/system/tidegate.service")).unwrap();
         let line = unit

@@ -1,10 +1,10 @@
-// Renders the chart as helm does and holds each object against the schema of its Kubernetes version, unknown fields
-// refused. What was rendered is printed as a JSON list.
+// Renders the chart as helm does and holds each object against the schema of its Kubernetes version, unknown
+// fields refused. What was rendered is printed as a JSON list.
 //
 //	check CHART SCHEMAS [-values FILE] [-set KEY=VALUE]...
 //
-// SCHEMAS is a folder with the OpenAPI documents of one version, `…/1.30`, as an API server gives them: api/v1.json,
-// apis/apps/v1.json and so on.
+// SCHEMAS is a folder with the OpenAPI documents of one version, `…/1.30`, as an API server gives them:
+// api/v1.json, apis/apps/v1.json and so on.
 package main
 
 import (
@@ -185,8 +185,8 @@ func schemaOf(schemas map[string]any, group, version string, kind any) (string, 
 	return "", fmt.Errorf("there is no kind %v in %s/%s", kind, group, version)
 }
 
-// Unknown fields are dropped by Kubernetes without a word: here they are errors. What may be a number or a text is told
-// by its format alone.
+// Unknown fields are dropped by Kubernetes without a word: here they are errors. What may be a number or a
+// text is told by its format alone.
 func strict(schema any) {
 	switch node := schema.(type) {
 	case map[string]any:

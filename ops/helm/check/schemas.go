@@ -2,5 +2,5 @@
 
 package main
 
-// Never compiled: so that go.mod and go.sum pin the module whose files are read, `go mod download` finds them.
+// Never compiled. It makes go.mod and go.sum pin the module whose files are read.
 import _ "sigs.k8s.io/kubectl-validate/pkg/openapiclient"
