@@ -160,7 +160,7 @@ test("the cluster's chart moves, and as a table it has the same figures", async 
   assert.ok(known.some((v) => rows.some((row) => row.includes(v))), `${rows[0]} has one of ${known}`);
   await p.getByRole("button", { name: "As chart: Documents a second" }).click();
   // The keyboard's cursor reads a figure out.
-  // Until the table is away, the first plot of the page is another chart's. A plot is there once its canvas is.
+  // Until the table is away, the first plot is another chart's. A plot is there once its canvas is.
   const chart = p.locator(".chart").first();
   await chart.locator(".plot canvas").waitFor();
   await chart.locator(".plot").focus();
