@@ -20,16 +20,14 @@ use online::{Finding, Level};
 ///
 ///     FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead
 ///
-/// With --online it looks at the world too, and changes nothing there: whether
-/// each cluster can be reached and takes the account, which rights the account
-/// has there of those that this file needs, whether folders can be
-/// written and have room, whether the addresses to listen on are free (or held
-/// by a gateway that runs), how long certificates hold. Each finding says what
-/// to do.
+/// With --online, the command also checks, without changing anything, whether each
+/// cluster can be reached and accepts the account, whether the account has the
+/// rights that this file needs, whether folders can be written and have room,
+/// whether the addresses to listen on are free (or held by a running gateway), and
+/// when certificates expire. Each finding says what to do.
 ///
 /// Exit status: 0 the file can be used (there may be warnings), 1 it can't, or
-/// --online found something to put right, 2 wrong usage, 3 a cluster does not
-/// answer.
+/// --online found something to fix, 2 wrong usage, 3 a cluster does not answer.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -16,19 +16,19 @@ use crate::output::write_file;
 ///     tidegate compare --direct http://localhost:9200 \
 ///         --gateway http://localhost:8000
 ///
-/// Each round writes the same documents both ways, each into a new index of the
-/// same settings; which way goes first alternates. With ids each round ends with
-/// updates of the same documents. A run's time ends when the index counts its
-/// documents; the time until all were acknowledged stands beside it, and the CPU
-/// time of the cluster's nodes. What the gateway changes is told with its 95 %
-/// confidence interval, and when that is within the noise, so it is said.
+/// Each round writes the same documents both ways, each into a new index with the
+/// same settings. The two ways take turns at going first. With ids, each round ends
+/// with updates of the same documents. A run ends when the index counts all of its
+/// documents. The report also has the time until all were acknowledged, and the CPU
+/// time of the cluster's nodes. It gives the effect of the gateway with its 95 %
+/// confidence interval, and says if the effect is within the noise.
 ///
-/// The indices are named tidegate-compare-…, and removed at the end, also after
+/// The indices are named tidegate-compare-…, and are removed at the end, also after
 /// Ctrl-C. The first --direct URL is asked for counts and CPU times of both ways.
 ///
-/// Exit status: 0 compared, 1 compared, but some run was not as it should be
-/// (documents that were refused, lost or doubled), 2 wrong usage, 3 nothing could
-/// be compared, 130 stopped.
+/// Exit status: 0 compared, 1 compared, but a run had a flaw (documents that were
+/// refused, lost or duplicated), 2 wrong usage, 3 nothing could be compared, 130
+/// stopped.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

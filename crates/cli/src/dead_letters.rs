@@ -15,8 +15,8 @@ use crate::output::{no_json, plain, table, time};
 /// Dead letters of a running gateway: list, show, edit, replay, purge
 ///
 /// A dead letter is a document that asynchronous mode accepted and a cluster
-/// would not take. The gateway keeps it, with the reason, until it is replayed
-/// or purged.
+/// finally refused. The gateway keeps it, with the reason, until somebody replays
+/// or purges it.
 ///
 /// The gateway is reached at its admin port. A token is read from --token-file
 /// or TIDEGATE_ADMIN_TOKEN, never from the command line.

@@ -16,19 +16,19 @@ use crate::output::{plain, table};
 ///     tidegate diff --left http://primary:9200 \
 ///         --right https://backup:9200 --index logs
 ///
-/// Counts first, then ids and contents: each side is read once and comes down
-/// to ranges of its ids, and only ranges that differ are read again. So memory
-/// is bounded (--memory) whatever the size of the index, and the two may be of
-/// different kinds, versions and shard counts.
+/// The command compares counts first, then ids and contents. It reads each side
+/// once, reduces it to digests of id ranges, and reads only differing ranges again.
+/// Memory is therefore bounded (--memory), whatever the size of the index, and the
+/// two clusters may differ in kind, version and number of shards.
 ///
-/// Contents are `_source` and routing. The order of keys, white space, escapes
-/// and the spelling of numbers (1 or 1.0) make no difference; versions and
-/// sequence numbers neither. What differs is looked at once more before it is
-/// told, so that documents that were only on their way are left out.
+/// Contents are `_source` and routing. The order of keys, white space, escapes,
+/// the spelling of numbers (1 or 1.0), versions and sequence numbers make no
+/// difference. The command looks at each difference once more before it reports
+/// it, so documents that were only on their way do not count.
 ///
-/// An index is read with scrolls, each shard as it is at one moment. The moments
-/// are not the same: compare what is not being written, or after the queue has
-/// drained.
+/// It reads an index with scrolls, each shard as of one moment, but not all shards
+/// as of the same moment. Compare indices that nobody writes to, or wait until the
+/// queue has drained.
 ///
 /// Accounts are in the URLs (http://USER:PASSWORD@HOST:PORT), or --user and
 /// TIDEGATE_PASSWORD for both, or --left-user and TIDEGATE_LEFT_PASSWORD (and

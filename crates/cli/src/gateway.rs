@@ -22,23 +22,24 @@ use crate::{exit, typed};
 
 /// Run the gateway
 ///
-/// Either with a configuration file, or without one before a single cluster:
+/// The gateway needs a configuration file, or the address of a single cluster:
 ///
 ///     tidegate gateway --config tidegate.yml
 ///     tidegate gateway --cluster http://127.0.0.1:9200
 ///
-/// Bulk requests are split by node, and each part is sent straight to the node
-/// that holds its primaries; everything else is forwarded as it is. Clients'
-/// own credentials travel to the cluster.
+/// The gateway splits bulk requests by node, and sends each part straight to the
+/// node that holds its primaries. It forwards all other requests unchanged, with
+/// the clients' own credentials.
 ///
-/// SIGTERM and SIGINT stop it gracefully: no new connections, requests under
-/// way are answered, then it ends. SIGHUP reads the configuration file, if there
-/// is one, and all certificates again; if another program was installed in its
-/// place meanwhile, that takes over, as with SIGUSR2 or `tidegate upgrade`.
+/// SIGTERM and SIGINT stop the gateway gracefully: it accepts no new connections,
+/// answers the requests under way, and ends. SIGHUP makes it read the configuration
+/// file, if there is one, and all certificates again. If another program has been
+/// installed in its place, that program takes over, as with SIGUSR2 or
+/// `tidegate upgrade`.
 ///
 /// Exit status: 0 stopped as told, 1 the configuration file can't be used, 2 wrong
 /// usage, 3 it could not start (an address is taken, say), 4 it ended by itself,
-/// since a bug of its own left it without a thread that it needs: start it again.
+/// because a bug left it without a thread that it needs: start it again.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[group(skip)]

@@ -9,13 +9,12 @@ use crate::admin::{self, AdminArguments};
 
 /// Ask a running gateway whether it is ready, or alive
 ///
-/// For health checks of containers, and for scripts. Ready: it can do what its
-/// entries promise; what keeps it from that is printed, a line a reason. Alive:
-/// the process answers. The gateway is reached at its admin port; a token is
-/// read from --token-file or TIDEGATE_ADMIN_TOKEN.
+/// For health checks of containers, and for scripts. A gateway is ready if it can
+/// do what its entries promise; otherwise the command prints each reason on a
+/// line. It is alive if its process answers. The command asks the gateway's admin
+/// port. It reads a token from --token-file or TIDEGATE_ADMIN_TOKEN.
 ///
-/// Exit status: 0 it is, 1 it is not, 2 wrong usage, 3 it does not answer within
-/// five seconds.
+/// Exit status: 0 yes, 1 no, 2 wrong usage, 3 no answer within five seconds.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

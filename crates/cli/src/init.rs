@@ -17,16 +17,16 @@ use crate::{check, exit, typed};
 ///     tidegate init --cluster https://es1:9200 --user gateway --mode async \
 ///         --output /etc/tidegate/tidegate.yml
 ///
-/// On a terminal it asks for what the flags do not say; elsewhere --cluster is
-/// needed and the rest is as usual. A password is never written: the file takes
-/// it from TIDEGATE_PASSWORD when the gateway starts. Then `check --online`
-/// tries the file: whether the cluster is there, the account has its rights,
-/// disk and addresses are as needed. Nothing that exists is overwritten without
-/// --force.
+/// On a terminal, the command asks for whatever the flags leave open. Elsewhere,
+/// --cluster is required, and everything else has a default. The command never
+/// writes a password: the gateway reads it from TIDEGATE_PASSWORD at its start.
+/// Then `check --online` tries the file: whether the cluster answers, the account
+/// has its rights, and disk and addresses can be used. Existing files are
+/// overwritten only with --force.
 ///
-/// Exit status: 0 written, and tried where it could be, 1 the check found
-/// something to put right (the file is written), or there is a file already,
-/// 2 wrong usage, 3 the cluster does not answer, or the file can't be written.
+/// Exit status: 0 written, and tried if possible, 1 the check found something to
+/// fix (the file is written), or the file exists already, 2 wrong usage, 3 the
+/// cluster does not answer, or the file can't be written.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

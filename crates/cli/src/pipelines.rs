@@ -12,8 +12,8 @@ use crate::output::table;
 
 /// Pipelines of a running gateway: list, start, stop
 ///
-/// What is started or stopped here stays so until the gateway is restarted: then
-/// the configuration says which pipelines run (auto_start).
+/// A pipeline stays started or stopped until the gateway restarts. Then the
+/// configuration decides which pipelines run (auto_start).
 ///
 /// The gateway is reached at its admin port. A token is read from --token-file
 /// or TIDEGATE_ADMIN_TOKEN, never from the command line.

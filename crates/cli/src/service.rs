@@ -20,10 +20,10 @@ use unit::Unit;
 ///     tidegate service start
 ///     tidegate service status
 ///
-/// `install` checks the file, writes the unit and has it started with the
-/// machine; `start`, `stop` and `status` are systemctl's; `uninstall` stops the
-/// service and removes the unit, and leaves configuration and data alone. With
-/// --user it is a service of this user, and nobody has to be root.
+/// `install` checks the file, writes the unit, and enables it at boot. `start`,
+/// `stop` and `status` are systemctl's. `uninstall` stops the service, removes the
+/// unit, and keeps configuration and data. With --user, the service belongs to
+/// this user, and root is not needed.
 ///
 /// Exit status: 0 done (status: it runs), 1 the file can't be used (status: it
 /// does not run), 2 wrong usage, 3 it could not be done.

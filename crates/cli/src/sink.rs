@@ -18,13 +18,13 @@ use crate::{exit, interrupt};
 ///     ES_ENDPOINT=http://127.0.0.1:8000 \
 ///         tidegate loadgen -config examples/loadgen/bulk.yml
 ///
-/// Its nodes answer bulk requests item by item, as fast as they are sent, and
-/// count documents by node and those that reached a node without their primary.
-/// It is no evidence of how a real server behaves. Prints its nodes' addresses,
-/// serves until it is told to stop, and prints what it was sent as JSON;
-/// `GET /_fake/counts` says so meanwhile, and
+/// The nodes answer bulk requests item by item, as fast as they arrive. They count
+/// documents by node, and documents that reached a node without their primary. The
+/// fake cluster does not show how a real server behaves. The command prints the
+/// nodes' addresses, serves until it is stopped, and then prints its counts as
+/// JSON. While it runs, `GET /_fake/counts` shows the counts, and
 /// `POST /_fake/manners?latency_ms=20&capacity=5000&workers=4` makes it slower or
-/// quicker while it runs.
+/// faster.
 ///
 /// Exit status: 0 stopped as told, 2 wrong usage, 3 it could not start.
 #[derive(clap::Args)]

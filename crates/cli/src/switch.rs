@@ -16,9 +16,9 @@ use crate::admin::{AdminArguments, Terms, exit_code, refuse, segment};
 ///     tidegate switch set direct_routing.enabled=true --index "logs-*"
 ///     tidegate switch reset combine.enabled
 ///
-/// Switches come before the configuration, for all bulk_reshuffle filters of a
-/// cluster, from the next request on; they are kept over restarts, in
-/// switches.json below path.data. They are
+/// A switch takes precedence over the configuration, for all bulk_reshuffle
+/// filters of a cluster, from the next request on. Switches survive restarts, in
+/// switches.json below path.data. The switches are
 ///
 ///     combine.enabled               true or false
 ///     combine.flush_threshold_size  a size, as in 1mb
@@ -26,9 +26,9 @@ use crate::admin::{AdminArguments, Terms, exit_code, refuse, segment};
 ///     direct_routing.enabled        true or false; with --index, of these
 ///                                   indices, whatever holds for the others
 ///
-/// The gateway's admin port is asked: give its address with --admin if it is not
-/// http://127.0.0.1:2900, and its token, if it has one, in TIDEGATE_ADMIN_TOKEN or
-/// in a file.
+/// The command asks the gateway's admin port. Give its address with --admin if it
+/// is not http://127.0.0.1:2900, and its token, if it has one, in
+/// TIDEGATE_ADMIN_TOKEN or in a file.
 ///
 /// Exit status: 0 done, 1 there is no such cluster, 2 wrong usage, 3 the gateway
 /// refused or could not be asked.

@@ -10,17 +10,18 @@ use serde_json::Value;
 
 use crate::admin::{self, Admin, AdminArguments};
 
-/// Put the program that was installed meanwhile in a running gateway's place
+/// Replace the program of a running gateway by the one that is installed now
 ///
-/// No request fails. The gateway tries the new program on its configuration
-/// first; if that is not fit, nothing changes. Then it accepts no more, answers
-/// what is under way, lets go of its queues, and the new program goes on in the
-/// same process with the same sockets, in which clients wait meanwhile. If the
-/// new program cannot start, the one before is put back. `systemctl reload`
-/// (SIGHUP) does the same once another program is in its place.
+/// No request fails. The gateway first tries the new program on its
+/// configuration; if the program does not accept that, nothing changes. Then the
+/// gateway accepts no more requests, answers those under way, and releases its
+/// queues. The new program continues in the same process with the same sockets,
+/// where clients wait meanwhile. If the new program cannot start, the previous one
+/// returns. `systemctl reload` (SIGHUP) does the same once a new program is
+/// installed.
 ///
-/// Exit status: 0 the new program runs, 1 it is not fit, and the one before goes
-/// on, 2 wrong usage, 3 the gateway could not be asked, or did not come back.
+/// Exit status: 0 the new program runs, 1 it can't be used, and the previous one
+/// goes on, 2 wrong usage, 3 the gateway could not be asked, or did not come back.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
