@@ -29,10 +29,10 @@ pub(crate) struct Pending {
     documents: u64,
     bytes: u64,
     parts: usize,
-    state: Mutex<State>,
+    state: Mutex<Progress>,
 }
 
-struct State {
+struct Progress {
     /// Parts under way.
     left: usize,
     receipt: Receipt,
@@ -50,7 +50,7 @@ impl Append {
             documents: 0,
             bytes: 0,
             parts: 0,
-            state: Mutex::new(State {
+            state: Mutex::new(Progress {
                 left: 0,
                 receipt: Receipt::default(),
                 failed: Some(error),
@@ -91,7 +91,7 @@ impl Pending {
             documents,
             bytes,
             parts,
-            state: Mutex::new(State {
+            state: Mutex::new(Progress {
                 left: parts,
                 receipt: Receipt::default(),
                 failed: None,
@@ -114,7 +114,7 @@ impl Pending {
         self.ended(state, parts);
     }
 
-    fn ended(&self, mut state: MutexGuard<'_, State>, parts: usize) {
+    fn ended(&self, mut state: MutexGuard<'_, Progress>, parts: usize) {
         state.left -= parts;
         if state.left > 0 {
             return;
@@ -141,7 +141,7 @@ impl Pending {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         lock(&self.state)
     }
 }

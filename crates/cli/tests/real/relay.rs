@@ -9,10 +9,10 @@ use anyhow::Result;
 /// Copies bytes between its clients and a server; a change of server cuts all connections.
 pub(crate) struct Relay {
     address: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Forwarding>>,
 }
 
-struct State {
+struct Forwarding {
     target: String,
     open: Vec<TcpStream>,
 }
@@ -21,7 +21,7 @@ impl Relay {
     pub(crate) fn to(target: &str) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
-        let state = Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(Forwarding {
             target: target.to_owned(),
             open: Vec::new(),
         }));
