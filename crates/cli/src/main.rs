@@ -26,6 +26,7 @@ mod service;
 mod sink;
 mod standstill;
 mod switch;
+mod trace;
 mod typed;
 mod upgrade;
 
@@ -70,6 +71,7 @@ enum Command {
     Pipelines(pipelines::Arguments),
     #[command(visible_alias = "queue")]
     Queues(queues::Arguments),
+    Trace(trace::Arguments),
     Console(console::Arguments),
     Service(service::Arguments),
     Manual(manual::ManualArguments),
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::DeadLetters(arguments) => dead_letters::run(&arguments),
         Command::Pipelines(arguments) => pipelines::run(&arguments),
         Command::Queues(arguments) => queues::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Console(arguments) => console::run(&arguments),
         Command::Service(arguments) => service::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),

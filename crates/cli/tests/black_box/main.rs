@@ -67,5 +67,6 @@ mod switches;
 mod terminal;
 mod threads;
 mod tls;
+mod trace;
 mod upgrade;
 mod whole;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::{
-    AdminState, dead_letters, health, observe, openapi, parked, pipelines, queues, switches, upgrade,
+    AdminState, dead_letters, health, observe, openapi, parked, pipelines, queues, switches, trace, upgrade,
 };
 
 /// One method of one path.
@@ -83,6 +83,41 @@ const OBSERVE: &[Endpoint] = &[
         "Each queue: accepted documents, and for each consumer group what became of them, lag, lanes, and what they wait for (`waits`).",
         || get(observe::queue_stats),
     ),
+    Endpoint {
+        method: "GET",
+        path: "/trace",
+        says: "Where a document is, or what became of a request: for each consumer group pending, parked, dead, delivered, and what its cluster has.",
+        parameters: &[
+            parameter(
+                "index",
+                "string",
+                "Its index, an alias or a data stream; with `id`.",
+            ),
+            parameter("id", "string", "The document's id."),
+            parameter(
+                "routing",
+                "string",
+                "Its routing; that of its writes is known without, where there are some.",
+            ),
+            parameter(
+                "queue",
+                "string",
+                "In this queue alone; with `position`, the queue of the answer.",
+            ),
+            parameter(
+                "position",
+                "integer",
+                "A request's position, as its answer told: what became of all of it.",
+            ),
+            parameter(
+                "from",
+                "integer",
+                "Look through records from here on: `next` of a search that time cut off.",
+            ),
+        ],
+        body: None,
+        route: || get(trace::trace),
+    },
     reads("/config", "The configuration in force, secrets masked.", || {
         get(observe::config)
     }),

@@ -21,6 +21,7 @@ mod rates;
 mod refusal;
 mod switches;
 mod topics;
+mod trace;
 mod upgrade;
 
 use std::io;

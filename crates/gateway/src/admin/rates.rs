@@ -20,6 +20,8 @@ pub(super) struct Rates {
 struct Sample {
     accepted: u64,
     indexed: BTreeMap<String, u64>,
+    /// By group and lane, what was done with.
+    done: BTreeMap<String, Vec<u64>>,
 }
 
 // === impl Rates ===
@@ -32,9 +34,14 @@ impl Rates {
                 .groups
                 .iter()
                 .map(|group| (group.name.clone(), group.indexed));
+            let done = account.groups.iter().map(|group| {
+                let lanes = group.lanes.iter().map(|lane| lane.done);
+                (group.name.clone(), lanes.collect())
+            });
             let sample = Sample {
                 accepted: account.status.documents,
                 indexed: groups.collect(),
+                done: done.collect(),
             };
             (account.queue.name.to_string(), sample)
         });
@@ -44,6 +51,15 @@ impl Rates {
         if samples.len() > SAMPLES {
             samples.pop_front();
         }
+    }
+
+    /// Documents a second that a lane is done with, over the last minute or less; `done` are those so far.
+    pub(super) fn of_lane(&self, queue: &str, group: &str, lane: u32, done: u64) -> Option<f64> {
+        let samples = lock(&self.samples);
+        let (since, all) = samples.front()?;
+        let before = all.get(queue)?.done.get(group)?.get(lane as usize)?;
+        let seconds = since.elapsed().as_secs_f64().max(1e-3);
+        Some(done.saturating_sub(*before) as f64 / seconds)
     }
 
     /// Adds rates to a queue as `/queue/stats` shows it: since the oldest sample.

@@ -6,6 +6,7 @@
 mod credentials;
 mod headers;
 pub(crate) mod lines;
+mod look;
 mod outbound;
 mod proxy;
 pub(crate) mod quote;
@@ -15,6 +16,7 @@ mod unquoted;
 
 pub(crate) use credentials::Fallback;
 pub(crate) use headers::strip_for_parts;
+pub(crate) use look::{DocumentName, LookError, look};
 pub(crate) use outbound::{Message, Outbound};
 pub(crate) use proxy::{Body, Proxy};
 pub(crate) use refusal::is_unexecuted;

@@ -6,7 +6,7 @@
 //! leads from names to lanes, and what keeps the order when a name moves, are [`Whereabouts`] and `fence`.
 //! Beside the records there are the keys of requests that must not be written twice ([`idempotency`]),
 //! operations that wait for their index ([`parked`]) and those that were given up ([`dead_letters`]).
-//! `accounts` counts all of it, `standstill` says why something does not move.
+//! `accounts` counts all of it, `standstill` says why something does not move, [`trace`] where a document is.
 
 mod accept;
 mod accounts;
@@ -21,11 +21,14 @@ mod queues;
 mod record;
 pub(crate) mod sent_marks;
 mod standstill;
+pub(crate) mod trace;
 mod whereabouts;
 
 pub(crate) use accept::{Accept, Asked, Occurrence, Queued, written};
+pub(crate) use accounts::GroupAccount;
 pub(crate) use fence::Fronts;
 pub(crate) use journal::{Consumer, Journal, LaneReader};
 pub(crate) use queues::{Doing, Group, Phase, Queue, Queues};
 pub(crate) use record::{DELIVERED_TYPE, Params, Recorded, delivered_headers, minted};
+pub(crate) use standstill::of_group as waits_of;
 pub(crate) use whereabouts::Whereabouts;

@@ -11,6 +11,7 @@
 //! a lane reads what is parked of it before it delivers ([`take_over`]).
 
 mod error;
+mod find;
 mod gather;
 mod history;
 mod key;
@@ -32,6 +33,7 @@ use wire::lock;
 use crate::queue::burying::Burying;
 
 pub(crate) use error::ParkedError;
+pub(crate) use find::{ParkedFound, ParkedSought};
 pub(crate) use key::{Key, Named, Scope};
 pub(crate) use state::{ParkedState, Picked, Tried};
 use state::{Piece, Standing};

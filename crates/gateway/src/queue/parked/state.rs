@@ -556,6 +556,25 @@ impl ParkedState {
         self.keys.values().flat_map(|held| held.pieces.values())
     }
 
+    /// Each piece with its key, for people: what it waits for, why, since when, how often it was tried, and
+    /// when that is done again.
+    pub(super) fn pieces_shown(&self) -> impl Iterator<Item = (&Piece, Value)> {
+        let now = Instant::now();
+        self.keys.iter().flat_map(move |(key, held)| {
+            let told = move |piece: &Piece| {
+                let next = piece.next_try.unwrap_or(held.next_try);
+                json!({
+                    "key": key.shown(),
+                    "why": held.why,
+                    "since_ms": piece.parked_ms,
+                    "attempts": piece.attempts,
+                    "next_try_s": next.saturating_duration_since(now).as_secs_f64(),
+                })
+            };
+            held.pieces.values().map(move |piece| (piece, told(piece)))
+        })
+    }
+
     /// Records were written again, at other places.
     pub(crate) fn moved(&mut self, places: &BTreeMap<u64, u64>) {
         for held in self.keys.values_mut() {

@@ -124,13 +124,22 @@ impl Store {
 
     /// Visits all records from the oldest on.
     pub(crate) fn each(&self, mut each: impl FnMut(u64, u64, Record)) -> Result<(), ReadError> {
-        let start = self.log.status().start;
+        self.each_until(0, |at, bytes, record| {
+            each(at, bytes, record);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Visits the records from a place on, until `each` breaks off.
+    pub(crate) fn each_until(
+        &self,
+        from: u64,
+        mut each: impl FnMut(u64, u64, Record) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let start = self.log.status().start.max(from);
         self.log.browse(start).each(|record| {
             let (at, bytes) = (record.receipt.position, record.receipt.bytes);
-            if let Some(record) = parse(record) {
-                each(at, bytes, record);
-            }
-            ControlFlow::Continue(())
+            parse(record).map_or(ControlFlow::Continue(()), |record| each(at, bytes, record))
         })
     }
 
