@@ -1,6 +1,7 @@
 // Calls to a gateway's admin API through the console, and what they answer.
 import { api, Problem } from "./api.ts";
 import { confirmed, type Call } from "./call.tsx";
+import { link } from "./router.ts";
 import { t } from "./strings.ts";
 import type { CallResult } from "./types.ts";
 
@@ -30,6 +31,16 @@ export function pathOf(parts: readonly string[], query: Readonly<Record<string, 
   for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") words.set(key, String(value));
   const tail = words.toString().replaceAll("+", "%20");
   return `/${parts.map(encodeURIComponent).join("/")}${tail ? `?${tail}` : ""}`;
+}
+
+/** The link to where a document is, from its action; none if it has no id, or one that a browser would alter. */
+export function traceLink(gateway: string, action: unknown, index?: string | null): string | null {
+  const meta = action && typeof action === "object" ? (Object.values(action)[0] as Record<string, unknown> | null) : null;
+  const id = typeof meta?._id === "number" && Number.isSafeInteger(meta._id) ? String(meta._id) : meta?._id;
+  const name = index ?? meta?._index;
+  if (typeof id !== "string" || typeof name !== "string") return null;
+  const routing = meta?.routing ?? meta?._routing;
+  return link(["trace"], { g: gateway, index: name, id, ...(typeof routing === "string" ? { routing } : {}) });
 }
 
 export interface Wait {

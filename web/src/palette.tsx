@@ -31,6 +31,7 @@ function entries(): Entry[] {
   return [
     to(t.nav.overview, t.palette.page, []),
     to(t.nav.dev, t.palette.page, ["dev"]),
+    to(t.trace.nothing, t.palette.page, ["trace"]),
     to(t.nav.registry, t.palette.page, ["registry"]),
     to(t.nav.audit, t.palette.page, ["audit"]),
     ...clusters,

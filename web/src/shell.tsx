@@ -27,6 +27,7 @@ const lazy = {
   registry: () => import("./pages/registry.tsx").then((m) => m.Registry),
   audit: () => import("./pages/audit.tsx").then((m) => m.Audit),
   queues: () => import("./pages/queues.tsx").then((m) => m.QueuesPage),
+  trace: () => import("./pages/trace.tsx").then((m) => m.Trace),
 } as const;
 type LazyName = keyof typeof lazy;
 const loaded = signal<Partial<Record<LazyName, Page>>>({});
@@ -90,6 +91,7 @@ function places() {
     r: to("registry"),
     a: to("audit"),
     q: gateway ? to("g", gateway) : undefined,
+    w: to("trace"),
   };
 }
 startKeys(() => (gate.value.at === "in" ? places() : {}));
@@ -115,6 +117,7 @@ function Here() {
     case "dev":
     case "registry":
     case "audit":
+    case "trace":
       return <Lazy name={first} id="" />;
     default:
       return <NotFound text={t.problems.notFound} />;
@@ -223,6 +226,7 @@ function Rail() {
             </label>
             <ul>
               <NavLink to={link(["g", gateway])} icon="gateway" label={t.nav.queues} on={parts[0] === "g"} />
+              <NavLink to={link(["trace"], { g: gateway })} icon="search" label={t.nav.trace} on={parts[0] === "trace"} />
             </ul>
           </>
         ) : null}

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { reason } from "../api.ts";
 import { dateTime, exact, visible } from "../format.ts";
-import { ask, pathOf } from "../gateway_call.ts";
+import { ask, pathOf, traceLink } from "../gateway_call.ts";
 import { requery, route } from "../router.ts";
 import { t } from "../strings.ts";
 import { Button, Empty, Loading, Name, Note, Num, Trouble } from "../ui/bits.tsx";
@@ -223,6 +223,7 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
       setProblem(reason(error));
     }
   };
+  const traced = traceLink(id, letter.action, letter.index);
   return (
     <Dialog title={`${l.columns.id} ${letter.id}`} onClose={onClose}>
       <p>
@@ -248,6 +249,11 @@ function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: str
       {safe ? null : <Note kind="info">{l.unsafe}</Note>}
       {problem ? <Trouble text={problem} /> : null}
       <div class="actions">
+        {traced ? (
+          <a class="button" href={traced}>
+            {t.trace.where}
+          </a>
+        ) : null}
         <Button disabled={!safe || letter.source === null || source === json(letter.source)} onClick={() => void send("PUT", ["dead_letters", String(letter.id)], { queue }, `{"source":${source}}`)}>
           {l.save}
         </Button>

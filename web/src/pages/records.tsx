@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, reason } from "../api.ts";
 import { bytes, dateTime, exact, visible } from "../format.ts";
-import { ask, pathOf, type Queue } from "../gateway_call.ts";
+import { ask, pathOf, traceLink, type Queue } from "../gateway_call.ts";
 import { requery, route } from "../router.ts";
 import { t } from "../strings.ts";
 import { Button, Trouble } from "../ui/bits.tsx";
@@ -145,6 +145,7 @@ export function Records({ id, name, queue }: { id: string; name: string; queue: 
                     <summary>
                       <bdi>{visible(around(one, word))}</bdi>
                     </summary>
+                    <Where id={id} record={one} word={word} />
                     <pre tabIndex={0}>{one.groups.map((part) => (part.damaged ? `${r.damaged}\n` : part.text.slice(0, 4000))).join("")}</pre>
                   </details>
                 </td>
@@ -155,6 +156,22 @@ export function Records({ id, name, queue }: { id: string; name: string; queue: 
       ) : null}
     </section>
   );
+}
+
+/** The way to the document that was searched for, or else the record's first. */
+function Where({ id, record, word }: { id: string; record: Record_; word: string }) {
+  const lines = record.groups.flatMap((part) => part.text.split("\n"));
+  const at = word ? lines.findIndex((line) => line.includes(word)) : 0;
+  const to = [lines[at], lines[at - 1]].map((line) => traceLink(id, parsed(line))).find((link) => link !== null);
+  return to ? <a href={to}>{t.trace.where}</a> : null;
+}
+
+function parsed(line: string | undefined): unknown {
+  try {
+    return JSON.parse(line ?? "");
+  } catch {
+    return null;
+  }
 }
 
 /** What is near the word, or the beginning. */

@@ -114,6 +114,8 @@ export const PAGES = {
   queue: "#/g/gateway-1/q/logs",
   letters: "#/g/gateway-1/q/logs/letters",
   records: "#/g/gateway-1/q/logs/records",
+  trace: "#/trace?g=gateway-1&index=logs&id=a%2Fb%3F",
+  "trace-nothing": "#/trace?g=gateway-1",
 };
 
 /** Waits until a page stands: no grey lines any more, and the charts are drawn. */

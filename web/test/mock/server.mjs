@@ -299,7 +299,27 @@ function gatewayCall(mock, entry, { method, path }) {
   const records = /^\/queue\/.*\/records$/.test(at);
   if (records) return told(recordsOf(entry, new URLSearchParams(path.split("?")[1])));
   if (at.startsWith("/dead_letters")) return told(lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
+  if (at === "/trace") return told(...traceOf(entry, new URLSearchParams(path.split("?")[1])));
   return told({ error: { reason: "no such endpoint" } }, 404);
+}
+
+/** A document that is elsewhere for each group; of the index "none" nothing is known, of "cut" only a part. */
+function traceOf(entry, query) {
+  const [index, words] = [query.get("index"), entry.queueNames ?? []];
+  const ago = (s) => Date.now() - s * 1000;
+  const why = words[0] ?? "node-7 has no time: 429";
+  const searched = { from: 1200, to: index === "cut" ? 40_000 : 99_000, start: 0, end: 99_000, since_ms: ago(3600), records: 978, bytes: 97_800, unreadable: index === "cut" ? 2 : 0, complete: index !== "cut", next: index === "cut" ? 40_000 : null };
+  const group = (name, state, more = {}) => ({ group: words[1] ?? name, cluster: name, pipeline: name, state, pending: [], parked: [], dead: [], ...more });
+  const clusters = { production: { asked: true, found: true, index: "logs-2026.11.23", version: 3, seq_no: 1204, primary_term: 1 }, archive: { asked: true, found: false, indices: [index], no_index: false }, spare: { asked: false, why: words[2] ?? "no answer within 2 s" } };
+  if (index === "broken") return [{ error: { reason: "the disk cannot be read" } }, 500];
+  if (index === "direct") return [{ queues: [], clusters, took_ms: 3 }];
+  const groups = index === "none" ? [group("production", "not_seen")] : [
+    group("production", "indexed"),
+    group("archive", "pending", { pending: [{ position: 77_700, time_ms: ago(240), lane: 7, place: 0, documents_ahead: 4032, lane_docs_per_s: 100, estimated_s: 40.32, held_by: [{ reason: "retrying", why, lanes: [7] }] }] }),
+    group("spare", "parked", { parked: [{ position: 5000, key: words[3] ?? "index:logs", why, since_ms: ago(600), attempts: 12, next_try_s: 2.5 }] }),
+    group("old", "dead", { dead: [{ id: 1000, died_ms: ago(900), status: 400, type: "mapper_parsing_exception", reason: words[4] ?? "failed to parse field [price]" }] }),
+  ];
+  return [{ index, id: query.get("id"), queues: [{ queue: "logs", searched, not_searched: null, parked_searched: true, dead_letters_searched: index !== "cut", write_count: groups.length > 1 ? 2 : 0, groups }], clusters, took_ms: 3 }];
 }
 
 /** 990 records of 100 bytes. */
