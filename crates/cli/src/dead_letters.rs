@@ -95,8 +95,8 @@ struct Show {
 
 /// Give a letter another action line or source
 ///
-/// Nothing is sent by this: replay it then. What is not given stays as it is,
-/// and the first lines are kept and shown beside the new ones.
+/// This sends nothing: replay the letter afterwards. What you do not give stays as
+/// it is. The original lines are kept, and shown beside the new ones.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Edit {
@@ -112,10 +112,11 @@ struct Edit {
 
 /// Put letters back into the queue
 ///
-/// They are delivered as if they had just been accepted, after everything that
-/// the queue holds: a letter whose document was written anew in the meantime
-/// overwrites that. Only the consumer group that had given a letter up delivers
-/// it. Those of one document go in the order in which they were accepted.
+/// Replayed letters are delivered like documents that were just accepted, after
+/// everything that the queue holds. A letter therefore overwrites a document that
+/// was written again in the meantime. Only the consumer group that had given a
+/// letter up delivers it. Letters of one document keep the order in which they
+/// were accepted.
 ///
 /// Asks on a terminal; elsewhere --yes is needed.
 #[derive(clap::Args)]
@@ -125,7 +126,7 @@ struct Replay {
     which: Which,
 }
 
-/// Throw letters away for good
+/// Delete letters for good
 ///
 /// Asks on a terminal; elsewhere --yes is needed.
 #[derive(clap::Args)]

@@ -26,13 +26,13 @@ enum Verb {
     Repair(Repair),
 }
 
-/// Read every byte of a log and tell what is broken
+/// Read every byte of a log, and report damage
 ///
-/// Changes nothing, and may be run while a gateway writes to the log: a record
-/// that is being written then shows as torn.
+/// The command changes nothing, and may run while a gateway writes to the log. A
+/// record that is being written then shows as torn.
 ///
-/// Exit status: 0 all that was acknowledged can be read, 1 some of it can't, 2
-/// wrong usage, 3 there is no log or it can't be read at all.
+/// Exit status: 0 everything acknowledged can be read, 1 some of it can't, 2 wrong
+/// usage, 3 there is no log, or it can't be read at all.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Check {
@@ -66,15 +66,15 @@ struct Dump {
     json: bool,
 }
 
-/// Put right what can be put right without losing more
+/// Repair what can be repaired without losing more
 ///
-/// Cuts a torn end off, copies damage to quarantine/, writes damaged indexes
-/// anew, sets cursors aside that can't be read (their consumer groups begin anew).
-/// Damaged records stay in place: deliveries go past them and count them as lost.
-/// Stop the gateway before.
+/// The command cuts a torn end off, copies damage to quarantine/, writes damaged
+/// indexes again, and sets unreadable cursors aside (their consumer groups begin
+/// again). Damaged records stay in place: deliveries skip them and count them as
+/// lost. Stop the gateway first.
 ///
-/// Exit status: 0 all that was acknowledged can be read now, 1 some of it never
-/// will, 2 wrong usage, 3 there is no log, or a gateway has it.
+/// Exit status: 0 everything acknowledged can be read now, 1 some of it is lost, 2
+/// wrong usage, 3 there is no log, or a gateway uses it.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Repair {

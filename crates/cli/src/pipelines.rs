@@ -46,9 +46,9 @@ struct Start {
 
 /// Stop a pipeline
 ///
-/// Its batches under way are finished and committed; one that is being tried
-/// again is given up, and delivered after the next start. Clients are accepted as
-/// before, and what they send waits in the queue.
+/// The pipeline finishes and commits its batches under way. A batch that is being
+/// tried again is dropped, and delivered after the next start. Clients can still
+/// write; their documents wait in the queue.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Stop {

@@ -106,12 +106,12 @@ struct Browse {
 
 /// Show where a consumer group is, or set it elsewhere
 ///
-/// With --to the group goes on from another place, which must not be done while
-/// its pipeline runs. Documents that are passed over count as skipped; those that
-/// are gone back over count as rewound, and are delivered once more.
+/// With --to, the group continues from another position. Stop its pipeline first.
+/// Documents that the group passes over count as skipped. Documents that it goes
+/// back over count as rewound, and are delivered once more.
 ///
-/// Of a queue in Kafka a position is one partition's (--lane), and no gateway may
-/// deliver for the group; messages are counted, not documents.
+/// In a queue in Kafka, a position belongs to a partition (--lane), no gateway may
+/// deliver for the group meanwhile, and the answer counts messages.
 ///
 /// Asks on a terminal; elsewhere --yes is needed.
 #[derive(clap::Args)]
@@ -132,10 +132,10 @@ struct Offset {
     yes: bool,
 }
 
-/// Forget a consumer group that the configuration does not have any more
+/// Remove a consumer group that the configuration no longer has
 ///
-/// Nothing is kept for it from then on. Asks on a terminal; elsewhere --yes is
-/// needed.
+/// The queue keeps no more records for it. The command asks first on a terminal;
+/// elsewhere, --yes is required.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct RemoveGroup {
@@ -150,9 +150,9 @@ struct RemoveGroup {
 
 /// Show what is parked: documents that wait apart from their lane
 ///
-/// They wait for an index, a request or themselves, and are tried again; nothing
-/// else waits for them. --release tries them at once, --give-up makes dead letters
-/// of them, for which the pipeline must run.
+/// They wait because of their index, their request or the document itself, and the
+/// gateway tries them again; nothing else waits for them. --release tries them at
+/// once. --give-up makes them dead letters; the pipeline must run for that.
 ///
 /// --give-up asks on a terminal; elsewhere --yes is needed.
 #[derive(clap::Args)]

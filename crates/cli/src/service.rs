@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the unit, and have it started with the machine
+    /// Write the unit, and enable it at boot
     Install(Install),
     /// Start the service
     Start(Which),

@@ -67,7 +67,7 @@ struct Set {
     target: Target,
 }
 
-/// Leave switches to the configuration again
+/// Return switches to the configuration
 #[derive(clap::Args)]
 struct Reset {
     /// Which; if none are named, all of the cluster

@@ -16,12 +16,12 @@ use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_
 
 /// Copy a queue of a stopped gateway into a folder, to back it up or move it
 ///
-/// The folder has the queue's records, where its consumer groups are, dead
-/// letters, parked operations and idempotency keys, and a list of them with
-/// checksums, which is written last. What is stopped is gone on with by the same
-/// command. `tidegate queues import` makes a queue of it, on any host.
+/// The folder contains the queue's records, the positions of its consumer groups,
+/// dead letters, parked operations and idempotency keys. A list of the files with
+/// checksums is written last. The same command continues an interrupted export.
+/// `tidegate queues import` makes a queue from the folder, on any host.
 ///
-/// With --move the queue here is marked: no gateway delivers from it any more.
+/// With --move, the queue here is marked, and no gateway delivers from it any more.
 ///
 /// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
 /// usage, 3 it could not be done; a gateway has the queue, say.

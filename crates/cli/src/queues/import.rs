@@ -14,9 +14,9 @@ use super::carry::{Done, List, Listed, Pace, copy, put, sync_folder};
 
 /// Make a queue of an export
 ///
-/// All files are checked by their checksums before the first one is written.
-/// What is stopped is gone on with by the same command; until it is finished no
-/// gateway opens the queue. It must not be there already.
+/// The command verifies the checksums of all files before it writes the first one.
+/// The same command continues an interrupted import; no gateway opens the queue
+/// before the import is complete. The queue must not exist already.
 ///
 /// Exit status: 0 done, 1 the export is damaged or not finished, or there is such
 /// a queue, 2 wrong usage, 3 it could not be done.
