@@ -355,14 +355,44 @@ impl Inner {
                 Ok(())
             }
             Err(error) if is_refusal(&error) => {
-                for (number, _, claimed) in committing {
-                    // What was claimed before may have been committed.
-                    self.lane(number).claimed = claimed;
-                }
                 self.end_lease();
+                self.claim_what_is_committed(&committing);
                 Err(CommitError::Refused(error))
             }
             Err(error) => Err(CommitError::Unknown(error)),
+        }
+    }
+
+    /// The brokers have refused a commit of these lanes: what is claimed is what they have, with what was
+    /// claimed before. The library repeats a commit whose answer was lost, and only the last try was refused:
+    /// one before may have been taken. If they cannot be asked, all stays claimed.
+    fn claim_what_is_committed(&self, refused: &[(u32, Cursor, u64)]) {
+        let numbers: Vec<u32> = refused.iter().map(|(number, ..)| *number).collect();
+        let known = match self.committed(&self.probe, &numbers, topic::ASK_TIMEOUT) {
+            Ok(known) => known,
+            Err(error) => {
+                tracing::warn!(
+                    group = self.id,
+                    %error,
+                    "whether the last commit was taken cannot be asked: its dead letters stay, and others may have them too"
+                );
+                return;
+            }
+        };
+        for (number, cursor) in known {
+            let before = refused.iter().find(|(refused, ..)| *refused == number);
+            let committed = cursor.unwrap_or_default().offset;
+            if let Some((_, tried, before)) = before {
+                let claimed = committed.min(tried.offset).max(*before);
+                if claimed > *before {
+                    tracing::info!(
+                        group = self.id,
+                        lane = number,
+                        "the brokers refused a commit that they have"
+                    );
+                }
+                self.lane(number).claimed = claimed;
+            }
         }
     }
 

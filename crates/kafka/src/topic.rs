@@ -9,7 +9,9 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use rdkafka::Offset;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
@@ -380,22 +382,20 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
 
 /// Bytes of a message at most, and whether what is old goes. Refuses what a queue cannot live with.
 fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<(u64, bool), OpenError> {
-    let asking = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
-    let resource = ResourceSpecifier::Topic(&options.topic);
-    let described = wait(admin.describe_configs([&resource], &asking));
-    let described = described
-        .map_err(|error| error.to_string())
-        .and_then(|mut all| match all.pop() {
-            Some(Ok(one)) => Ok(one),
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err("nothing is said of it".to_owned()),
-        });
+    let until = Instant::now() + OPEN_TIMEOUT;
+    let described = loop {
+        match describe(admin, options) {
+            // Another broker may know, or the same one in a moment.
+            Err(error) if passes(&error) && Instant::now() < until => thread::sleep(ASK_AGAIN),
+            described => break described,
+        }
+    };
     let settings = match described {
         Ok(settings) => settings,
-        Err(why) => {
+        Err(error) => {
             tracing::warn!(
                 topic = options.topic,
-                why,
+                %error,
                 "the topic's settings cannot be read; messages are taken to be 1000000 bytes at most"
             );
             return Ok((MESSAGE_BYTES, false));
@@ -418,6 +418,36 @@ fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<(u6
     let forgets =
         ["retention.ms", "retention.bytes"].map(|name| value(name).is_some_and(|most| most != "-1"));
     Ok((bytes, forgets.contains(&true)))
+}
+
+fn describe(admin: &AdminClient<Quiet>, options: &Options) -> Result<ConfigResource, KafkaError> {
+    let asking = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
+    let resource = ResourceSpecifier::Topic(&options.topic);
+    let mut described = wait(admin.describe_configs([&resource], &asking))?;
+    let one = described.pop().unwrap_or(Err(RDKafkaErrorCode::UnknownTopic));
+    one.map_err(KafkaError::AdminOp)
+}
+
+/// Whether the brokers may answer otherwise in a moment: one of them is away, or does not know yet.
+fn passes(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::OperationTimedOut
+                | Code::RequestTimedOut
+                | Code::MessageTimedOut
+                | Code::TimedOutQueue
+                | Code::BrokerTransportFailure
+                | Code::AllBrokersDown
+                | Code::BrokerNotAvailable
+                | Code::NetworkException
+                | Code::NotController
+                | Code::LeaderNotAvailable
+                | Code::UnknownTopic
+                | Code::UnknownTopicOrPartition
+        )
+    )
 }
 
 fn about(options: &Options, why: String) -> OpenError {
@@ -449,6 +479,8 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
 const PARTITIONS: u32 = 16;
 /// For brokers to answer as a gateway starts.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Between two questions that a broker could not answer.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// Brokers that refuse the gateway are asked again for so long.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
 /// For the first question to them, so that what is heard meanwhile is seen soon.

@@ -6,8 +6,8 @@ CERTS` when the brokers answer: the addresses of their listeners without TLS wit
 ports of a listener for which an account is needed (SASL_SSL) and of one that asks for a certificate (SSL), and the folder
 with the certificates. With one broker topics have one replica; with several, Kafka's own have three.
 
-Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`, each for the first broker or with the number of
-another (`kill 2`); each is answered by a line.
+Commands read from standard input: `kill` (-9), `start`, `pause`, `resume`, each for the first broker or with the numbers of
+others (`kill 2 3`); each is answered by a line.
 """
 
 import argparse
@@ -173,10 +173,6 @@ class Broker:
         self.config.write_text(properties(storage, self.certificates, number, all_ports))
         self.process = None
 
-    def start(self):
-        self.begin()
-        self.wait()
-
     def begin(self):
         log = open(self.folder / "broker.log", "ab")
         self.process = subprocess.Popen(
@@ -223,14 +219,19 @@ def run(dist, count):
         addresses = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
         say(f"ready {addresses} {scram} {mutual} {brokers[0].certificates}")
         for line in sys.stdin:
-            command, _, number = line.strip().partition(" ")
-            broker = brokers[int(number or 1) - 1]
-            {
-                "kill": broker.kill,
-                "start": broker.start,
-                "pause": lambda: broker.signal(signal.SIGSTOP),
-                "resume": lambda: broker.signal(signal.SIGCONT),
-            }[command]()
+            command, *numbers = line.split()
+            chosen = [brokers[int(number) - 1] for number in numbers or [1]]
+            act = {
+                "kill": Broker.kill,
+                "start": Broker.begin,
+                "pause": lambda broker: broker.signal(signal.SIGSTOP),
+                "resume": lambda broker: broker.signal(signal.SIGCONT),
+            }[command]
+            for broker in chosen:
+                act(broker)
+            if command == "start":
+                for broker in chosen:  # of three, one alone is not ready
+                    broker.wait()
             say(f"done {command}")
     finally:
         for broker in brokers:

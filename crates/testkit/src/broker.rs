@@ -134,20 +134,21 @@ impl Broker {
         self.command("start")
     }
 
-    /// Kills one of a cluster (-9), by its number from 1.
+    /// Kills some of a cluster (-9), by their numbers from 1.
     ///
     /// # Errors
     /// When the launcher is gone.
-    pub fn kill_one(&self, number: usize) -> Result<()> {
-        self.command(&format!("kill {number}"))
+    pub fn kill_some(&self, numbers: &[usize]) -> Result<()> {
+        self.command(&with_numbers("kill", numbers))
     }
 
-    /// Starts one of a cluster again, at the same address.
+    /// Starts some of a cluster again, at the same addresses, and waits until all of them are there. One of
+    /// three alone is not there.
     ///
     /// # Errors
-    /// When it does not start.
-    pub fn start_one(&self, number: usize) -> Result<()> {
-        self.command(&format!("start {number}"))
+    /// When they do not start.
+    pub fn start_some(&self, numbers: &[usize]) -> Result<()> {
+        self.command(&with_numbers("start", numbers))
     }
 
     /// Stops one for a while (SIGSTOP): its connections stay, and nobody answers.
@@ -178,6 +179,11 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+fn with_numbers(command: &str, numbers: &[usize]) -> String {
+    let numbers = numbers.iter().map(|number| format!(" {number}"));
+    std::iter::once(command.to_owned()).chain(numbers).collect()
 }
 
 impl Drop for Broker {

@@ -10,6 +10,7 @@ mod accounts;
 mod check;
 mod damage;
 mod gateway_under_test;
+mod kafka;
 mod ledger;
 mod load;
 mod names;
@@ -40,8 +41,11 @@ use world::Cluster;
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
     /// One long run on real clusters: an OpenSearch and an Elasticsearch of three nodes each
-    #[arg(long)]
+    #[arg(long, group = "long")]
     real: bool,
+    /// One long run of a queue in Kafka: three brokers, three gateways, two fake clusters
+    #[arg(long, group = "long", conflicts_with_all = ["neighbours", "fake"])]
+    kafka: bool,
     /// Many short runs on fake clusters (what happens without --real)
     #[arg(long, conflicts_with = "real")]
     fake: bool,
@@ -51,14 +55,14 @@ pub(crate) struct Options {
     /// Only this hostile behaviour
     #[arg(long, value_name = "NAME", requires = "neighbours")]
     only: Option<String>,
-    /// How many seeds, one run each [default: 100; 1 with --real]
+    /// How many seeds, one run each [default: 100; 1 with --real or --kafka]
     #[arg(long, value_name = "SEEDS")]
     seeds: Option<u64>,
-    /// The first seed; all that happens follows from it [default: 1; by the clock with --real]
+    /// The first seed; all that happens follows from it [default: 1; by the clock with --real or --kafka]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// How long a real run has load and trouble
-    #[arg(long, value_name = "MINUTES", default_value_t = 2.0, requires = "real")]
+    /// How long a real run, or one with Kafka, has load and trouble
+    #[arg(long, value_name = "MINUTES", default_value_t = 2.0, requires = "long")]
     minutes: f64,
     /// Fake runs at the same time
     #[arg(long, value_name = "RUNS", default_value_t = 3)]
@@ -93,6 +97,16 @@ impl Options {
         Self {
             neighbours: true,
             ..self
+        }
+    }
+
+    /// A run of a queue in Kafka, of a gateway that is built already.
+    pub(crate) fn kafka(minutes: f64, program: &Path) -> Self {
+        Self {
+            kafka: true,
+            minutes,
+            program: Some(program.to_owned()),
+            ..Self::default()
         }
     }
 
@@ -135,6 +149,11 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     if options.neighbours {
         return neighbours::run(&options.plan(program));
     }
+    if options.kafka {
+        let first = options.seed.unwrap_or_else(by_clock);
+        let seeds = first..first + options.seeds.unwrap_or(1);
+        return kafka::run(options, seeds, &program);
+    }
     let disk = SmallDisk::is_possible();
     if !disk {
         tell(
@@ -146,10 +165,6 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         );
     }
     let folder = crate::root().join("target/drill");
-    let by_clock = || {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        now.map_or(1, |since| since.as_secs())
-    };
     let (seeds, jobs) = match options.real {
         true => (options.seeds.unwrap_or(1), 1),
         false => (options.seeds.unwrap_or(100), options.jobs.max(1)),
@@ -174,6 +189,12 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
         ends.try_for_each(|end| end.unwrap_or_else(|_| bail!("a run panicked")))
     })?;
     drill.conclude()
+}
+
+/// A seed that no run had before.
+fn by_clock() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(1, |since| since.as_secs())
 }
 
 /// Builds the gateway, unless it is there; where it is then.

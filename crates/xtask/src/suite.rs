@@ -86,12 +86,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
                 }
             });
             if options.filter.is_none() {
-                steps.step("drill on real clusters", || {
-                    drill::run_verb(&drill::Options::real(DRILL_MINUTES, &gateway))
-                });
-                steps.step("neighbours drill on a real cluster", || {
-                    drill::run_verb(&drill::Options::real(NEIGHBOURS_MINUTES, &gateway).beside_neighbours())
-                });
+                real_drills(&gateway, steps);
             }
         }
     }
@@ -104,6 +99,19 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         tally.passed, tally.failed, tally.ignored
     ));
     Ok(())
+}
+
+/// The drills that need real servers.
+fn real_drills(gateway: &Path, steps: &mut Steps) {
+    steps.step("drill on real clusters", || {
+        drill::run_verb(&drill::Options::real(DRILL_MINUTES, gateway))
+    });
+    steps.step("drill of a queue in Kafka", || {
+        drill::run_verb(&drill::Options::kafka(KAFKA_MINUTES, gateway))
+    });
+    steps.step("neighbours drill on a real cluster", || {
+        drill::run_verb(&drill::Options::real(NEIGHBOURS_MINUTES, gateway).beside_neighbours())
+    });
 }
 
 /// Prometheus' own tool reads the rules of `ops/`, and tries that each alert fires when it should.
@@ -202,6 +210,8 @@ fn start_clusters() -> Result<()> {
 const DRILL_SEEDS: u64 = 200;
 /// Load and trouble of the drill on real clusters.
 const DRILL_MINUTES: f64 = 2.0;
+/// The same of the drill of a queue in Kafka: a minute or somewhat more, with the start and the rest.
+const KAFKA_MINUTES: f64 = 0.5;
 
 /// Load of the neighbours drill on a real cluster, one of those that the tests have.
 const NEIGHBOURS_MINUTES: f64 = 1.0;

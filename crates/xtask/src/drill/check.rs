@@ -3,7 +3,9 @@
 //!
 //! The order of writes to one document is that of their positions in the queue, which clients are told. Where
 //! a client got no answer nobody knows the position; then what is known is that a write that was answered
-//! before another was sent comes before it, and that a dead gateway accepts nothing.
+//! before another was sent comes before it, and that a dead gateway accepts nothing. A queue in Kafka has no
+//! positions that could be compared, and any part of a request that got no 200: there a write comes before
+//! another if it was acknowledged before the other was sent, and nothing else is known ([`Order`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -93,6 +95,15 @@ impl Flaw {
     }
 }
 
+/// What tells which of two acknowledged writes comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Their positions in the queue.
+    Positions,
+    /// That the one was acknowledged before the other was sent.
+    Answers,
+}
+
 /// What was found in a run that has no flaw, in numbers.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(crate) struct Tally {
@@ -119,6 +130,7 @@ pub(crate) fn check(
     requests: &[Request],
     holdings: &[Holding],
     damaged: &HashSet<u64>,
+    order: Order,
 ) -> (Vec<Flaw>, Tally) {
     let mut flaws = Vec::new();
     let known = Known::of(requests, holdings);
@@ -134,6 +146,7 @@ pub(crate) fn check(
             requests,
             known: &known,
             damaged,
+            order,
             flaws: &mut flaws,
         };
         let found = one.found();
@@ -150,7 +163,7 @@ pub(crate) fn check(
             .count() as u64,
         unanswered: requests
             .iter()
-            .filter(|request| request.told == Told::Nothing)
+            .filter(|request| matches!(request.told, Told::Nothing | Told::Perhaps))
             .count() as u64,
         unanswered_accepted: known.accepted.len() as u64 - requests.iter().filter(accepted).count() as u64,
         repeated: requests
@@ -253,6 +266,7 @@ struct OfCluster<'a> {
     requests: &'a [Request],
     known: &'a Known,
     damaged: &'a HashSet<u64>,
+    order: Order,
     flaws: &'a mut Vec<Flaw>,
 }
 
@@ -274,6 +288,7 @@ impl<'a> OfCluster<'a> {
             Told::Refused(status) => format!("refused with {status}"),
             Told::Passed => "passed".to_owned(),
             Told::Nothing => format!("sent to process {}, not answered", request.processes.0),
+            Told::Perhaps => "not acknowledged".to_owned(),
         };
         let id = write.id.as_deref().unwrap_or("(to be made)");
         format!("{:?} {} of {id} ({told})", write.kind, write.token)
@@ -284,6 +299,11 @@ impl<'a> OfCluster<'a> {
         let found = self.holding.docs.iter().filter(|doc| wanted(doc));
         let found = found.map(|doc| format!("{} of {} ({})", doc.id, doc.index, doc.token));
         format!(": {}", found.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Whether it is not known which operations of a request were accepted.
+    fn is_uncertain(&self, number: usize) -> bool {
+        self.is_damaged(number) || self.requests[number].told == Told::Perhaps
     }
 
     fn is_damaged(&self, number: usize) -> bool {
@@ -390,7 +410,7 @@ impl<'a> OfCluster<'a> {
         let mut by_id: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         let requests = self.requests;
         for (number, request) in requests.iter().enumerate() {
-            if !self.known.accepted.contains(&number) {
+            if !self.known.accepted.contains(&number) && request.told != Told::Perhaps {
                 continue;
             }
             for (place, write) in request.writes.iter().enumerate() {
@@ -405,7 +425,7 @@ impl<'a> OfCluster<'a> {
                 .copied()
                 .filter(|one| self.may_be_last(*one, &writes))
                 .collect();
-            let certain = writes.iter().any(|one| !self.is_damaged(one.0));
+            let certain = writes.iter().any(|one| !self.is_uncertain(one.0));
             let mut allowed: Vec<Option<u64>> = last
                 .iter()
                 .map(|&one| Some(self.write(one).token).filter(|_| self.write(one).kind != Kind::Delete))
@@ -442,7 +462,7 @@ impl<'a> OfCluster<'a> {
 
     /// Whether no write that is certainly there comes certainly later.
     fn may_be_last(&self, one: Name, all: &[Name]) -> bool {
-        let later = |other: &&Name| !self.is_damaged(other.0) && self.is_before(one, **other);
+        let later = |other: &&Name| !self.is_uncertain(other.0) && self.is_before(one, **other);
         !all.iter().any(|other| later(&other))
     }
 
@@ -453,7 +473,9 @@ impl<'a> OfCluster<'a> {
             return one.1 < other.1;
         }
         match (&first.told, &second.told) {
-            (Told::Queued(first), Told::Queued(second)) => first < second,
+            // It may come there at any later time.
+            (Told::Perhaps, _) => false,
+            (Told::Queued(first), Told::Queued(second)) if self.order == Order::Positions => first < second,
             (Told::Queued(_), _) if first.ended < second.sent => true,
             _ => first.processes.1 < second.processes.0,
         }
@@ -470,7 +492,12 @@ impl<'a> OfCluster<'a> {
             other,
         } = *account;
         let sent = self.known.documents(self.requests);
-        if accepted != sent {
+        let adds_up = match self.order {
+            Order::Positions => accepted == sent,
+            // Parts of what was not acknowledged are there too.
+            Order::Answers => accepted >= sent,
+        };
+        if !adds_up {
             let what = format!("{accepted} documents are accounted for, {sent} were accepted");
             self.flaw(FlawKind::Accounts, what);
         }

@@ -128,7 +128,7 @@ impl Run {
     }
 
     fn kinds(&self) -> Vec<FlawKind> {
-        let (flaws, _) = check(&self.requests, &self.holdings, &self.damaged);
+        let (flaws, _) = check(&self.requests, &self.holdings, &self.damaged, Order::Positions);
         flaws.into_iter().map(|flaw| flaw.kind).collect()
     }
 
@@ -156,7 +156,7 @@ fn doc(id: &str, token: u64) -> Doc {
 #[test]
 fn a_good_run_has_no_flaw_and_is_counted() {
     let run = Run::good();
-    let (flaws, tally) = check(&run.requests, &run.holdings, &run.damaged);
+    let (flaws, tally) = check(&run.requests, &run.holdings, &run.damaged, Order::Positions);
     assert_eq!(flaws, []);
     assert_eq!((tally.queued, tally.refused, tally.unanswered), (3, 1, 2));
     assert_eq!(
@@ -216,7 +216,7 @@ fn a_document_that_is_there_twice_is_found() {
         index: "drill-new".to_owned(),
         ..doc("u1", 11)
     });
-    let (flaws, _) = check(&run.requests, &run.holdings, &run.damaged);
+    let (flaws, _) = check(&run.requests, &run.holdings, &run.damaged, Order::Positions);
     let shown = &flaws[0].what;
     assert!(
         shown.ends_with(": u1 of drill (11), u1 of drill-new (11)"),
@@ -351,4 +351,68 @@ fn a_200_that_is_not_of_the_queue_is_found() {
     run.requests
         .push(request(20, 2, Told::Passed, vec![write(Kind::Create, "u9", 91)]));
     assert_eq!(run.kinds(), [FlawKind::NotQueued]);
+}
+
+/// A run before a queue in Kafka, whose cluster has this of a document that all write to, and whether it has
+/// what was not acknowledged; what is found.
+fn without_positions(shared: Option<u64>, with_perhaps: bool, in_topic: u64) -> Vec<FlawKind> {
+    let of = |sent: u64, ended: u64, told: Told, token: u64| {
+        let own = write(Kind::Create, &format!("u{token}"), token * 10);
+        Request {
+            ended,
+            ..request(sent, 1, told, vec![own, write(Kind::Index, "s1", token)])
+        }
+    };
+    let requests = [
+        of(0, 1, Told::Queued(1), 1),
+        of(2, 3, Told::Queued(3), 2),
+        // At the same time as the one before.
+        of(2, 9, Told::Queued(9), 3),
+        of(4, 5, Told::Perhaps, 4),
+    ];
+    let mut docs: Vec<Doc> = Vec::new();
+    let mut has = |id: &str, token: u64| {
+        docs.push(Doc {
+            index: "i".to_owned(),
+            id: id.to_owned(),
+            token,
+        });
+    };
+    for token in 1..=3 {
+        has(&format!("u{token}"), token * 10);
+    }
+    if with_perhaps {
+        has("u4", 40);
+    }
+    if let Some(token) = shared {
+        has("s1", token);
+    }
+    let holding = Holding {
+        name: "c0".to_owned(),
+        docs,
+        letters: Vec::new(),
+        account: Account {
+            accepted: in_topic,
+            indexed: in_topic,
+            ..Account::default()
+        },
+    };
+    let (flaws, _) = check(&requests, &[holding], &HashSet::new(), Order::Answers);
+    flaws.into_iter().map(|flaw| flaw.kind).collect()
+}
+
+#[test]
+fn without_positions_what_was_acknowledged_before_another_was_sent_comes_first_and_no_more_is_known() {
+    for with_perhaps in [false, true] {
+        for last in [2, 3, 4] {
+            assert_eq!(without_positions(Some(last), with_perhaps, 7), [], "{last}");
+        }
+        assert_eq!(without_positions(Some(1), with_perhaps, 7), [FlawKind::Stale]);
+        assert_eq!(without_positions(None, with_perhaps, 7), [FlawKind::Missing]);
+    }
+    assert_eq!(
+        without_positions(Some(2), false, 5),
+        [FlawKind::Accounts],
+        "fewer than were acknowledged"
+    );
 }

@@ -172,6 +172,22 @@ pipeline:
         self.end(Signal::TERM, STOP_MAX)
     }
 
+    /// SIGSTOP: it does nothing until it [goes on](Self::resume), and does not know.
+    pub(crate) fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    pub(crate) fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let process = self.process();
+        let id = process.as_ref().context("a gateway runs")?.id();
+        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+        Ok(kill_process(pid.context("a process has an id")?, signal)?)
+    }
+
     fn end(&self, signal: Signal, within: Duration) -> Result<()> {
         let Some(mut child) = self.process().take() else {
             return Ok(());
@@ -250,6 +266,12 @@ pipeline:
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().rev().take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    /// In how many lines of its log this is.
+    pub(crate) fn logged(&self, text: &str) -> usize {
+        let log = fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(&log).matches(text).count()
     }
 
     /// Writes something beside the log, for whoever looks into a flaw.

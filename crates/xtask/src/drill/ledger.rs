@@ -67,6 +67,9 @@ pub(crate) enum Told {
     Passed,
     /// No answer, or half of one.
     Nothing,
+    /// Before a queue in Kafka: no answer, or that not all of it was accepted. Any part of it may be in the
+    /// queue, or come there later.
+    Perhaps,
 }
 
 /// The requests of a run, as they end.

@@ -126,6 +126,12 @@ pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
         return Ok(Told::Passed);
     }
     let position = position(answer)?;
+    take_ids(answer, writes)?;
+    Ok(Told::Queued(position))
+}
+
+/// Reads an answer that acknowledges everything; ids that the gateway made are written down.
+pub(super) fn take_ids(answer: &Answer, writes: &mut [Write]) -> Result<()> {
     let answer = answer.json()?;
     let items = answer["items"].as_array().context("items in an answer")?;
     anyhow::ensure!(
@@ -145,7 +151,7 @@ pub(super) fn told(answer: &Answer, writes: &mut [Write]) -> Result<Told> {
             None => write.id = Some(id.to_owned()),
         }
     }
-    Ok(Told::Queued(position))
+    Ok(())
 }
 
 /// Where an answer says that its request is in the queue.
@@ -159,7 +165,7 @@ pub(super) fn position(answer: &Answer) -> Result<u64> {
 
 /// The operations of a request: documents of its own, with and without ids, and documents that everybody
 /// writes to. One of its own is always there and will be taken, so that what became of a request shows.
-fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Write> {
+pub(super) fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Write> {
     let count = rng.usize(1..=setup.docs_max);
     let mut deleted = Vec::new();
     let one = |number: usize| {
@@ -203,7 +209,7 @@ fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Wri
 
 /// Lets some operations go through names that come to lead elsewhere. Their documents are told by their ids
 /// from others.
-fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
+pub(super) fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
     for write in writes.iter_mut().filter(|write| write.index.is_none()) {
         match (write.only, rng.u32(..3)) {
             (true, 0) => write.index = Some(alias.to_owned()),
@@ -220,7 +226,7 @@ fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mu
     }
 }
 
-fn body(writes: &[Write], rng: &mut Rng) -> String {
+pub(super) fn body(writes: &[Write], rng: &mut Rng) -> String {
     let mut text = String::new();
     for write in writes {
         let operation = match write.kind {

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use serde_json::Value;
+use testkit::client::Client;
 
 use super::accounts;
-use super::check::{Flaw, FlawKind, Holding, Letter, Tally, check};
+use super::check::{Flaw, FlawKind, Holding, Letter, Order, Tally, check};
 use super::damage::{SmallDisk, flip_bits};
 use super::gateway_under_test::GatewayUnderTest;
 use super::ledger::Ledger;
@@ -152,7 +153,7 @@ impl<'a> Run<'a> {
         self.clusters
             .iter()
             .try_for_each(|cluster| cluster.clear(&others))?;
-        let (flaws, tally) = check(&self.ledger.take(), &holdings, &damaged);
+        let (flaws, tally) = check(&self.ledger.take(), &holdings, &damaged, Order::Positions);
         outcome.flaws.extend(flaws);
         outcome.tally = tally;
         Ok(())
@@ -270,15 +271,7 @@ impl<'a> Run<'a> {
         let (queue, others) = (self.gateway.stats(&admin)?, self.ledger.indices());
         let one = |(number, cluster): (usize, &Cluster)| {
             let name = format!("c{number}");
-            let mut letters = Vec::new();
-            let mut from = Value::from(0);
-            while !from.is_null() {
-                let path = format!("/dead_letters?queue=q&group={name}&limit=1000&from={from}");
-                let mut page = admin.get(&path)?.ok()?.json()?;
-                let listed = page["dead_letters"].as_array().context("dead letters")?;
-                letters.extend(listed.iter().map(letter));
-                from = page["next"].take();
-            }
+            let letters = letters(&admin, &name)?;
             Ok(Holding {
                 docs: cluster.documents(&others).with_context(|| name.clone())?,
                 account: accounts::account(&queue, &name)?,
@@ -288,6 +281,20 @@ impl<'a> Run<'a> {
         };
         self.clusters.iter().enumerate().map(one).collect()
     }
+}
+
+/// The dead letters that a gateway has of a consumer group.
+pub(super) fn letters(admin: &Client, group: &str) -> Result<Vec<Letter>> {
+    let mut letters = Vec::new();
+    let mut from = Value::from(0);
+    while !from.is_null() {
+        let path = format!("/dead_letters?queue=q&group={group}&limit=1000&from={from}");
+        let mut page = admin.get(&path)?.ok()?.json()?;
+        let listed = page["dead_letters"].as_array().context("dead letters")?;
+        letters.extend(listed.iter().map(letter));
+        from = page["next"].take();
+    }
+    Ok(letters)
 }
 
 fn letter(shown: &Value) -> Letter {

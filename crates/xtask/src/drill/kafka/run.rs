@@ -1,0 +1,378 @@
+//! One run: load and trouble at the same time, then everything is mended and delivered, then the checker.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use fastrand::Rng;
+use serde_json::Value;
+use testkit::broker::Broker;
+use testkit::client::Client;
+use testkit::fake::lock;
+
+use super::load::Writer;
+use super::troubles::{Course, of_brokers, of_clusters, of_gateways};
+use crate::drill::check::{Account, Flaw, FlawKind, Holding, Order, Tally, check};
+use crate::drill::gateway_under_test::GatewayUnderTest;
+use crate::drill::ledger::Ledger;
+use crate::drill::run::{Outcome, letters};
+use crate::drill::schedule::{Schedule, Setup};
+use crate::drill::world::Cluster;
+
+/// What a run came to, and what was in it.
+#[derive(serde::Serialize)]
+pub(super) struct Report {
+    pub(super) outcome: Outcome,
+    /// Documents in the topic at the end, acknowledged or not.
+    pub(super) in_topic: u64,
+    /// How often lanes came to a gateway.
+    pub(super) assignments: usize,
+    /// Commits of lanes that were refused, and that the brokers have all the same.
+    pub(super) refused_and_taken: usize,
+    pub(super) happened: BTreeMap<&'static str, u64>,
+}
+
+/// A gateway of a run, and whether clients write to it now.
+pub(super) struct Gateway {
+    pub(super) place: GatewayUnderTest,
+    pub(super) up: AtomicBool,
+}
+
+/// What all parts of a run share.
+struct Run<'a> {
+    seed: u64,
+    setup: Setup,
+    broker: Broker,
+    clusters: Vec<Cluster>,
+    /// The last one comes and goes.
+    gateways: Vec<Gateway>,
+    ledger: Ledger,
+    happened: Mutex<BTreeMap<&'static str, u64>>,
+    say: &'a (dyn Fn(&str) + Sync),
+}
+
+/// Does it. Whatever fails is a flaw.
+pub(super) fn run(
+    seed: u64,
+    minutes: f64,
+    (folder, program): (&Path, &Path),
+    say: &(dyn Fn(&str) + Sync),
+) -> Report {
+    let begun = Instant::now();
+    let mut report = Report {
+        outcome: Outcome {
+            seed,
+            flaws: Vec::new(),
+            tally: Tally::default(),
+            acts: 0,
+            samples: 0,
+            took_s: 0.0,
+            folder: None,
+        },
+        in_topic: 0,
+        assignments: 0,
+        refused_and_taken: 0,
+        happened: BTreeMap::new(),
+    };
+    let done = Run::make(seed, (folder, program), say).and_then(|run| {
+        let done = run.all(Duration::from_secs_f64(minutes * 60.0), &mut report);
+        report.happened = std::mem::take(&mut *lock(&run.happened));
+        done
+    });
+    if let Err(error) = done {
+        let flaw = Flaw::new(FlawKind::Broken, format!("{error:#}"));
+        report.outcome.flaws.push(flaw);
+    }
+    report.outcome.acts = report.happened.values().sum::<u64>() as usize;
+    report.outcome.took_s = begun.elapsed().as_secs_f64();
+    report
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// It starts, and needs a broker for that. While none is there it ends, and is started again.
+    pub(super) fn start(&self) -> Result<()> {
+        self.place.start()?;
+        self.up.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn kill(&self) -> Result<()> {
+        self.up.store(false, Ordering::Relaxed);
+        self.check()?;
+        self.place.kill()
+    }
+
+    pub(super) fn stop(&self) -> Result<()> {
+        self.up.store(false, Ordering::Relaxed);
+        self.check()?;
+        self.place.stop()
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.place.has_crashed() {
+            Some(crash) => bail!(crash),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn make(seed: u64, (folder, program): (&Path, &Path), say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
+        let setup = Setup {
+            quota_kb: None,
+            disk_mb: None,
+            keyed: 0,
+            writers: 4,
+            shared_ids: 40,
+            docs_max: 40,
+            index_ms: 5_000,
+            pause_ms: 25,
+            lanes: LANES,
+            ..Schedule::fake(seed, false).setup
+        };
+        let broker = Broker::cluster(3)?;
+        let clusters = Cluster::fakes(&setup)?;
+        let gateways = (0..3).map(|number| {
+            let place = GatewayUnderTest::with(&folder.join(number.to_string()), program, |place| {
+                configuration(place, &setup, broker.address(), &clusters)
+            })?;
+            let up = AtomicBool::new(false);
+            Ok(Gateway { place, up })
+        });
+        let gateways = gateways.collect::<Result<_>>()?;
+        Ok(Self {
+            seed,
+            setup,
+            broker,
+            clusters,
+            gateways,
+            ledger: Ledger::default(),
+            happened: Mutex::default(),
+            say,
+        })
+    }
+
+    fn all(&self, load: Duration, report: &mut Report) -> Result<()> {
+        self.ledger.next_process();
+        for gateway in &self.gateways[..2] {
+            gateway.start()?;
+        }
+        (self.say)("         the load begins");
+        self.trouble(load)?;
+        (self.say)("         load and trouble are over; waiting until all is delivered");
+        for gateway in &self.gateways {
+            if !gateway.is_up() {
+                gateway.start()?;
+            }
+        }
+        let admin = self.gateways[0].place.admin_client()?;
+        let stats = self.drain(&admin)?;
+        report.in_topic = in_topic(&admin)?;
+        let holdings = self.holdings(&stats, report.in_topic)?;
+        for gateway in &self.gateways {
+            report.assignments += gateway.place.logged("lanes came from Kafka");
+            report.refused_and_taken += gateway.place.logged("refused a commit that they have");
+            gateway.stop()?;
+        }
+        let (flaws, tally) = check(&self.ledger.take(), &holdings, &HashSet::new(), Order::Answers);
+        report.outcome.flaws.extend(flaws);
+        report.outcome.tally = tally;
+        Ok(())
+    }
+
+    /// Load and troubles, until the time is over and everything is mended.
+    fn trouble(&self, load: Duration) -> Result<()> {
+        let (over, load_ends) = (AtomicBool::new(false), AtomicBool::new(false));
+        let course = Course {
+            begun: Instant::now(),
+            over: &over,
+            happened: &self.happened,
+            say: self.say,
+        };
+        let rng = |number: u64| Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(number));
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..self.setup.writers as u64)
+                .map(|number| {
+                    let writer = Writer {
+                        stop: &load_ends,
+                        ledger: &self.ledger,
+                        setup: &self.setup,
+                        gateways: &self.gateways,
+                        index: &self.clusters[0].index,
+                        rng: rng(number),
+                    };
+                    scope.spawn(move || writer.write())
+                })
+                .collect();
+            scope.spawn(|| {
+                std::thread::sleep(load);
+                over.store(true, Ordering::Relaxed);
+            });
+            let brokers = scope.spawn(|| of_brokers(&course, &self.broker, rng(500)));
+            let clusters = scope.spawn(|| of_clusters(&course, &self.clusters, rng(501)));
+            // Here, since a gateway ends with the thread that started it.
+            let gateways = of_gateways(&course, &self.gateways, rng(502));
+            let joined = [brokers, clusters].map(|one| one.join().map_err(|_| anyhow!("a trouble panicked")));
+            load_ends.store(true, Ordering::Relaxed);
+            let wrote: Vec<_> = writers.into_iter().map(|one| one.join()).collect();
+            gateways?;
+            for one in joined {
+                one??;
+            }
+            for one in wrote {
+                one.map_err(|_| anyhow!("a writer panicked"))??;
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits until nothing is to be delivered, and nothing parked; the accounts then.
+    fn drain(&self, admin: &Client) -> Result<Value> {
+        let (mut last, mut moved) = (None, Instant::now());
+        let mut nothing_since = None;
+        loop {
+            self.gateways.iter().try_for_each(Gateway::check)?;
+            let stats = self.gateways[0].place.stats(admin)?;
+            let left = (0..self.clusters.len()).map(|number| left(&stats["groups"][format!("c{number}")]));
+            let left: Vec<u64> = left.collect::<Result<_>>()?;
+            match left.iter().all(|left| *left == 0) {
+                // What other gateways have is as of the last look.
+                true if nothing_since.get_or_insert_with(Instant::now).elapsed() > LOOKS => return Ok(stats),
+                true => {}
+                false => nothing_since = None,
+            }
+            if last.as_ref() != Some(&left) {
+                (last, moved) = (Some(left), Instant::now());
+            }
+            if moved.elapsed() > STILL_MAX {
+                self.gateways[0]
+                    .place
+                    .keep("accounts.json", &format!("{stats:#}\n"))?;
+                bail!("nothing was delivered any more for {STILL_MAX:?}: {last:?}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn holdings(&self, stats: &Value, accepted: u64) -> Result<Vec<Holding>> {
+        let others = self.ledger.indices();
+        let one = |(number, cluster): (usize, &Cluster)| {
+            let name = format!("c{number}");
+            let mut seen = HashSet::new();
+            let mut all = Vec::new();
+            for gateway in &self.gateways {
+                let found = letters(&gateway.place.admin_client()?, &name)?;
+                // One that was written by a gateway that was gone before it committed may be another's too.
+                let is_new = |token: Option<u64>| token.is_none_or(|token| seen.insert(token));
+                let mut is_new = is_new;
+                all.extend(found.into_iter().filter(|letter| is_new(letter.token)));
+            }
+            Ok(Holding {
+                docs: cluster.documents(&others).with_context(|| name.clone())?,
+                account: account(&stats["groups"][&name], accepted)?,
+                letters: all,
+                name,
+            })
+        };
+        self.clusters.iter().enumerate().map(one).collect()
+    }
+}
+
+fn number(group: &Value, name: &str) -> Result<u64> {
+    let number = group[name].as_u64();
+    number.with_context(|| format!("no {name} in the account {group:.500}"))
+}
+
+fn left(group: &Value) -> Result<u64> {
+    let states = ["pending_messages", "pending", "parked"];
+    states.iter().map(|state| number(group, state)).sum()
+}
+
+/// The account of a consumer group. What was accepted is what is in the topic: each gateway knows only what
+/// it has told its own clients, since its last start.
+fn account(group: &Value, accepted: u64) -> Result<Account> {
+    let other = ["replayed", "purged", "skipped"].map(|state| number(group, state));
+    Ok(Account {
+        accepted,
+        indexed: number(group, "indexed")?,
+        dead: number(group, "dead")?,
+        lost: number(group, "lost_messages")?,
+        waiting: left(group)?,
+        other: other.into_iter().sum::<Result<u64>>()?,
+    })
+}
+
+/// Documents in the topic, as its messages say themselves.
+fn in_topic(admin: &Client) -> Result<u64> {
+    let mut documents = 0;
+    for lane in 0..LANES {
+        let mut from = Value::from(0);
+        while !from.is_null() {
+            let path = format!("/queue/q/records?lane={lane}&from={from}&limit=1000");
+            let mut page = admin.get(&path)?.ok()?.json()?;
+            let records = page["records"].as_array().context("records")?;
+            documents += records
+                .iter()
+                .map(|record| number(record, "documents"))
+                .sum::<Result<u64>>()?;
+            from = page["next"].take();
+        }
+    }
+    Ok(documents)
+}
+
+fn configuration(place: &GatewayUnderTest, setup: &Setup, brokers: &str, clusters: &[Cluster]) -> String {
+    let mut text = format!(
+        "path.data: '{}'
+worker: {{drain_timeout: 2s}}
+admin: {{binding: '{}'}}
+entry: [{{name: e, router: r, network: {{binding: '{}'}}}}]
+router: [{{name: r, default_flow: f}}]
+flow:
+  - name: f
+    filter:
+      - bulk_reshuffle:
+          elasticsearch: c0
+          mode: async
+          queue: {{name: q, type: kafka, brokers: ['{}'], topic: drill, partitions: {LANES}, replication_factor: 3, \
+         ack_timeout: 3s, session_timeout: 3s}}
+      - elasticsearch: {{elasticsearch: c0}}
+pipeline:
+",
+        place.disk().join("data").display(),
+        place.admin_at(),
+        place.listens_at(),
+        brokers.replace(',', "', '"),
+    );
+    for number in 0..clusters.len() {
+        text.push_str(&format!(
+            "  - {{name: p{number}, retry_delay_in_ms: 20, processor: [{{bulk_indexing: {{elasticsearch: c{number}, \
+             bulk: {{batch_size_in_docs: {}}}}}}}]}}\n",
+            setup.batch_docs
+        ));
+    }
+    text.push_str("elasticsearch:\n");
+    for (number, cluster) in clusters.iter().enumerate() {
+        let urls = cluster.urls().join("', '");
+        text.push_str(&format!(
+            "  - {{name: c{number}, endpoints: ['{urls}'], discovery: {{refresh: {{interval: 100ms}}}}}}\n"
+        ));
+    }
+    text
+}
+
+/// Partitions of the topic.
+const LANES: u32 = 8;
+/// What a gateway tells of others' lanes is so old at most.
+const LOOKS: Duration = Duration::from_secs(5);
+/// A delivery that does not move for so long has stopped.
+const STILL_MAX: Duration = Duration::from_secs(75);

@@ -1,0 +1,216 @@
+//! What goes wrong, of brokers, of gateways and of the clusters: each of the three has one trouble after
+//! another, all at the same time. A trouble is over when it returns, and everything is as it was before.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use fastrand::Rng;
+use testkit::broker::Broker;
+use testkit::fake::lock;
+
+use super::run::Gateway;
+use crate::drill::world::Cluster;
+
+/// How the troubles of a run go on.
+pub(super) struct Course<'r> {
+    pub(super) begun: Instant,
+    pub(super) over: &'r AtomicBool,
+    pub(super) happened: &'r Mutex<BTreeMap<&'static str, u64>>,
+    pub(super) say: &'r (dyn Fn(&str) + Sync),
+}
+
+impl Course<'_> {
+    /// Lets one of these happen after the other, in an order that differs each round, until it is over.
+    fn go_on<T: Copy>(
+        &self,
+        rng: &mut Rng,
+        troubles: &[(&'static str, T)],
+        act: impl Fn(T, &mut Rng) -> Result<()>,
+    ) -> Result<()> {
+        let mut round = Vec::new();
+        loop {
+            sleep(Duration::from_millis(rng.u64(200..1_500)));
+            if self.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if round.is_empty() {
+                round = troubles.to_vec();
+                rng.shuffle(&mut round);
+            }
+            let Some((name, trouble)) = round.pop() else {
+                continue;
+            };
+            (self.say)(&format!("{:>7.1} s  {name}", self.begun.elapsed().as_secs_f64()));
+            *lock(self.happened).entry(name).or_default() += 1;
+            act(trouble, rng).context(name)?;
+        }
+    }
+}
+
+fn between(rng: &mut Rng, from_ms: u64, to_ms: u64) {
+    sleep(Duration::from_millis(rng.u64(from_ms..=to_ms)));
+}
+
+// === brokers
+
+#[derive(Clone, Copy)]
+enum OfBrokers {
+    Kill,
+    Pause,
+    KillTwo,
+    KillAll,
+}
+
+/// What happens to brokers. One that is killed led a third of the partitions.
+pub(super) fn of_brokers(course: &Course<'_>, broker: &Broker, mut rng: Rng) -> Result<()> {
+    let troubles = [
+        ("broker killed", OfBrokers::Kill),
+        ("broker killed", OfBrokers::Kill),
+        ("broker paused", OfBrokers::Pause),
+        ("two brokers killed", OfBrokers::KillTwo),
+        ("all brokers killed", OfBrokers::KillAll),
+    ];
+    course.go_on(&mut rng, &troubles, |trouble, rng| {
+        let mut numbers = vec![1, 2, 3];
+        rng.shuffle(&mut numbers);
+        let killed = match trouble {
+            OfBrokers::Pause => {
+                broker.pause_one(numbers[0])?;
+                between(rng, 1_000, 8_000);
+                return broker.resume_one(numbers[0]);
+            }
+            OfBrokers::Kill => 1,
+            OfBrokers::KillTwo => 2,
+            OfBrokers::KillAll => 3,
+        };
+        broker.kill_some(&numbers[..killed])?;
+        between(rng, 500, 4_000);
+        broker.start_some(&numbers[..killed])?;
+        // It has to catch up before the next one goes, and gateways have their troubles beside brokers that
+        // are well, too.
+        between(rng, 4_000, 10_000);
+        Ok(())
+    })
+}
+
+// === gateways
+
+#[derive(Clone, Copy)]
+enum OfGateways {
+    Kill,
+    Stop,
+    Freeze,
+    Add,
+    Storm,
+}
+
+/// What happens to gateways: two are there always, but for moments, and the third comes and goes.
+pub(super) fn of_gateways(course: &Course<'_>, gateways: &[Gateway], mut rng: Rng) -> Result<()> {
+    let troubles = [
+        ("gateway killed", OfGateways::Kill),
+        ("gateway killed", OfGateways::Kill),
+        ("gateway stopped", OfGateways::Stop),
+        ("gateway frozen", OfGateways::Freeze),
+        ("gateway added and removed", OfGateways::Add),
+        ("rebalance storm", OfGateways::Storm),
+    ];
+    let (third, always) = gateways.split_last().context("there are gateways")?;
+    course.go_on(&mut rng, &troubles, |trouble, rng| {
+        let one = rng.choice(always).context("there are two")?;
+        match trouble {
+            OfGateways::Kill => {
+                one.kill()?;
+                between(rng, 100, 4_000);
+                one.start()
+            }
+            OfGateways::Stop => {
+                one.stop()?;
+                between(rng, 100, 2_000);
+                one.start()
+            }
+            OfGateways::Freeze => {
+                one.up.store(false, Ordering::Relaxed);
+                one.place.pause()?;
+                // For longer than its session lasts, as a rule.
+                between(rng, 2_000, 8_000);
+                one.place.resume()?;
+                one.up.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            OfGateways::Add => {
+                third.start()?;
+                between(rng, 3_000, 8_000);
+                third.stop()
+            }
+            OfGateways::Storm => {
+                for _ in 0..3 {
+                    third.start()?;
+                    between(rng, 300, 1_500);
+                    match rng.bool() {
+                        true => third.kill()?,
+                        false => third.stop()?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    })
+}
+
+// === clusters
+
+#[derive(Clone, Copy)]
+enum OfClusters {
+    Busy,
+    BusyItems,
+    Close,
+    LoseAnswers,
+    KillNode,
+    Down,
+}
+
+/// What happens to the clusters; what concerns one index is parked meanwhile.
+pub(super) fn of_clusters(course: &Course<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
+    let troubles = [
+        ("cluster busy", OfClusters::Busy),
+        ("items refused", OfClusters::BusyItems),
+        ("index closed", OfClusters::Close),
+        ("index closed", OfClusters::Close),
+        ("answers lost", OfClusters::LoseAnswers),
+        ("node killed", OfClusters::KillNode),
+        ("cluster away", OfClusters::Down),
+    ];
+    course.go_on(&mut rng, &troubles, |trouble, rng| {
+        let cluster = rng.choice(clusters).context("there are two")?;
+        let all: Vec<usize> = (0..cluster.urls().len()).collect();
+        match trouble {
+            OfClusters::Busy | OfClusters::BusyItems => {
+                cluster.busy(matches!(trouble, OfClusters::BusyItems))?;
+                between(rng, 300, 2_000);
+                cluster.calm()
+            }
+            OfClusters::Close => {
+                cluster.close(true)?;
+                between(rng, 500, 5_000);
+                cluster.close(false)
+            }
+            OfClusters::LoseAnswers => {
+                cluster.lose_answers(rng.u32(1..=8));
+                Ok(())
+            }
+            OfClusters::KillNode | OfClusters::Down => {
+                let killed = match trouble {
+                    OfClusters::Down => all,
+                    _ => vec![rng.usize(..all.len())],
+                };
+                cluster.kill(&killed)?;
+                between(rng, 300, 2_000);
+                cluster.start(&killed)
+            }
+        }
+    })
+}
