@@ -6,7 +6,7 @@ mod request;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use axum::extract::rejection::QueryRejection;
@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Json, Response};
 use cluster::Cluster;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use wire::guard::{self, Work};
 
 use super::AdminState;
 use super::dead_letters::blocking;
@@ -23,7 +24,7 @@ use crate::beside::beside;
 use crate::nodes::{DocumentName, LookError, look};
 use crate::queue::dead_letters::{LettersFound, LettersSought};
 use crate::queue::parked::{ParkedFound, ParkedSought};
-use crate::queue::trace::{Seen, Sought, Write};
+use crate::queue::trace::{Cursors, Seen, Sought, Write};
 use crate::queue::{GroupAccount, Queue, waits_of};
 
 /// What is looked for.
@@ -173,17 +174,22 @@ fn in_records(
     until: Instant,
 ) -> Result<Seen, Refusal> {
     let status = log.status();
+    let cursors = accounts.iter().map(|group| Cursors {
+        group: &group.name,
+        lanes: &group.lanes,
+    });
+    let cursors: Vec<_> = cursors.collect();
     let lanes = accounts.iter().flat_map(|group| &group.lanes);
     let behind = lanes.map(|lane| lane.position).min().unwrap_or(status.start);
     let begin = from.unwrap_or(behind).max(status.start);
     let pending = sought
-        .in_records(log, accounts, begin, until)
+        .in_records(log, &cursors, begin, until)
         .map_err(Refusal::failed)?;
     if from.is_some() || pending.next.is_some() || begin <= status.start {
         return Ok(pending);
     }
     let mut all = sought
-        .in_records(log, accounts, status.start, until)
+        .in_records(log, &cursors, status.start, until)
         .map_err(Refusal::failed)?;
     if all.next.is_some() {
         // As far as it is known; what was seen of the end counts.
@@ -219,19 +225,33 @@ async fn ask_all(
     let asked = live.clusters.iter().filter(|(name, _)| is_wanted(name));
     let asked = asked.map(|(name, cluster)| {
         let names = names_at(cluster, named, routings);
-        let cluster = Arc::clone(cluster);
-        (name, tokio::spawn(beside(move || ask(&cluster, &names))))
+        (name.to_string(), Arc::clone(cluster), names)
     });
-    let mut told = Map::new();
-    // All of them are under way before the first is waited for.
-    for (name, answer) in asked.collect::<Vec<_>>() {
-        let answer = match answer.await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => json!({"asked": false, "why": error.to_string()}),
-            Err(error) => json!({"asked": false, "why": error.to_string()}),
-        };
-        told.insert(name.to_string(), answer);
+    let asked: Vec<_> = asked.collect();
+    match beside(move || ask_each(asked)).await {
+        Ok(told) => told,
+        Err(error) => Map::from_iter([("?".to_owned(), json!({"asked": false, "why": error.to_string()}))]),
     }
+}
+
+/// Asks clusters, each on a thread of its own: one that does not answer keeps no other waiting.
+fn ask_each(asked: Vec<(String, Arc<Cluster>, Vec<DocumentName>)>) -> Map<String, Value> {
+    let (tell, answers) = mpsc::channel();
+    let mut told = Map::new();
+    for (name, cluster, names) in asked {
+        // What breaks off tells nothing.
+        let silent = json!({"asked": false, "why": "the question broke off"});
+        told.insert(name.clone(), silent);
+        let (tell, of) = (tell.clone(), name.clone());
+        let spawned = guard::thread("trace", Work::Other, move || {
+            let _ = tell.send((of, ask(&cluster, &names)));
+        });
+        if let Err(error) = spawned {
+            told.insert(name, json!({"asked": false, "why": error.to_string()}));
+        }
+    }
+    drop(tell);
+    told.extend(answers);
     told
 }
 

@@ -8,13 +8,11 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use bulk::{Op, RouteTable};
-use log::{Browsed, ReadError};
+use log::{Browsed, LaneStatus, ReadError};
 use memchr::{memchr, memmem};
 use serde_json::Value;
 
-use crate::queue::Params;
-use crate::queue::accounts::GroupAccount;
-use crate::queue::record::head_of;
+use crate::queue::record::{Params, head_of};
 
 /// The document that is looked for.
 pub(crate) struct Sought<'t> {
@@ -24,6 +22,12 @@ pub(crate) struct Sought<'t> {
     table: Option<&'t RouteTable>,
     /// Names that were met, and whether they mean the same.
     known: RefCell<HashMap<String, bool>>,
+}
+
+/// How far a consumer group is, lane by lane.
+pub(crate) struct Cursors<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) lanes: &'a [LaneStatus],
 }
 
 /// An operation on the document.
@@ -158,7 +162,7 @@ impl<'t> Sought<'t> {
     pub(crate) fn in_records(
         &self,
         log: &log::Log,
-        groups: &[GroupAccount],
+        groups: &[Cursors<'_>],
         from: u64,
         until: Instant,
     ) -> Result<Seen, ReadError> {
@@ -187,7 +191,7 @@ impl<'t> Sought<'t> {
     fn in_record(
         &self,
         record: &Browsed,
-        groups: &[GroupAccount],
+        groups: &[Cursors<'_>],
         begins: u64,
         ahead: &mut [Vec<u64>],
         seen: &mut Seen,
@@ -202,8 +206,8 @@ impl<'t> Sought<'t> {
         let replay_of = replay_of.map(|replay| replay.group.as_str());
         for part in &record.groups {
             let lane = part.lane as usize;
-            let is_pending = |group: &GroupAccount| {
-                replay_of.is_none_or(|only| only == group.name)
+            let is_pending = |group: &Cursors<'_>| {
+                replay_of.is_none_or(|only| only == group.group)
                     && group
                         .lanes
                         .get(lane)

@@ -2,6 +2,7 @@
 
 mod lanes;
 mod letters;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -554,25 +555,6 @@ impl ParkedState {
 
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.keys.values().flat_map(|held| held.pieces.values())
-    }
-
-    /// Each piece with its key, for people: what it waits for, why, since when, how often it was tried, and
-    /// when that is done again.
-    pub(super) fn pieces_shown(&self) -> impl Iterator<Item = (&Piece, Value)> {
-        let now = Instant::now();
-        self.keys.iter().flat_map(move |(key, held)| {
-            let told = move |piece: &Piece| {
-                let next = piece.next_try.unwrap_or(held.next_try);
-                json!({
-                    "key": key.shown(),
-                    "why": held.why,
-                    "since_ms": piece.parked_ms,
-                    "attempts": piece.attempts,
-                    "next_try_s": next.saturating_duration_since(now).as_secs_f64(),
-                })
-            };
-            held.pieces.values().map(move |piece| (piece, told(piece)))
-        })
     }
 
     /// Records were written again, at other places.

@@ -1,0 +1,27 @@
+//! What is parked, piece by piece, as people are told of it.
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ParkedState, Piece};
+
+impl ParkedState {
+    /// Each piece with its key, for people: what it waits for, why, since when, how often it was tried, and
+    /// when that is done again.
+    pub(in crate::queue::parked) fn pieces_shown(&self) -> impl Iterator<Item = (&Piece, Value)> {
+        let now = Instant::now();
+        self.keys.iter().flat_map(move |(key, held)| {
+            let told = move |piece: &Piece| {
+                let next = piece.next_try.unwrap_or(held.next_try);
+                json!({
+                    "key": key.shown(),
+                    "why": held.why,
+                    "since_ms": piece.parked_ms,
+                    "attempts": piece.attempts,
+                    "next_try_s": next.saturating_duration_since(now).as_secs_f64(),
+                })
+            };
+            held.pieces.values().map(move |piece| (piece, told(piece)))
+        })
+    }
+}
