@@ -121,11 +121,7 @@ pub(super) async fn call(
         .iter()
         .find(|known| known.method == method && known.fits(&words));
     let known = known.ok_or_else(|| Refusal::bad("path: the console makes no such call to a gateway"))?;
-    let only_counts = call
-        .path
-        .split_once('?')
-        .is_some_and(|(_, query)| query.split('&').any(|one| one == "dry_run=true"));
-    if known.writes && !only_counts {
+    if known.changes(&call.path) {
         admit(&api, &gateway, call.confirm.as_ref())?;
         store.note(&Change {
             user: &user.name,
@@ -196,7 +192,17 @@ fn target(api: &ApiState, gateway: &GatewayEntry) -> Result<Target, Refusal> {
 struct Known {
     method: &'static str,
     path: &'static [&'static str],
-    writes: bool,
+    does: Does,
+}
+
+/// What a call does to a gateway.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Read,
+    Write,
+    /// It writes, unless `dry_run=true` has it count only. Other calls do not know that parameter, and some
+    /// ignore it.
+    WriteOrCount,
 }
 
 impl Known {
@@ -204,13 +210,26 @@ impl Known {
         let alike = |(known, word): (&&str, &&str)| *known == "*" || known == word;
         self.path.len() == words.len() && self.path.iter().zip(words).all(alike)
     }
+
+    /// Whether it changes anything when it is sent to this path and query.
+    fn changes(&self, target: &str) -> bool {
+        let only_counts = || {
+            let query = target.split_once('?').map_or("", |(_, query)| query);
+            query.split('&').any(|one| one == "dry_run=true")
+        };
+        match self.does {
+            Does::Read => false,
+            Does::Write => true,
+            Does::WriteOrCount => !only_counts(),
+        }
+    }
 }
 
 const fn reads(path: &'static [&'static str]) -> Known {
     Known {
         method: "GET",
         path,
-        writes: false,
+        does: Does::Read,
     }
 }
 
@@ -218,7 +237,15 @@ const fn writes(method: &'static str, path: &'static [&'static str]) -> Known {
     Known {
         method,
         path,
-        writes: true,
+        does: Does::Write,
+    }
+}
+
+const fn writes_or_counts(path: &'static [&'static str]) -> Known {
+    Known {
+        method: "POST",
+        path,
+        does: Does::WriteOrCount,
     }
 }
 
@@ -230,9 +257,9 @@ const CALLS: [Known; 11] = [
     reads(&["dead_letters", "_facets"]),
     reads(&["dead_letters", "*"]),
     writes("PUT", &["dead_letters", "*"]),
-    writes("POST", &["dead_letters", "_patch"]),
-    writes("POST", &["dead_letters", "_replay"]),
-    writes("POST", &["dead_letters", "_purge"]),
+    writes_or_counts(&["dead_letters", "_patch"]),
+    writes_or_counts(&["dead_letters", "_replay"]),
+    writes_or_counts(&["dead_letters", "_purge"]),
     writes("POST", &["pipeline", "*", "*"]),
 ];
 

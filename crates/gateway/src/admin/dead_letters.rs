@@ -96,6 +96,11 @@ pub(super) async fn edit(
         id.map_err(|error| Refusal::invalid(error.body_text()))?,
         asked(query)?,
     );
+    if asked.dry_run {
+        return Err(Refusal::invalid(
+            "an edit is never only tried: leave `dry_run` out",
+        ));
+    }
     let queue = asked.queue(&admin)?;
     let edit: Edit = serde_json::from_slice(&body).map_err(|error| {
         Refusal::invalid(format!(

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Spec};
 
 use super::process::Console;
-use crate::gateway::body;
+use crate::gateway::{Gateway, body};
 use crate::place::{Place, drained};
 
 /// A gateway's admin port that says what it is told to say; and what it was asked.
@@ -188,6 +188,12 @@ fn a_real_gateways_queues_are_told_as_its_api_tells_them_and_its_lag_is_kept() {
     );
 }
 
+fn pipeline_of(gateway: &Gateway) -> String {
+    let told = gateway.admin().get("/pipeline").unwrap().ok().unwrap();
+    let pipelines: Value = told.json().unwrap();
+    pipelines.as_object().unwrap().keys().next().unwrap().clone()
+}
+
 #[test]
 fn calls_to_a_gateway_are_those_of_the_pages_and_its_clusters_fences_hold_for_them() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 2).storing()).unwrap();
@@ -248,6 +254,14 @@ fn calls_to_a_gateway_are_those_of_the_pages_and_its_clusters_fences_hold_for_th
         200,
         "what only counts is no write"
     );
+    let pipeline = format!("/pipeline/{}/_start?dry_run=true", pipeline_of(&queueing));
+    for (method, path) in [("PUT", "/dead_letters/1?dry_run=true"), ("POST", &pipeline)] {
+        assert_eq!(
+            call(method, path, Value::Null).status,
+            403,
+            "{path}: only what can count is no write then"
+        );
+    }
     register(json!({"read_only": false, "protected": true}));
     let asked = call("POST", purge, Value::Null);
     assert_eq!(
