@@ -120,6 +120,34 @@ requests:
     Ok(())
 }
 
+/// A queue answers before there are versions, and its documents are followed all the same.
+#[test]
+fn the_proof_follows_documents_through_a_queue() -> Result<()> {
+    let server = Server::shared(Kind::OpenSearch)?;
+    let client = server.cluster.client()?;
+    let index = server.cluster.fresh_name("queued-proof");
+    let settings = json!({"settings": {"number_of_shards": 3, "number_of_replicas": 0}});
+    client.put(&format!("/{index}"), &settings)?.ok()?;
+    let mut gateway = Gateway::queueing(&server)?;
+    gateway.wait_for_now(&mut server.http())?;
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["loadgen", "-config", "examples/loadgen/bulk.yml", "--json"])
+        .args(["-l", "4", "-c", "2", "--verify", "--verify-wait", "60"])
+        .envs([("ES_ENDPOINT", gateway.url()), ("INDEX", index.clone())])
+        .envs([("ES_USERNAME", "admin"), ("ES_PASSWORD", "admin")])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(output.status.success(), "{report}");
+    ensure!(
+        report["verified"]["documents"] == 4_000 && report["verified"]["proven"] == 4_000,
+        "{report}"
+    );
+    ensure!(count(&client, &index)? == 4_000);
+    client.delete(&format!("/{index}"))?.ok()?;
+    Ok(())
+}
+
 /// The report of a run that ended well.
 fn report_of(cluster: &RealCluster, index: &str, example: &str, arguments: &[&str]) -> Result<Value> {
     let (user, password) = cluster.credentials().unwrap_or(("admin", "admin"));

@@ -10,13 +10,16 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) indices: HashMap<String, HashMap<String, Entry>>,
+    /// Answers that accepted something and do not say what.
+    pub(crate) unread: u64,
 }
 
 /// The last that was accepted of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// As the server counts writes to the document; answers may come in another order.
-    version: u64,
+    /// As the server counts writes to the document; answers may come in another order. A queue answers before there
+    /// is a version, with -1.
+    version: i64,
     pub(crate) expected: ExpectedDoc,
 }
 
@@ -29,6 +32,8 @@ pub(crate) enum ExpectedDoc {
     Some,
     /// Nothing.
     Nothing,
+    /// Nobody knows: requests wrote different values to it, and no answer says which was the last.
+    Unknown,
 }
 
 #[derive(Deserialize)]
@@ -41,7 +46,7 @@ struct Item {
     _index: String,
     _id: String,
     #[serde(default)]
-    _version: u64,
+    _version: i64,
     status: u16,
     error: Option<Value>,
 }
@@ -49,21 +54,26 @@ struct Item {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Notes what the answer to a bulk accepted. An answer that isn't one notes nothing.
-    pub(crate) fn note(&mut self, body: &[u8], answer: &[u8]) {
-        let Ok(answer) = serde_json::from_slice::<Answer>(answer) else {
-            return;
-        };
+    /// Notes what the answer to a bulk accepted. One that succeeded and cannot be read is counted.
+    pub(crate) fn note(&mut self, body: &[u8], status: u16, answer: &[u8]) {
+        let succeeded = (200..300).contains(&status);
+        let answer = serde_json::from_slice::<Answer>(answer).ok();
+        let read = answer.and_then(|answer| self.note_items(body, answer));
+        if succeeded && read.is_none() {
+            self.unread += 1;
+        }
+    }
+
+    /// Nothing if the answer is not one to this body.
+    fn note_items(&mut self, body: &[u8], answer: Answer) -> Option<()> {
         let mut lines = body
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.trim_ascii().is_empty());
+        // Within a request the last line of a document counts, whether the answer has versions or not.
+        let mut last: HashMap<(String, String), Entry> = HashMap::with_capacity(answer.items.len());
         for item in answer.items {
-            let Some((operation, item)) = item.into_iter().next() else {
-                return;
-            };
-            if lines.next().is_none() {
-                return;
-            }
+            let (operation, item) = item.into_iter().next()?;
+            lines.next()?;
             let source = if operation == "delete" { None } else { lines.next() };
             if item.error.is_some() || item.status >= 300 {
                 continue;
@@ -72,21 +82,20 @@ impl Ledger {
                 ("delete", _) => ExpectedDoc::Nothing,
                 ("update", _) => ExpectedDoc::Some,
                 (_, Some(source)) => digest(source).map_or(ExpectedDoc::Some, ExpectedDoc::Source),
-                (_, None) => return,
+                (_, None) => return None,
             };
-            self.put(
-                item._index,
-                item._id,
-                Entry {
-                    version: item._version,
-                    expected,
-                },
-            );
+            let version = item._version;
+            last.insert((item._index, item._id), Entry { version, expected });
         }
+        for ((index, id), entry) in last {
+            self.put(index, id, entry);
+        }
+        Some(())
     }
 
     /// Adds another core's notes.
     pub(crate) fn add(&mut self, other: Ledger) {
+        self.unread += other.unread;
         for (index, documents) in other.indices {
             for (id, entry) in documents {
                 self.put(index.clone(), id, entry);
@@ -96,8 +105,11 @@ impl Ledger {
 
     fn put(&mut self, index: String, id: String, entry: Entry) {
         let known = self.indices.entry(index).or_default().entry(id).or_insert(entry);
-        if entry.version >= known.version {
-            *known = entry;
+        match (known.version, entry.version) {
+            (1.., 1..) if entry.version >= known.version => *known = entry,
+            (1.., 1..) => {}
+            _ if entry.expected == known.expected => {}
+            _ => known.expected = ExpectedDoc::Unknown,
         }
     }
 }
@@ -135,22 +147,65 @@ mod tests {
 
     #[test]
     fn the_last_version_counts_whatever_the_order_of_answers() {
-        let item = |operation: &str, version: u64, status: u16| {
+        let item = |operation: &str, version: i64, status: u16| {
             format!(r#"{{"{operation}":{{"_index":"i","_id":"1","_version":{version},"status":{status}}}}}"#)
         };
         let answer = |item: &str| format!(r#"{{"took":1,"errors":false,"items":[{item}]}}"#);
         let index = |value: u32| format!("{{\"index\":{{}}}}\n{{\"n\":{value}}}\n");
         let mut ledger = Ledger::default();
-        ledger.note(index(2).as_bytes(), answer(&item("index", 2, 200)).as_bytes());
-        ledger.note(index(1).as_bytes(), answer(&item("index", 1, 201)).as_bytes());
+        ledger.note(
+            index(2).as_bytes(),
+            200,
+            answer(&item("index", 2, 200)).as_bytes(),
+        );
+        ledger.note(
+            index(1).as_bytes(),
+            200,
+            answer(&item("index", 1, 201)).as_bytes(),
+        );
         assert_eq!(
             ledger.indices["i"]["1"].expected,
             ExpectedDoc::Source(digest(b"{ \"n\" :2}").unwrap())
         );
-        ledger.note(b"{\"delete\":{}}\n", answer(&item("delete", 3, 200)).as_bytes());
+        ledger.note(
+            b"{\"delete\":{}}\n",
+            200,
+            answer(&item("delete", 3, 200)).as_bytes(),
+        );
         assert_eq!(ledger.indices["i"]["1"].expected, ExpectedDoc::Nothing);
-        ledger.note(index(9).as_bytes(), answer(&item("index", 4, 429)).as_bytes());
+        ledger.note(
+            index(9).as_bytes(),
+            200,
+            answer(&item("index", 4, 429)).as_bytes(),
+        );
         assert_eq!(ledger.indices["i"]["1"].expected, ExpectedDoc::Nothing);
+    }
+
+    #[test]
+    fn queued_answers_have_no_versions_and_their_documents_are_noted_all_the_same() {
+        let item = r#"{"index":{"_index":"i","_id":"1","_version":-1,"status":201}}"#;
+        let queued = format!(r#"{{"items":[{item},{item}]}}"#);
+        let body = "{\"index\":{}}\n{\"n\":1}\n{\"index\":{}}\n{\"n\":2}\n";
+        let mut ledger = Ledger::default();
+        ledger.note(body.as_bytes(), 200, queued.as_bytes());
+        let last = ExpectedDoc::Source(digest(b"{\"n\":2}").unwrap());
+        assert_eq!(
+            ledger.indices["i"]["1"].expected, last,
+            "the last line of a request"
+        );
+        ledger.note(body.as_bytes(), 200, queued.as_bytes());
+        assert_eq!(ledger.indices["i"]["1"].expected, last, "the same once more");
+        let other = body.replace('2', "3");
+        ledger.note(other.as_bytes(), 200, queued.as_bytes());
+        assert_eq!(ledger.indices["i"]["1"].expected, ExpectedDoc::Unknown);
+    }
+
+    #[test]
+    fn an_answer_that_accepts_and_does_not_say_what_is_counted() {
+        let mut ledger = Ledger::default();
+        ledger.note(b"{\"index\":{}}\n{}\n", 200, b"{\"took\":1}");
+        ledger.note(b"{\"index\":{}}\n{}\n", 503, b"not now");
+        assert_eq!(ledger.unread, 1);
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub struct Verified {
     pub repeated: u64,
     /// Deleted last, and there all the same.
     pub undead: u64,
+    /// Written by several requests, and no answer says by which last, as a queue's do not: nothing is proven of
+    /// them.
+    pub unordered: u64,
+    /// Answers that accepted something and could not be read: nothing is proven of it.
+    pub unread: u64,
     /// Documents in requests of which nobody knows whether they were executed: nothing is proven of them.
     pub unknown: u64,
     /// The first that are not as they should be.
@@ -39,9 +44,9 @@ pub struct Flaw {
 // === impl Verified ===
 
 impl Verified {
-    /// Nothing is missing, different or repeated.
+    /// Nothing is missing, different or repeated, and each answer said what it accepted.
     pub fn holds(&self) -> bool {
-        self.proven == self.documents
+        self.proven + self.unordered == self.documents && self.unread == 0
     }
 
     /// Counts a flaw, and keeps the first ones as examples.
@@ -75,6 +80,20 @@ impl std::fmt::Display for Verified {
             if count > 0 {
                 writeln!(out, "  {} {what}", number(count))?;
             }
+        }
+        if self.unordered > 0 {
+            writeln!(
+                out,
+                "  {} were written several times, and no answer says which value was the last: nothing is proven of them",
+                number(self.unordered)
+            )?;
+        }
+        if self.unread > 0 {
+            writeln!(
+                out,
+                "  {} answers do not say what they accepted: nothing is proven of it",
+                number(self.unread)
+            )?;
         }
         if self.unknown > 0 {
             writeln!(

@@ -75,6 +75,7 @@ pub fn verify(
             .documents
             .as_ref()
             .map_or(0, |documents| documents.unknown),
+        unread: ledger.unread,
         ..Verified::default()
     };
     wire::run_local(READ_BYTES, async |worker| {
@@ -83,12 +84,16 @@ pub fn verify(
         indices.sort_by_key(|(name, _)| *name);
         for (index, documents) in indices {
             verified.documents += documents.len() as u64;
+            let is_known = |entry: &Entry| entry.expected != ExpectedDoc::Unknown;
             let mut open: Vec<(&String, &Entry)> = documents.iter().collect();
+            open.retain(|(_, entry)| is_known(entry));
+            let known = open.len();
+            verified.unordered += (documents.len() - known) as u64;
             open.sort_by_key(|(id, _)| *id);
             loop {
                 let flaws = compare(&ask, index, &open).await?;
                 if flaws.is_empty() || Instant::now() >= end {
-                    verified.proven += (documents.len() - flaws.len()) as u64;
+                    verified.proven += (known - flaws.len()) as u64;
                     flaws.into_iter().for_each(|(_, flaw)| verified.add(flaw));
                     break;
                 }
@@ -178,7 +183,7 @@ async fn compare(
 /// What is wrong with the copies of a document.
 fn judge(expected: ExpectedDoc, copies: &[&Hit]) -> Option<&'static str> {
     match (expected, copies) {
-        (ExpectedDoc::Nothing, []) | (ExpectedDoc::Some, [_]) => None,
+        (ExpectedDoc::Nothing, []) | (ExpectedDoc::Some, [_]) | (ExpectedDoc::Unknown, _) => None,
         (ExpectedDoc::Nothing, _) => Some(UNDEAD),
         (_, []) => Some(MISSING),
         (ExpectedDoc::Source(wanted), [one]) => {

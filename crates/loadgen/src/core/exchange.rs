@@ -149,7 +149,7 @@ impl Core {
                 }
                 let answer = Answer::new(head.status.as_u16(), &head.headers, &body, ended - begun);
                 if let Some(noted) = noted {
-                    self.ledger.borrow_mut().note(&noted, &body);
+                    self.ledger.borrow_mut().note(&noted, head.status.as_u16(), &body);
                 }
                 for (name, field) in &request.register {
                     let value = field.read(&answer).map_or(String::new(), |value| text_of(&value));
