@@ -53,7 +53,8 @@ pub(crate) struct Arguments {
     /// Where health, metrics and queues are seen; for this machine only
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2900")]
     admin: String,
-    /// Where queues and what else has to last are kept
+    /// Where queues and what else has to last are kept; for a file below /etc/tidegate
+    /// /var/lib/tidegate/data, else `data` in the working directory
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
     /// The file to write
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let file = arguments.output.display();
     let _ = writeln!(
         io::stderr(),
-        "{file} is written; it says what else there is to set"
+        "{file} is written; its comments name what else can be set"
     );
     let waits_for_password = answers.user.is_some() && std::env::var_os("TIDEGATE_PASSWORD").is_none();
     if waits_for_password {
@@ -153,7 +154,7 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
     };
     ensure!(
         asks || arguments.cluster.is_some(),
-        "nobody can be asked here: give --cluster URL, and what else is not as usual"
+        "there is no terminal: give --cluster URL, and flags for what differs from the defaults"
     );
     let cluster = ask(
         arguments.cluster.clone(),
@@ -204,7 +205,7 @@ fn answers(arguments: &Arguments) -> Result<Answers> {
             None => listen,
         },
         tls: Tls::read(&tls)?,
-        data: arguments.data.clone(),
+        data: arguments.data.clone().or_else(|| data_of(&arguments.output)),
         admin: arguments.admin.clone(),
     })
 }
@@ -315,6 +316,13 @@ impl Answers {
         }
         writeln!(out, "{ADMIN}  binding: {}", quoted(&self.admin))
     }
+}
+
+/// A service's folder, named in whole: whoever reads its file from a shell finds the same queues as the service.
+fn data_of(output: &Path) -> Option<PathBuf> {
+    output
+        .starts_with("/etc/tidegate")
+        .then(|| PathBuf::from("/var/lib/tidegate/data"))
 }
 
 /// Text in YAML's single quotes.

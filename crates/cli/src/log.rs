@@ -109,7 +109,7 @@ fn is_log(folder: &Path) -> Result<()> {
     let there = folder.join("LOG").exists();
     anyhow::ensure!(
         there,
-        "{} is no log: there is no file LOG in it; name the folder of a queue, as in data/queues/NAME",
+        "{} is no log: there is no file LOG in it; name the folder of a queue, as in data/queue/NAME",
         folder.display()
     );
     Ok(())

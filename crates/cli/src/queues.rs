@@ -68,13 +68,14 @@ struct InData {
 impl InData {
     fn data(&self) -> Result<PathBuf> {
         if let Some(folder) = &self.data {
-            return Ok(folder.clone());
+            return Ok(std::path::absolute(folder)?);
         }
         let file = self.config.as_ref().context("--config or --data is required")?;
         let loaded = ::config::Config::load(file);
         let loaded =
             loaded.map_err(|rejected| anyhow::anyhow!("the configuration can't be used:\n{rejected}"))?;
-        Ok(loaded.config.paths.data.clone())
+        // In whole: a relative one means another folder for a service than for a shell.
+        Ok(std::path::absolute(&loaded.config.paths.data)?)
     }
 }
 

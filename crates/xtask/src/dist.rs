@@ -169,6 +169,8 @@ impl Tree {
             "http://127.0.0.1:9200",
             "--listen",
             "127.0.0.1:8000",
+            "--data",
+            "/var/lib/tidegate/data",
         ]);
         init.arg("--output").arg(&config).env_remove("TIDEGATE_CLUSTER");
         let done = init.output()?;

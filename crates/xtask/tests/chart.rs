@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The oldest version whose schemas are at hand, and the newest.
-const VERSIONS: [&str; 2] = ["1.23", "1.30"];
+/// The oldest version that the chart is for, and the newest whose schemas are at hand.
+const VERSIONS: [&str; 2] = ["1.25", "1.30"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

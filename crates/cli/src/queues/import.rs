@@ -96,8 +96,10 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
         let files = done.copied + done.there;
         writeln!(
             out,
-            "{queue}: {files} files, {} bytes, {records} records, of {}",
-            done.bytes, list.made
+            "{queue}: {files} files, {} bytes, {records} records, of {}, below {}",
+            done.bytes,
+            list.made,
+            data.display()
         )?;
         if !report.is_sound() {
             writeln!(

@@ -114,7 +114,7 @@ fn a_file_that_is_there_is_kept_and_answers_that_make_no_file_are_wrong_usage() 
     assert!(said.contains("nothing listens at 127.0.0.1:9"), "{said}");
     std::fs::remove_file(&file).unwrap();
     for (arguments, told) in [
-        (&[][..], "nobody can be asked here: give --cluster URL"),
+        (&[][..], "there is no terminal: give --cluster URL"),
         (
             &["--cluster", "es1:9200"],
             "has no `http://` or `https://` before it",

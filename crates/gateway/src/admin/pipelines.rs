@@ -80,7 +80,7 @@ fn groups(admin: &AdminState, pipeline: &str) -> Result<Vec<Arc<Group>>, Refusal
         .collect();
     match groups.is_empty() {
         true => Err(Refusal::not_found(format!(
-            "no pipeline {pipeline} delivers anything"
+            "no pipeline {pipeline} delivers anything; `tidegate pipelines list` shows them"
         ))),
         false => Ok(groups),
     }
