@@ -318,7 +318,8 @@ impl Answers {
     }
 }
 
-/// A service's folder, named in whole: whoever reads its file from a shell finds the same queues as the service.
+/// A service's folder, named in whole: whoever reads its file from a shell finds the same queues as the
+/// service.
 fn data_of(output: &Path) -> Option<PathBuf> {
     output
         .starts_with("/etc/tidegate")

@@ -17,8 +17,8 @@ pub(crate) struct Ledger {
 /// The last that was accepted of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// As the server counts writes to the document; answers may come in another order. A queue answers before there
-    /// is a version, with -1.
+    /// As the server counts writes to the document; answers may come in another order. A queue answers before
+    /// there is a version, with -1.
     version: i64,
     pub(crate) expected: ExpectedDoc,
 }

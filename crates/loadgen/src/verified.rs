@@ -19,8 +19,8 @@ pub struct Verified {
     pub repeated: u64,
     /// Deleted last, and there all the same.
     pub undead: u64,
-    /// Written by several requests, and no answer says by which last, as a queue's do not: nothing is proven of
-    /// them.
+    /// Written by several requests, and no answer says by which last, as a queue's do not: nothing is proven
+    /// of them.
     pub unordered: u64,
     /// Answers that accepted something and could not be read: nothing is proven of it.
     pub unread: u64,

@@ -93,13 +93,11 @@ pub(super) fn run(arguments: &Import, as_json: bool, out: &mut impl Write) -> Re
         });
         writeln!(out, "{told:#}")?;
     } else {
-        let files = done.copied + done.there;
+        let (files, below) = (done.copied + done.there, data.display());
         writeln!(
             out,
-            "{queue}: {files} files, {} bytes, {records} records, of {}, below {}",
-            done.bytes,
-            list.made,
-            data.display()
+            "{queue}: {files} files, {} bytes, {records} records, of {}, below {below}",
+            done.bytes, list.made
         )?;
         if !report.is_sound() {
             writeln!(
