@@ -5,7 +5,7 @@ use memchr::memchr_iter;
 use crate::action::Op;
 use crate::failed::write_string;
 use crate::ids::ID_MINT;
-use crate::plan::{Aside, plan_aside};
+use crate::plan::{Aside, plan_aside, plan_aside_in_turns};
 use crate::walk::Doc;
 use crate::{Ask, ID_LENGTH, IdMint, Ops, RouteTable, Scratch, Verdict, scan};
 
@@ -35,13 +35,27 @@ pub fn plan_acknowledged(
     out: &mut Vec<u8>,
 ) -> Verdict {
     let start = out.len();
-    let mut items = Items {
-        out,
-        start,
-        typed: table.dialect().items_have_type(),
-        openings: Vec::new(),
-    };
+    let mut items = Items::new(out, table);
     let verdict = plan_aside(body, ask, table, ids, scratch, &mut items);
+    if let Verdict::Pass(_) = verdict {
+        out.truncate(start);
+    }
+    verdict
+}
+
+/// As [`plan_acknowledged`], for bodies with many operations: as [`crate::plan_in_turns`] does it.
+pub async fn plan_acknowledged_in_turns(
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    ids: &mut IdMint,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+    turn: impl AsyncFnMut(),
+) -> Verdict {
+    let start = out.len();
+    let mut items = Items::new(out, table);
+    let verdict = plan_aside_in_turns(body, ask, table, ids, scratch, &mut items, turn).await;
     if let Verdict::Pass(_) = verdict {
         out.truncate(start);
     }
@@ -102,6 +116,17 @@ struct Opening {
 const OPENINGS: usize = 64;
 
 // === impl Items ===
+
+impl<'o> Items<'o> {
+    fn new(out: &'o mut Vec<u8>, table: &RouteTable) -> Self {
+        Self {
+            start: out.len(),
+            out,
+            typed: table.dialect().items_have_type(),
+            openings: Vec::new(),
+        }
+    }
+}
 
 impl Aside for Items<'_> {
     #[inline]

@@ -94,7 +94,7 @@ mod walk;
 mod why;
 mod writes;
 
-pub use acknowledge::{Minted, acknowledged_bytes, plan_acknowledged};
+pub use acknowledge::{Minted, acknowledged_bytes, plan_acknowledged, plan_acknowledged_in_turns};
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};
 pub use condense::Condense;
@@ -108,7 +108,7 @@ pub use items::{ItemFacts, MergeError, Reply};
 pub use merge::{Merge, merge};
 pub use murmur::hash;
 pub use operations::{Operation, operations, plan_cut, runs};
-pub use plan::{Destination, Part, Plan, Scratch, Verdict, lanes_of, plan};
+pub use plan::{Destination, Part, Plan, Scratch, Verdict, lanes_of, plan, plan_in_turns};
 pub use repeat::Repeat;
 pub use route::{Formula, IndexRoute, NodeIx};
 pub use share::Share;

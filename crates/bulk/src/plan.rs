@@ -121,14 +121,61 @@ pub(crate) fn plan_aside(
     aside: &mut impl Aside,
 ) -> Verdict {
     let mut draft = Draft::new(body, ask, table, scratch);
-    match draft.fill(ask, ids, aside) {
-        Ok(()) => Verdict::Plan(draft.finish()),
-        Err(pass) => {
-            let plan = draft.finish();
-            scratch.recycle(plan);
-            Verdict::Pass(pass)
+    let filled = draft.begin_filling(ask).and_then(|mut filling| {
+        draft.fill(&mut filling, ask, ids, aside, u32::MAX)?;
+        draft.end_filling(&mut filling, ask)
+    });
+    draft.into_verdict(filled)
+}
+
+/// As [`plan`], for bodies with many operations: between two stretches of them it waits for `turn`, so that
+/// who shares the thread goes on meanwhile. `ids` must be nobody else's until this ends.
+pub async fn plan_in_turns(
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    ids: &mut IdMint,
+    scratch: &mut Scratch,
+    turn: impl AsyncFnMut(),
+) -> Verdict {
+    plan_aside_in_turns(body, ask, table, ids, scratch, &mut (), turn).await
+}
+
+/// As [`plan_in_turns`], with something else made on the way.
+pub(crate) async fn plan_aside_in_turns(
+    body: &[u8],
+    ask: &Ask<'_>,
+    table: &RouteTable,
+    ids: &mut IdMint,
+    scratch: &mut Scratch,
+    aside: &mut impl Aside,
+    mut turn: impl AsyncFnMut(),
+) -> Verdict {
+    let mut draft = Draft::new(body, ask, table, scratch);
+    let mut filling = match draft.begin_filling(ask) {
+        Ok(filling) => filling,
+        Err(pass) => return draft.into_verdict(Err(pass)),
+    };
+    let filled = loop {
+        let until = draft.plan.docs.saturating_add(STRETCH_DOCS);
+        match draft.fill(&mut filling, ask, ids, aside, until) {
+            Ok(true) => break draft.end_filling(&mut filling, ask),
+            Ok(false) => turn().await,
+            Err(pass) => break Err(pass),
         }
-    }
+    };
+    draft.into_verdict(filled)
+}
+
+/// Operations between two turns: some tenths of a millisecond.
+const STRETCH_DOCS: u32 = 4_096;
+
+/// How far a draft has read its body.
+struct Filling<'b, 't> {
+    walk: Walk<'b, 't>,
+    runs: Runs<'t>,
+    /// Documents whose shard the server chooses.
+    free: u32,
 }
 
 /// A plan in the making.
@@ -298,15 +345,33 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    fn fill(&mut self, ask: &Ask<'_>, ids: &mut IdMint, aside: &mut impl Aside) -> Result<(), Pass> {
-        let mut walk = Walk::new(self.body, ask, self.table, self.scratch.fast)?;
-        let (mut runs, mut free) = (Runs::default(), 0);
-        loop {
+    fn begin_filling<'b>(&self, ask: &'b Ask<'b>) -> Result<Filling<'b, 'a>, Pass>
+    where
+        'a: 'b,
+    {
+        Ok(Filling {
+            walk: Walk::new(self.body, ask, self.table, self.scratch.fast)?,
+            runs: Runs::default(),
+            free: 0,
+        })
+    }
+
+    /// Reads on, until the plan has so many operations; whether that was the end of the body.
+    #[inline]
+    fn fill(
+        &mut self,
+        Filling { walk, runs, free }: &mut Filling<'_, 'a>,
+        ask: &Ask<'_>,
+        ids: &mut IdMint,
+        aside: &mut impl Aside,
+        until: u32,
+    ) -> Result<bool, Pass> {
+        while self.plan.docs < until {
             // Looked at where it is: moving it would cost a twelfth of all this.
             let next = walk.next();
             let doc = match &next {
                 Ok(Some(doc)) => doc,
-                Ok(None) => break,
+                Ok(None) => return Ok(true),
                 Err(pass) => return Err(*pass),
             };
             match doc.aim {
@@ -319,7 +384,7 @@ impl<'a, 's> Draft<'a, 's> {
                     let part = self.part(doc, None, None)?;
                     self.push(part, doc);
                     aside.take(doc, doc.action.id);
-                    free += 1;
+                    *free += 1;
                 }
                 Aim::Mint => {
                     let id = ids.mint();
@@ -328,17 +393,22 @@ impl<'a, 's> Draft<'a, 's> {
                     aside.take(doc, Some(&id));
                 }
                 Aim::Pack | Aim::Route => {
-                    let id = self.push_directed(&mut runs, doc, ask, ids)?;
+                    let id = self.push_directed(runs, doc, ask, ids)?;
                     aside.take(doc, id.as_ref().map(|id| id.as_slice()));
                 }
             }
         }
+        Ok(false)
+    }
+
+    /// What is left to do once all of the body is read.
+    fn end_filling(&mut self, filling: &mut Filling<'_, 'a>, ask: &Ask<'_>) -> Result<(), Pass> {
         if let Some(directing) = ask.direct {
-            runs.end(directing);
+            filling.runs.end(directing);
         }
-        self.plan.ingests = walk.ingests();
-        self.plan.typed = walk.typed();
-        if free > 0 && free < self.plan.docs {
+        self.plan.ingests = filling.walk.ingests();
+        self.plan.typed = filling.walk.typed();
+        if filling.free > 0 && filling.free < self.plan.docs {
             let scratch = &mut *self.scratch;
             together::keep(&mut self.plan, self.body, ask, self.table, scratch)?;
         }
@@ -352,8 +422,19 @@ impl<'a, 's> Draft<'a, 's> {
         }
     }
 
-    fn finish(self) -> Plan {
-        let mut plan = self.plan;
+    fn into_verdict(mut self, filled: Result<(), Pass>) -> Verdict {
+        let plan = self.finish();
+        match filled {
+            Ok(()) => Verdict::Plan(plan),
+            Err(pass) => {
+                self.scratch.recycle(plan);
+                Verdict::Pass(pass)
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Plan {
+        let mut plan = std::mem::take(&mut self.plan);
         for name in &plan.names {
             self.scratch.named[*name as usize / 64] = 0;
         }

@@ -62,6 +62,7 @@ mod scratch;
 mod split;
 mod start_error;
 mod switches;
+mod turns;
 mod upgrades;
 mod why;
 

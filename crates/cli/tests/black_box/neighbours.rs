@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 use testkit::client::Client;
-use testkit::fake::FakeCluster;
+use testkit::fake::{FakeCluster, Spec};
 
 use crate::gateway::{Gateway, cluster};
+use crate::place::Place;
 
 /// A gateway with these settings of the entry and the workers, before a cluster.
 fn gateway(cluster: &FakeCluster, entry: &str, worker: &str) -> (Gateway, tempfile::TempDir) {
@@ -294,4 +295,41 @@ fn a_peer_with_many_connections_does_not_drive_out_one_with_few() {
             "its connection is kept"
         );
     }
+}
+
+/// The longest that a small bulk took while another client's bulk of many tiny actions was under way, and how
+/// long that one took; a gateway of one core.
+fn wait_beside_many_actions(place: &Place, target: &str, actions: usize) -> (Duration, Duration) {
+    place.append("worker: {count: 1}\n");
+    let gateway = place.start();
+    let delete = |n| format!("{{\"delete\":{{\"_index\":\"logs\",\"_id\":\"{n}\"}}}}\n");
+    let many: String = (0..actions).map(delete).collect();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| {
+            let began = Instant::now();
+            let answer = client(&gateway).post_ndjson(target, many.as_bytes());
+            ended.store(true, Ordering::Relaxed);
+            assert_eq!(answer.unwrap().status, 200);
+            began.elapsed()
+        });
+        let (small, mut longest) = (client(&gateway), Duration::ZERO);
+        while !ended.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            let line = "{\"index\":{\"_index\":\"logs\",\"_id\":\"a\"}}\n{}\n";
+            assert_eq!(small.post_ndjson("/_bulk", line.as_bytes()).unwrap().status, 200);
+            longest = longest.max(began.elapsed());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        (longest, large.join().unwrap())
+    })
+}
+
+/// Shaping the answer took seven eighths of all the time, and nobody else on the core got a turn meanwhile.
+#[test]
+fn an_answer_of_many_items_that_is_filtered_holds_up_nobody_on_its_core() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let (longest, all) = wait_beside_many_actions(&place, "/_bulk?filter_path=errors", 200_000);
+    assert!(longest < all / 2, "{longest:?} of {all:?}");
 }

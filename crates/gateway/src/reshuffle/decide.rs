@@ -20,9 +20,10 @@ use crate::queue::{Accept, Asked, Occurrence, Queued};
 use crate::request_id::RequestId;
 use crate::reshuffle::directed::Assignments;
 use crate::reshuffle::introduce::{self, Introduced};
-use crate::reshuffle::sync::{Held, LEARNT_WITHIN, Passing, Reshuffle};
+use crate::reshuffle::sync::{Held, LEARNT_WITHIN, Passing, Reshuffle, own_mint};
 use crate::scratch::with_scratch;
 use crate::split::Split;
+use crate::turns::{AT_ONCE_BYTES, Turns};
 use crate::why::HeadWhy;
 
 /// A bulk that is decided about, beside its head and its body.
@@ -85,12 +86,14 @@ impl Reshuffle {
             ask: &ask,
         };
         let Some(accept) = &self.accept else {
-            return match self.plan(&held.body, &ask, &snapshot.table) {
+            return match self.plan(&held.body, &ask, &snapshot.table).await {
                 Verdict::Plan(plan) => self.split_it(head, held, plan, &basis).await,
                 Verdict::Pass(pass) => self.pass_it(head, held, pass, &basis, introduced).await,
             };
         };
-        let (verdict, items) = self.plan_acknowledged(&held.body, occurrence.as_ref(), &basis);
+        let (verdict, items) = self
+            .plan_acknowledged(&held.body, occurrence.as_ref(), &basis)
+            .await;
         match verdict {
             Verdict::Plan(plan) => {
                 let acknowledged = Acknowledged {
@@ -111,7 +114,7 @@ impl Reshuffle {
     }
 
     /// Plans what is queued, with the items of its answer: it is answered before anybody executes it.
-    fn plan_acknowledged(
+    async fn plan_acknowledged(
         &self,
         body: &[u8],
         occurrence: Option<&Occurrence>,
@@ -120,6 +123,15 @@ impl Reshuffle {
         let (mut items, table) = (self.pool.take(bulk::acknowledged_bytes(body)), &snapshot.table);
         let out = items.as_mut_vec();
         fault("request", body);
+        if body.len() > AT_ONCE_BYTES {
+            let mut ids = occurrence.map_or_else(own_mint, Occurrence::mint);
+            let (mut scratch, mut turns) = (self.scratch.take(), Turns::begin());
+            let (ids, kept, turn) = (&mut ids, &mut scratch, async || turns.pass().await);
+            let planned = bulk::plan_acknowledged_in_turns(body, ask, table, ids, kept, out, turn);
+            let verdict = planned.await;
+            self.scratch.replace(scratch);
+            return (verdict, items);
+        }
         let verdict = with_scratch(&self.scratch, |scratch| match occurrence {
             None => bulk::plan_acknowledged(body, ask, table, &mut self.mint(ask), scratch, out),
             Some(occurrence) => {
@@ -275,7 +287,7 @@ impl Reshuffle {
     ) -> Result<bool, Rejection> {
         if pass.why == bulk::Why::UnknownIndex
             && let Some(index) = introduce::named(&held.body, pass.line, coming.bulk_head.index.as_deref())
-            && self.is_acceptable_but_new(&held.body, ask, &snapshot.table)
+            && self.is_acceptable_but_new(&held.body, ask, &snapshot.table).await
         {
             // It was there, and is gone again; or there are more than one request should have to wait for.
             if introduced.contains(&index) || introduced.len() >= INTRODUCED_MAX {

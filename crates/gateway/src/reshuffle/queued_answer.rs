@@ -3,14 +3,17 @@
 //! queue is shaped here.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use config::router::decode;
 use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 use serde_json::value::RawValue;
-use wire::{Chunk, Outgoing};
+use wire::{CHUNK_BYTES, Chunk, Outgoing};
 
+use crate::beside::beside;
 use crate::switches::filter_path::FilterPath;
+use crate::turns::{AT_ONCE_BYTES, Turns};
 
 /// How a client wants its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,27 +82,44 @@ impl AnswerShape {
         }
     }
 
-    /// Shapes an answer that the queue gave; others are errors of the whole request, and stay as they are.
-    pub(crate) fn apply(&self, answer: Response<Outgoing>) -> Response<Outgoing> {
+    /// Shapes an answer that the queue gave; others are errors of the whole request, and stay as they are. A
+    /// long one is shaped beside the thread that serves requests: JSON is read in one go.
+    pub(crate) async fn apply(&self, answer: Response<Outgoing>) -> Response<Outgoing> {
         if *self == Self::default() || !matches!(answer.status(), StatusCode::OK | StatusCode::CREATED) {
             return answer;
         }
         let (mut head, body) = answer.into_parts();
-        let body = whole(body);
-        let Ok(told) = serde_json::from_slice::<Box<RawValue>>(&body) else {
-            return Response::from_parts(head, Outgoing::from(body));
+        let body = Arc::new(whole_in_turns(body).await);
+        let shaped = match body.len() > AT_ONCE_BYTES {
+            true => {
+                let (shape, long) = (self.clone(), Arc::clone(&body));
+                let shaped = beside(move || shape.shaped(&long)).await;
+                // Without a thread it is done here: the documents are queued, and this is their answer.
+                shaped.unwrap_or_else(|_| self.shaped(&body))
+            }
+            false => self.shaped(&body),
         };
-        drop(body);
+        let body = match shaped {
+            Some(text) => {
+                head.headers.remove(CONTENT_LENGTH);
+                Outgoing::from(text)
+            }
+            None => Outgoing::from(Arc::unwrap_or_clone(body)),
+        };
+        Response::from_parts(head, body)
+    }
+
+    /// The text of an answer in this shape; none if it is no JSON.
+    fn shaped(&self, body: &[u8]) -> Option<String> {
+        let told = serde_json::from_slice::<Box<RawValue>>(body).ok()?;
         let told = match &self.filter_path {
             Some(filter) => filter.apply_text(told).unwrap_or_else(nothing),
             None => told,
         };
-        let text = match self.pretty && told.get().len() <= PRETTY_BYTES_MAX {
+        Some(match self.pretty && told.get().len() <= PRETTY_BYTES_MAX {
             true => crate::pretty::pretty_text(&told),
             false => Box::<str>::from(told).into_string(),
-        };
-        head.headers.remove(CONTENT_LENGTH);
-        Response::from_parts(head, Outgoing::from(text))
+        })
     }
 }
 
@@ -113,12 +133,32 @@ fn nothing() -> Box<RawValue> {
 
 /// An answer of the gateway's own, in one piece.
 pub(crate) fn whole(body: Outgoing) -> Vec<u8> {
+    let chunks = chunks(body);
+    let mut whole = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
+    for chunk in chunks {
+        whole.extend_from_slice(&chunk);
+    }
+    whole
+}
+
+/// The same for one that may be long.
+async fn whole_in_turns(body: Outgoing) -> Vec<u8> {
+    let chunks = chunks(body);
+    let mut whole = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
+    let mut turns = Turns::begin();
+    for chunk in chunks {
+        for piece in chunk.chunks(CHUNK_BYTES) {
+            whole.extend_from_slice(piece);
+            turns.pass().await;
+        }
+    }
+    whole
+}
+
+fn chunks(body: Outgoing) -> Vec<Chunk> {
     match body {
-        Outgoing::Full(chunk) => chunk.to_vec(),
-        Outgoing::Chunks(chunks) => chunks
-            .iter()
-            .flat_map(|chunk: &Chunk| chunk.iter().copied())
-            .collect(),
+        Outgoing::Full(chunk) => vec![chunk],
+        Outgoing::Chunks(chunks) => chunks.into(),
         Outgoing::Empty | Outgoing::Stream { .. } => Vec::new(),
     }
 }
@@ -147,39 +187,39 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_answer_is_shaped_and_an_error_is_not() {
+    #[tokio::test]
+    async fn an_answer_is_shaped_and_an_error_is_not() {
         let answer = |status| {
             let body = r#"{"took":1,"errors":false,"items":[{"index":{"_id":"1","status":201}}]}"#;
             let mut response = Response::new(Outgoing::from(body.to_owned()));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             response
         };
-        let shaped = |query: &str, status| {
+        let shaped = async |query: &str, status| {
             let target = format!("/_bulk?{query}");
             let (shape, _) = AnswerShape::take_off(&target);
-            String::from_utf8(whole(shape.apply(answer(status)).into_body())).unwrap()
+            String::from_utf8(whole(shape.apply(answer(status)).await.into_body())).unwrap()
         };
         assert_eq!(
-            shaped("filter_path=errors,items.*.error", 200),
+            shaped("filter_path=errors,items.*.error", 200).await,
             r#"{"errors":false}"#
         );
         assert_eq!(
-            shaped("filter_path=items.*._id", 200),
+            shaped("filter_path=items.*._id", 200).await,
             r#"{"items":[{"index":{"_id":"1"}}]}"#
         );
         assert_eq!(
-            shaped("filter_path=-took,-items.*.status", 200),
+            shaped("filter_path=-took,-items.*.status", 200).await,
             r#"{"errors":false,"items":[{"index":{"_id":"1"}}]}"#
         );
-        assert!(shaped("pretty", 200).starts_with("{\n"));
+        assert!(shaped("pretty", 200).await.starts_with("{\n"));
         let long = format!(
             r#"{{"errors":false,"items":["{}"]}}"#,
             "x".repeat(PRETTY_BYTES_MAX)
         );
         let (shape, _) = AnswerShape::take_off("/_bulk?pretty");
-        let told = shape.apply(Response::new(Outgoing::from(long.clone())));
+        let told = shape.apply(Response::new(Outgoing::from(long.clone()))).await;
         assert_eq!(whole(told.into_body()), long.into_bytes(), "as it is");
-        assert!(shaped("filter_path=errors", 429).contains("took"));
+        assert!(shaped("filter_path=errors", 429).await.contains("took"));
     }
 }

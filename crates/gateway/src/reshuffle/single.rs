@@ -124,7 +124,7 @@ impl Reshuffle {
             return None;
         }
         let body = lines.freeze();
-        match self.plan(&body, ask, &snapshot.table) {
+        match self.plan_at_once(&body, ask, &snapshot.table) {
             Verdict::Plan(plan) if single.op == Op::Update && is_peculiar(single, &plan, &snapshot.table) => {
                 self.counters.pass_single(SingleWhy::Update);
                 None

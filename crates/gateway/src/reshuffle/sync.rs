@@ -32,6 +32,7 @@ use crate::reshuffle::{belongs, packed};
 use crate::scratch::with_scratch;
 use crate::split::{Answer, Combiner, ItemError, Sender, Split};
 use crate::switches::ClusterSwitches;
+use crate::turns::{AT_ONCE_BYTES, Turns};
 use crate::why::HeadWhy;
 
 /// Splits bulk requests, one instance a core.
@@ -128,7 +129,7 @@ impl Reshuffle {
         }
         let (shape, target) = AnswerShape::take_off(&target);
         match self.take_as(head, &target, incoming).await {
-            Ok(Step::Done(answer)) => Ok(Step::Done(shape.apply(answer))),
+            Ok(Step::Done(answer)) => Ok(Step::Done(shape.apply(answer).await)),
             other => other,
         }
     }
@@ -291,7 +292,22 @@ impl Reshuffle {
         }
     }
 
-    pub(crate) fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
+    /// Plans a body, in turns with other tasks if it may have many operations.
+    pub(crate) async fn plan(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
+        if body.len() <= AT_ONCE_BYTES {
+            return self.plan_at_once(body, ask, table);
+        }
+        fault("request", body);
+        let (mut ids, mut scratch, mut turns) = (own_mint(), self.scratch.take(), Turns::begin());
+        let turn = async || turns.pass().await;
+        let planned = bulk::plan_in_turns(body, ask, table, &mut ids, &mut scratch, turn);
+        let verdict = planned.await;
+        self.scratch.replace(scratch);
+        verdict
+    }
+
+    /// Plans a body of a few operations.
+    pub(crate) fn plan_at_once(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> Verdict {
         let mut ids = self.mint(ask);
         fault("request", body);
         with_scratch(&self.scratch, |scratch| {
@@ -301,13 +317,13 @@ impl Reshuffle {
 
     /// Whether all of a body could be queued if the indices were there that are not yet. What the cluster
     /// would refuse as a whole makes no index.
-    pub(super) fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
+    pub(super) async fn is_acceptable_but_new(&self, body: &[u8], ask: &Ask<'_>, table: &RouteTable) -> bool {
         let supposed = Ask {
             suppose_new: true,
             direct: None,
             ..*ask
         };
-        match self.plan(body, &supposed, table) {
+        match self.plan(body, &supposed, table).await {
             Verdict::Plan(plan) => {
                 self.scratch.borrow_mut().recycle(plan);
                 true
@@ -320,8 +336,7 @@ impl Reshuffle {
     pub(super) fn mint(&self, ask: &Ask<'_>) -> RefMut<'_, IdMint> {
         let mut ids = self.ids.borrow_mut();
         if ask.null_id != NullId::Keep || ask.direct.is_some() {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            ids.tick(now.map_or(0, |since| since.as_millis() as u64));
+            ids.tick(now_ms());
         }
         ids
     }
@@ -345,11 +360,11 @@ impl Reshuffle {
             1 => vec![sender.deliver(0, split).await],
             _ => join_all(parts.map(|part| sender.deliver(part, split))).await,
         };
-        let replies: Vec<_> = answers
-            .iter()
-            .zip(&split.load.plan.parts)
-            .map(|(answer, part)| self.read(answer, part.docs, split))
-            .collect();
+        let (mut replies, mut turns) = (Vec::with_capacity(answers.len()), Turns::begin());
+        for (answer, part) in answers.iter().zip(&split.load.plan.parts) {
+            replies.push(self.read(answer, part.docs, split));
+            turns.pass().await;
+        }
         self.count(&split.load.plan, &answers, &replies);
         for (part, answer) in split.load.plan.parts.iter().zip(&answers) {
             if matches!(answer, Answer::Refused(..) | Answer::Unsent(_)) {
@@ -368,7 +383,7 @@ impl Reshuffle {
             }
             (answers, _) => match whole_answer(answers) {
                 Some(whole) => whole,
-                None => self.merge(split, answers, replies, began.elapsed()),
+                None => self.merge(split, answers, replies, began.elapsed()).await,
             },
         }
     }
@@ -407,7 +422,7 @@ impl Reshuffle {
         }
     }
 
-    fn merge(
+    async fn merge(
         &self,
         split: Split<'_>,
         answers: &[Answer],
@@ -432,7 +447,7 @@ impl Reshuffle {
             }
         };
         self.count_errors(merge.errors());
-        let mut chunks: Vec<Chunk> = Vec::new();
+        let (mut chunks, mut turns): (Vec<Chunk>, _) = (Vec::new(), Turns::begin());
         let mut left = usize::try_from(merge.bytes()).unwrap_or(usize::MAX);
         while left > 0 {
             let mut chunk = self.pool.take(left.min(CHUNK_BYTES));
@@ -442,6 +457,7 @@ impl Reshuffle {
             }
             left = left.saturating_sub(written);
             chunks.push(chunk.into());
+            turns.pass().await;
         }
         let body = chunks.into_iter().collect();
         Ok(match heads.split_first() {
@@ -490,6 +506,19 @@ impl Reshuffle {
         };
         asking.admit(&accept.queue.forms, head, target, snapshot).await
     }
+}
+
+/// What makes ids for one body alone: while it is planned in turns, others are planned too, and the ids of a
+/// body are all that its mint makes.
+pub(super) fn own_mint() -> IdMint {
+    let mut ids = IdMint::new(fastrand::u64(..));
+    ids.tick(now_ms());
+    ids
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// When no part was taken: the answer for the request as a whole, as the cluster words it.

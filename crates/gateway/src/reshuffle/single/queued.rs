@@ -122,7 +122,7 @@ impl Reshuffle {
     /// The lanes that these lines would be in, if that can be told.
     fn lanes_of(&self, lines: &[u8], snapshot: &Snapshot) -> Option<Vec<u32>> {
         let no_defaults = BulkHead::default();
-        match self.plan(lines, &self.ask(&no_defaults, None), &snapshot.table) {
+        match self.plan_at_once(lines, &self.ask(&no_defaults, None), &snapshot.table) {
             Verdict::Plan(plan) => Some(plan.parts.iter().map(|part| part.lane).collect()),
             Verdict::Pass(_) => None,
         }
