@@ -1,5 +1,5 @@
-//! Work that grows with one request, in slices: who does it lets the other tasks of its core go on after each,
-//! so that nobody waits longer for a request of another client than a slice takes.
+//! Work that grows with one request, in slices: who does it lets the other tasks of its core go on after
+//! each, so that nobody waits longer for a request of another client than a slice takes.
 
 use std::time::{Duration, Instant};
 
