@@ -47,6 +47,9 @@ fn two_clusters_are_operated_by_hand_and_hold_the_same_in_the_end() -> Result<()
     scene.configure(&["left", "right"])?;
     let mut gateway = scene.start()?;
     let mut queued = scene.warm_up(&gateway)?;
+    for group in ["left", "right"] {
+        drained(&gateway, group, queued)?;
+    }
 
     // One pipeline is stopped; the other cluster has its documents all the same.
     run(&gateway, &["pipelines", "stop", "p-left"], &[])?;
