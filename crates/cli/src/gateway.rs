@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use wire::guard::{Work, broken, caught, fault};
 
 use crate::access::Access;
-use crate::handover::{Left, Program};
+use crate::handover::{self, Left, Program};
 use crate::logging::{self, Level};
 use crate::{exit, typed};
 
@@ -248,6 +248,19 @@ impl Signals {
             upgrade: signal(SignalKind::user_defined2())?,
         })
     }
+
+    /// Whether it was told to end by now. From here on that ends the process at once, since nothing is under
+    /// way any more.
+    async fn were_to_end(&mut self) -> bool {
+        handover::let_go_of_signals();
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            // What has arrived is passed on by the runtime, between two turns of its tasks.
+            () = tokio::time::sleep(Duration::from_millis(1)) => false,
+        }
+    }
 }
 
 async fn serve<'a>(
@@ -257,7 +270,7 @@ async fn serve<'a>(
     program: Option<&'a Program>,
     left: Option<Left>,
 ) -> anyhow::Result<Ended<'a>> {
-    let signals = Signals::heard()?;
+    let mut signals = Signals::heard()?;
     let gateway = start(&loaded, left).await?;
     for (entry, address) in gateway.entries() {
         tracing::info!(entry = &*entry, %address, "listening");
@@ -272,7 +285,7 @@ async fn serve<'a>(
             None
         }
     });
-    let ended = until_told(&gateway, signals, (file, watch), level, program).await;
+    let ended = until_told(&gateway, &mut signals, (file, watch), level, program).await;
     let deadline = gateway.drain_timeout();
     if matches!(ended, Ended::Broken) {
         tracing::error!(
@@ -290,6 +303,10 @@ async fn serve<'a>(
     }
     if let Ended::GivesWay(next) = ended {
         let cut = gateway.leave(deadline).await;
+        if signals.were_to_end().await {
+            tracing::info!(connections_cut = cut, "stopped; no other program follows");
+            return Ok(Ended::AsTold);
+        }
         tracing::info!(connections_cut = cut, "the next program takes over");
         return Err(next.give_way());
     }
@@ -301,7 +318,7 @@ async fn serve<'a>(
 /// Does what it is told while the gateway runs, until it is told to end.
 async fn until_told<'a>(
     gateway: &Gateway,
-    mut signals: Signals,
+    signals: &mut Signals,
     (file, mut watch): (Option<&Path>, Option<FileWatch>),
     level: &Level,
     program: Option<&'a Program>,

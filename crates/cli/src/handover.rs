@@ -209,6 +209,17 @@ fn become_program(path: &Path, sockets: &Sockets, running: Option<&OwnedFd>) -> 
     anyhow!(next.exec())
 }
 
+/// For the moment between two programs: a request for another upgrade, or for a reload, is not heard, and one
+/// to end ends the process. `execve` forgets who handles a signal, but not that one is ignored.
+pub(crate) fn let_go_of_signals() {
+    let ignored = [libc::SIGUSR2, libc::SIGHUP].map(|signal| (signal, libc::SIG_IGN));
+    let deadly = [libc::SIGTERM, libc::SIGINT].map(|signal| (signal, libc::SIG_DFL));
+    for (signal, action) in ignored.into_iter().chain(deadly) {
+        // SAFETY: No handler is installed, so no code of ours can run in one.
+        unsafe { libc::signal(signal, action) };
+    }
+}
+
 /// Those of this program.
 fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os().skip(1)

@@ -286,7 +286,9 @@ impl Gateway {
                 cut += connections;
             }
         }
-        drop(self.admin);
+        if let Some(admin) = self.admin {
+            admin.stop().await;
+        }
         // Joins the workers' threads.
         drop(self.workers);
         // Batches under way are finished; what is not delivered by then is delivered after the next start.

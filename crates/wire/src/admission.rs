@@ -43,6 +43,8 @@ pub(crate) struct Admission {
     pub(crate) fairness: Fairness,
     pub(crate) counters: Counters,
     waiting: AtomicUsize,
+    /// Bytes below which room is of no use to anybody who waits, as of the last look at them.
+    useful: AtomicUsize,
     state: Mutex<AdmissionQueue>,
 }
 
@@ -102,6 +104,7 @@ impl Admission {
             fairness,
             counters: Counters::default(),
             waiting: AtomicUsize::new(0),
+            useful: AtomicUsize::new(0),
             state: Mutex::default(),
         }
     }
@@ -268,25 +271,47 @@ impl Budget {
         Ok(())
     }
 
+    /// Whether there may be room enough for one of those who wait. Each buffer that is let go of asks.
+    pub(crate) fn can_serve(&self) -> bool {
+        let room = self.admission_limit().saturating_sub(self.used());
+        room >= self.admission.useful.load(Ordering::SeqCst)
+    }
+
     /// Gives room to those who wait, as far as there is any.
     pub(crate) fn serve_waiting(&self) {
-        let now = Instant::now();
         let mut state = self.admission.state();
+        loop {
+            let useful = self.serve(&mut state);
+            self.admission.useful.store(useful, Ordering::SeqCst);
+            // What became free meanwhile was measured by the last look.
+            if useful == 0 || state.queue.is_empty() || !self.can_serve() {
+                return;
+            }
+        }
+    }
+
+    /// The same, once. What it returns is how many bytes of room have to be there before it is worth while to
+    /// look again: 0 if something else may change as well.
+    fn serve(&self, state: &mut AdmissionQueue) -> usize {
+        let now = Instant::now();
         let (mut at, mut unfit, mut over_share) = (0, 0, None);
+        let (mut useful, mut reclaimed) = (usize::MAX, false);
         while let Some(waiter) = state.queue.get(at).map(Arc::clone) {
             if over_share == Some(waiter.record.peer) {
                 at += 1;
                 continue;
             }
-            if !self.may_have(&state, &waiter.record, waiter.wanted, now) {
-                over_share = Some(waiter.record.peer);
+            if !self.may_have(state, &waiter.record, waiter.wanted, now) {
+                (over_share, useful) = (Some(waiter.record.peer), 0);
                 at += 1;
                 continue;
             }
-            if self
-                .charge_or_reclaim(waiter.wanted, self.admission_limit())
-                .is_ok()
-            {
+            let mut charged = self.try_charge(waiter.wanted, self.admission_limit());
+            // Nothing is kept idle while somebody waits, so there is nothing to find a second time.
+            if charged.is_err() && !reclaimed && self.reclaim() > 0 {
+                charged = self.try_charge(waiter.wanted, self.admission_limit());
+            }
+            if charged.is_ok() {
                 state.queue.remove(at);
                 self.admission.waiting.store(state.queue.len(), Ordering::SeqCst);
                 state.give(&waiter.record, waiter.wanted);
@@ -294,11 +319,13 @@ impl Budget {
                 waiter.grant();
                 continue;
             }
+            (reclaimed, useful) = (true, useful.min(waiter.wanted));
             if unfit == 0 && waiter.collects(now) || unfit == UNFIT_MAX {
-                return;
+                break;
             }
             (at, unfit) = (at + 1, unfit + 1);
         }
+        useful
     }
 }
 
@@ -361,9 +388,13 @@ impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         self.waiter.record.wait(false);
         let mut state = self.budget.admission.state();
+        let waited = state.queue.len();
         state.queue.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
-        let waiting = &self.budget.admission.waiting;
-        waiting.store(state.queue.len(), Ordering::SeqCst);
+        if state.queue.len() < waited {
+            let admission = &self.budget.admission;
+            admission.waiting.store(state.queue.len(), Ordering::SeqCst);
+            admission.useful.store(0, Ordering::SeqCst);
+        }
         if self.is_granted() {
             state.take_back(self.waiter.record.peer, self.waiter.wanted);
             self.waiter.record.sub_held(self.waiter.wanted);
@@ -434,6 +465,34 @@ mod tests {
         );
         assert!(!large && small);
         assert_eq!((budget.used(), budget.admission.waiting()), (33 * MIB, 0));
+    }
+
+    #[tokio::test]
+    async fn room_that_is_of_no_use_to_anybody_has_nobody_looked_at() {
+        let budget = Arc::new(Budget::new(40 * MIB)); // 30 for bodies
+        let claims: Vec<Claim> = (0..3).map(|_| Claim::begin(&budget, peer(1))).collect();
+        assert!(wait(&budget, &claims[0], 30 * MIB, 1).await);
+        let (first, second, ()) = tokio::join!(
+            wait(&budget, &claims[1], 20 * MIB, 5),
+            wait(&budget, &claims[2], 6 * MIB, 5),
+            async {
+                tokio::task::yield_now().await;
+                for (room, is_useful) in [(5, false), (6, true)] {
+                    budget.forget(room * MIB - (30 * MIB - budget.used()));
+                    assert_eq!(budget.can_serve(), is_useful, "{room} MiB");
+                }
+                budget.release(0);
+                tokio::task::yield_now().await;
+                assert_eq!(
+                    budget.admission.waiting(),
+                    1,
+                    "the smaller one has what it wanted"
+                );
+                assert!(!budget.can_serve());
+                budget.release(20 * MIB);
+            }
+        );
+        assert!(first && second);
     }
 
     #[tokio::test]

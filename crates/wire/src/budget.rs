@@ -171,7 +171,7 @@ impl Budget {
     /// Memory became free; who waits for room is served.
     pub(crate) fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::SeqCst);
-        if self.somebody_waits() {
+        if self.somebody_waits() && self.can_serve() {
             self.serve_waiting();
         }
     }
@@ -193,7 +193,7 @@ impl Budget {
     }
 
     /// Gives up all idle memory; how many bytes that were.
-    fn reclaim(&self) -> usize {
+    pub(crate) fn reclaim(&self) -> usize {
         let all = lock(&self.idle);
         let freed = all
             .iter()

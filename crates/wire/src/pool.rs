@@ -274,6 +274,9 @@ impl FreeBuffers {
     /// Frees what lies idle; how many bytes that were, which are still charged.
     fn empty(&self) -> usize {
         let mut stock = self.stock();
+        if stock.bytes == 0 {
+            return 0;
+        }
         let mut freed = 0;
         for class in &mut stock.by_class {
             freed += class.drain(..).map(|idle| idle.bytes.capacity()).sum::<usize>();

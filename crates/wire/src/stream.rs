@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -73,12 +74,21 @@ impl Stream {
 
     /// Closing will reset the connection and drop what the peer has not taken.
     pub(crate) fn reset_on_close(&self) {
-        let socket = match self {
+        let _ = self.socket().set_linger(Some(Duration::ZERO)); // fails only if it is closed already
+    }
+
+    /// Whether bytes have arrived that nobody has read, as the system knows now: a read learns of them once its
+    /// task has been woken for them. A system call.
+    pub(crate) fn has_unread(&self) -> bool {
+        matches!(self.socket().peek(&mut [MaybeUninit::uninit()]), Ok(1..))
+    }
+
+    fn socket(&self) -> socket2::SockRef<'_> {
+        socket2::SockRef::from(match self {
             Stream::Plain(socket) => socket,
             Stream::Server(tls) => tls.get_ref().0,
             Stream::Client(tls) => tls.get_ref().0,
-        };
-        let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO)); // fails only if it is closed already
+        })
     }
 
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

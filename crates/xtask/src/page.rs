@@ -6,22 +6,41 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::steps::run;
+use crate::steps::{run, run_watched};
+use crate::suite::UNSTEADY_MAX;
+use crate::terminal::say;
 
-/// Checks the page; `browser` also drives it in a real one.
+/// Checks the page; `browser` also drives it in a real one. What it returns names the tests in the browser
+/// that failed and passed when they were run once more, as [`crate::suite`] does with all tests.
 ///
 /// # Errors
 /// When Node is missing or too old, or a check fails.
-pub(crate) fn check(browser: bool) -> Result<()> {
+pub(crate) fn check(browser: bool) -> Result<Option<String>> {
     node_is_new_enough()?;
     install()?;
     for script in ["check", "unit", "dist:check", "size", "specs:check"] {
         npm_run(script)?;
     }
-    if browser {
-        npm_run("browser")?;
+    if browser { drive() } else { Ok(None) }
+}
+
+/// The tests in a real browser.
+fn drive() -> Result<Option<String>> {
+    let mut failed = Vec::new();
+    let Err(error) = run_watched(&mut npm("browser"), |line| {
+        // "test at FILE:LINE:COLUMN" comes before each failure that is told of.
+        failed.extend(line.strip_prefix("test at ").map(str::to_owned));
+    }) else {
+        return Ok(None);
+    };
+    if failed.is_empty() || failed.len() > UNSTEADY_MAX {
+        return Err(error);
     }
-    Ok(())
+    let mut files: Vec<&str> = failed.iter().filter_map(|at| at.split(':').next()).collect();
+    files.dedup();
+    say(&format!("\nOnce more: {}", files.join(", ")));
+    run(npm("browser:files").arg("--").args(files)).map_err(|_| error)?;
+    Ok(Some(failed.join(", ")))
 }
 
 fn folder() -> PathBuf {
@@ -58,8 +77,14 @@ fn install() -> Result<()> {
 }
 
 fn npm_run(script: &str) -> Result<()> {
-    run(Command::new("npm")
+    run(&mut npm(script))
+}
+
+fn npm(script: &str) -> Command {
+    let mut command = Command::new("npm");
+    command
         .args(["run", "--silent", "--prefix"])
         .arg(folder())
-        .arg(script))
+        .arg(script);
+    command
 }

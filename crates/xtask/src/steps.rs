@@ -15,6 +15,7 @@ use crate::terminal::{Look, paint, say};
 pub(crate) struct Steps {
     begun: Instant,
     done: Vec<Done>,
+    remarks: Vec<String>,
 }
 
 struct Done {
@@ -28,6 +29,7 @@ impl Steps {
         Self {
             begun: Instant::now(),
             done: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 
@@ -53,6 +55,11 @@ impl Steps {
         good
     }
 
+    /// Keeps for the end what somebody has to see although no step failed for it.
+    pub(crate) fn remark(&mut self, text: String) {
+        self.remarks.push(text);
+    }
+
     /// Prints the table, and behind it what failed steps told, since nobody searches a long log for it.
     ///
     /// # Errors
@@ -75,6 +82,10 @@ impl Steps {
             "together",
             seconds(self.begun.elapsed())
         ));
+        for text in &self.remarks {
+            let (first, more) = text.split_once('\n').unwrap_or((text, ""));
+            say(&format!("\n{}\n{more}", paint(Look::Bad, first)));
+        }
         let failed: Vec<_> = self
             .done
             .iter()

@@ -38,7 +38,13 @@ pub(crate) struct Options {
 pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOnce()) -> Result<()> {
     let mut tally = Tally::default();
     if options.filter.is_none() {
-        steps.step("console's page", || page::check(!options.quick));
+        let mut unsteady = None;
+        steps.step("console's page", || {
+            page::check(!options.quick).map(|tests| unsteady = tests)
+        });
+        if let Some(tests) = unsteady {
+            steps.remark(format!("{tests}: {UNSTEADY}"));
+        }
         if !options.quick {
             steps.step("alerts", alerts);
         }
@@ -98,6 +104,13 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         "\n{} passed, {} failed, {} skipped",
         tally.passed, tally.failed, tally.ignored
     ));
+    for failures in tally.unsteady {
+        steps.remark(format!(
+            "{}: {UNSTEADY}\n{}",
+            failures.names.join(", "),
+            failures.lines.join("\n")
+        ));
+    }
     Ok(())
 }
 
@@ -127,8 +140,7 @@ fn alerts() -> Result<()> {
 
 /// The Helm chart is held against the schemas of Kubernetes, by helm's own engine, which Go builds.
 fn chart() -> Result<()> {
-    let arguments = ["test", "--workspace", "--locked", "--test", "chart"];
-    run(cargo(&arguments).args(["--", "--ignored"]))
+    run(&mut test_target("chart", "--ignored"))
 }
 
 /// A program for machines with an older glibc, as what is packed is, but soon built: by the profile `demo`,
@@ -136,31 +148,13 @@ fn chart() -> Result<()> {
 /// all others in an optimised build, and that what is packed of it installs and runs.
 fn portable_program() -> Result<()> {
     let program = portable::build("demo", "planted")?;
-    let arguments = [
-        "test",
-        "--workspace",
-        "--locked",
-        "--test",
-        "black_box",
-        "--",
-        "panics::",
-    ];
-    run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", &program))?;
+    run(test_target("black_box", "panics::").env(TEST_PROGRAM, &program))?;
     installs(&program)
 }
 
 /// That what is packed of a program installs and runs, on machines that have nothing else.
 fn installs(program: &Path) -> Result<()> {
-    let arguments = [
-        "test",
-        "--workspace",
-        "--locked",
-        "--test",
-        "packages",
-        "--",
-        "--ignored",
-    ];
-    run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", program))
+    run(test_target("packages", "--ignored").env(TEST_PROGRAM, program))
 }
 
 /// What the tests on each commit leave to who packs a program: that it installs, and speaks TLS to brokers of
@@ -170,17 +164,17 @@ fn installs(program: &Path) -> Result<()> {
 /// When a test fails.
 pub(crate) fn try_packed(program: &Path) -> Result<()> {
     installs(program)?;
-    let arguments = [
-        "test",
-        "--workspace",
-        "--locked",
-        "--test",
-        "real_kafka",
-        "--",
-        "secured::",
-    ];
-    run(cargo(&arguments).env("TIDEGATE_TEST_PROGRAM", program))
+    run(test_target("real_kafka", "secured::").env(TEST_PROGRAM, program))
 }
+
+/// One test target, with an argument for it.
+fn test_target(name: &str, argument: &str) -> Command {
+    let arguments = ["test", "--workspace", "--locked", "--test", name, "--", argument];
+    cargo(&arguments)
+}
+
+/// Names the program that tests start in place of the one that cargo has built for them.
+const TEST_PROGRAM: &str = "TIDEGATE_TEST_PROGRAM";
 
 /// The verb itself.
 ///
@@ -263,26 +257,53 @@ struct Tally {
     failed: u64,
     ignored: u64,
     failures: Failures,
+    /// Of each run of tests in which some failed and passed afterwards: those.
+    unsteady: Vec<Failures>,
 }
 
 /// What failed tests printed, gathered so that the end of a long log tells it once more.
 #[derive(Debug, Default, PartialEq)]
 struct Failures {
+    /// Of the tests, in the order in which they failed.
+    names: Vec<String>,
     lines: Vec<String>,
     /// Lines of the test whose output is being read; `None` outside of such output.
     of_this_one: Option<usize>,
 }
 
 impl Tally {
+    /// Runs tests. Few that fail are run once more, one after the other with nothing beside them: a machine
+    /// of two cores that runs servers beside a thousand tests may be late for one of them. They are told of at
+    /// the end, whatever comes of it.
     fn run(&mut self, targets: &[&str], options: &Options) -> Result<()> {
         let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-        command.args(targets);
-        if let Some(filter) = &options.filter {
-            command.arg("--").arg(filter);
+        command.args(targets).arg("--");
+        command.args(&options.filter);
+        let Err(error) = run_watched(&mut command, |line| self.add(line)) else {
+            return Ok(());
+        };
+        let failures = std::mem::take(&mut self.failures);
+        let failed = failures.names.len();
+        let told = |failures: &Failures| anyhow!("{error:#}\n{}", failures.lines.join("\n"));
+        if failed == 0 || failed > UNSTEADY_MAX {
+            return Err(told(&failures));
         }
-        let ran = run_watched(&mut command, |line| self.add(line));
-        let told = std::mem::take(&mut self.failures).lines.join("\n");
-        ran.map_err(|error| anyhow!("{error:#}\n{told}"))
+        say(&format!(
+            "\nOnce more by themselves: {}",
+            failures.names.join(", ")
+        ));
+        let mut again = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+        again.args(targets).args(["--", "--test-threads=1", "--exact"]);
+        again.args(&failures.names);
+        let mut second = Tally::default();
+        run_watched(&mut again, |line| second.add(line)).map_err(|_| told(&failures))?;
+        if second.passed < failed as u64 {
+            return Err(told(&failures));
+        }
+        self.failed -= failed as u64;
+        self.passed += failed as u64;
+        self.unsteady.push(failures);
+        Ok(())
     }
 
     fn add(&mut self, line: &str) {
@@ -314,6 +335,13 @@ impl Tally {
 impl Failures {
     /// `---- NAME stdout ----` opens a failed test's output; the list of all failed tests ends it.
     fn add(&mut self, line: &str) {
+        if let Some(name) = line
+            .strip_prefix("test ")
+            .and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            self.names
+                .push(name.trim_end_matches(" - should panic").to_owned());
+        }
         if line.starts_with("---- ") && line.ends_with(" stdout ----") {
             self.of_this_one = Some(0);
         } else if line == "failures:" {
@@ -330,6 +358,12 @@ impl Failures {
 
 /// More of one failed test than this is to be looked up where it was printed.
 const LINES_OF_A_FAILURE: usize = 40;
+
+/// What is said of a test that failed and passed when it was run once more.
+const UNSTEADY: &str = "failed, and passed when run once more by itself. It is to be mended.";
+
+/// When more tests than this fail in one run of tests, it was not the machine.
+pub(crate) const UNSTEADY_MAX: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -351,7 +385,7 @@ mod tests {
                 passed: 6,
                 failed: 1,
                 ignored: 1,
-                failures: Failures::default(),
+                ..Tally::default()
             }
         );
     }
@@ -365,9 +399,10 @@ mod tests {
              failures:\n    a\n    b\n\ntest result: FAILED. 0 passed; 2 failed"
         );
         printed.lines().for_each(|line| tally.add(line));
-        let told = tally.failures.lines;
+        let told = &tally.failures.lines;
         assert_eq!(told[..3], ["---- a stdout ----", "thread 'a' panicked", ""]);
         assert_eq!(told.len(), 3 + LINES_OF_A_FAILURE);
         assert_eq!(told[3], "---- b stdout ----");
+        assert_eq!(tally.failures.names, ["a"]);
     }
 }

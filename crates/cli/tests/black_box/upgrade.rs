@@ -1,6 +1,7 @@
 //! Another program takes over in the same process, under load: no request fails, no document is lost or
 //! doubled, and one that cannot take over leaves the one before.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -11,6 +12,9 @@ use testkit::client::Client;
 
 use crate::gateway::{Gateway, cluster, program};
 use crate::place::{Place, drained};
+
+/// What each program logs once it serves.
+const BEGUN: &str = "\"admin API listening\"";
 
 /// A program of one's own, to be replaced.
 fn own_program(place: &Place) -> PathBuf {
@@ -35,7 +39,7 @@ fn start(place: &Place, program: &Path) -> Gateway {
 /// Waits until the process has begun so many programs.
 fn begun(gateway: &Gateway, programs: usize) {
     let began = Instant::now();
-    while gateway.log().matches("\"admin API listening\"").count() < programs {
+    while gateway.log().matches(BEGUN).count() < programs {
         assert!(began.elapsed() < Duration::from_secs(20), "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -138,6 +142,27 @@ fn a_new_program_takes_over_under_load_and_no_request_fails() {
     assert_eq!(cluster.docs("logs").len(), accepted, "each is there, once");
     gateway.signal("TERM");
     assert!(gateway.wait().success());
+}
+
+/// A signal that comes between two programs asks neither.
+#[test]
+fn signals_without_end_ask_for_one_upgrade_after_another() {
+    let cluster = cluster();
+    let place = Place::before(&[&cluster], "");
+    let path = own_program(&place);
+    let mut gateway = start(&place, &path);
+    let began = Instant::now();
+    while gateway.log().matches(BEGUN).count() < 5 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", gateway.log());
+        gateway.signal("USR2");
+        gateway.signal("HUP");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    gateway.bulk(&crate::gateway::body(10)).ok().unwrap();
+    // It may come while one more program takes over: until that one listens to signals, they end it.
+    gateway.signal("TERM");
+    let ended = gateway.wait();
+    assert!(ended.success() || ended.signal() == Some(15), "{ended}");
 }
 
 #[test]

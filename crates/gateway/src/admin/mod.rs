@@ -28,7 +28,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -53,7 +53,9 @@ pub(crate) struct Admin {
     address: SocketAddr,
     /// As the configuration gives its address.
     socket: (SocketAddr, std::net::TcpListener),
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
+    /// Resolves once its thread is done.
+    ended: oneshot::Receiver<()>,
 }
 
 /// What the endpoints look at.
@@ -101,20 +103,28 @@ impl Admin {
             .enable_all()
             .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let (ends, ended) = oneshot::channel::<()>();
         vital_thread("admin", Work::Core, move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = serve_until_it_fails(listener, &admin) => {}
+                    () = serve_until_it_fails(listener, &admin, stopped) => {}
                     () = restarted(Work::Admin, || count(&admin)) => {}
-                    _ = stopped => {}
                 }
             });
+            drop(ends);
         })?;
         Ok(Self {
             address,
             socket,
-            _stop: stop,
+            stop,
+            ended,
         })
+    }
+
+    /// Accepts no more, and returns once what was asked is answered, or after [`LAST_ANSWERS`].
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        let _ = self.ended.await; // it sends nothing, and is dropped at its end
     }
 
     /// Its socket once more, for the program that comes next.
@@ -136,15 +146,31 @@ fn unix_ms() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-async fn serve_until_it_fails(listener: std::net::TcpListener, admin: &Arc<AdminState>) {
+async fn serve_until_it_fails(
+    listener: std::net::TcpListener,
+    admin: &Arc<AdminState>,
+    stopped: oneshot::Receiver<()>,
+) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
     };
     let routes = router(Arc::clone(admin));
     let service = routes.into_make_service_with_connect_info::<bounded_listener::Seated>();
-    if let Err(error) = serve(BoundedListener::new(listener), service).await {
-        tracing::error!(%error, "admin port failed");
+    let (stopping, is_stopping) = oneshot::channel();
+    let serving = serve(BoundedListener::new(listener), service).with_graceful_shutdown(async move {
+        let _ = stopped.await; // it is dropped, not sent
+        let _ = stopping.send(());
+    });
+    let no_longer = async {
+        let _ = is_stopping.await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    tokio::select! {
+        served = serving => if let Err(error) = served {
+            tracing::error!(%error, "admin port failed");
+        },
+        () = no_longer => {}
     }
 }
 
@@ -188,6 +214,9 @@ fn router(admin: Arc<AdminState>) -> Router {
         .layer(from_fn(pretty::lay_out))
         .with_state(admin)
 }
+
+/// What was asked before the end is answered within this time, or not at all: a stream of changes has no end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Longest body: a dead letter's new source may be as long as a client's.
 const BODY_BYTES_MAX: usize = 256 << 20;

@@ -274,24 +274,28 @@ async fn next_head<S>(
             match io.receiver.poll_fill(&mut io.stream, cx) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
                 Poll::Ready(Ok(_)) => {}
+                Poll::Pending if began => {
+                    return match connection.guest.has_to_leave() {
+                        true => Poll::Ready(Next::End),
+                        false => io.alarm.poll(cx).map(|()| Next::Refused(Refusal::HeadTimeout)),
+                    };
+                }
                 Poll::Pending => {
                     // What has arrived by now is answered still, and who has just come may speak: they could
                     // not know.
-                    if !began && registration.phase(cx) != Phase::Serving {
+                    let mut ends = connection.guest.has_to_leave();
+                    if registration.phase(cx) != Phase::Serving {
                         match hears_until.max(shared.signal.hears_until()) {
                             Some(until) => io.alarm.set(until),
-                            None => return Poll::Ready(Next::End),
+                            None => ends = true,
                         }
                     }
-                    if connection.guest.has_to_leave() {
-                        return Poll::Ready(Next::End);
-                    }
-                    let late = if began {
-                        Next::Refused(Refusal::HeadTimeout)
-                    } else {
-                        Next::End
+                    ends = ends || io.alarm.poll(cx).is_ready();
+                    // On a busy core a request may have arrived of which this task has not been told yet.
+                    return match ends && !io.stream.has_unread() {
+                        true => Poll::Ready(Next::End),
+                        false => Poll::Pending,
                     };
-                    return io.alarm.poll(cx).map(|()| late);
                 }
             }
         }
