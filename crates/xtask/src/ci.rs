@@ -50,7 +50,7 @@ pub(crate) fn run_verb(_: &Options) -> Result<()> {
     steps.step("user guide", docs::run_verb);
     let mut building = None;
     let counted = suite::run_all(&suite::Options::default(), &mut steps, || {
-        building = Some(fuzz::Building::start());
+        building = Some(fuzz::start_building());
     });
     steps.step("build the fuzz targets", || {
         building.map_or(Ok(()), |building| building?.finish())

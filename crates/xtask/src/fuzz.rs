@@ -1,14 +1,14 @@
 //! `./dev fuzz`: the targets of `fuzz/`, each from its committed corpus, with the nightly compiler.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::interrupt;
-use crate::steps::{bound_to_us, run};
+use crate::idle::{self, Building};
+use crate::steps::run;
 use crate::terminal::say;
 
 /// How long, and what.
@@ -71,48 +71,14 @@ pub(crate) fn run_verb(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// All targets being compiled by whatever time nobody else wants of the processors.
-pub(crate) struct Building {
-    cargo: Child,
-    log: PathBuf,
-}
-
-impl Building {
-    /// Starts; what cargo says is kept for [`Building::finish`].
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub(crate) fn start() -> Result<Self> {
-        let log = crate::root().join("target/fuzz-build.log");
-        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        // SCHED_IDLE: next to nothing while anything else wants to run, so that nobody's waiting gets longer.
-        let mut command = bound_to_us("chrt");
-        command.args(["--idle", "0", "cargo"]);
-        let cargo = cargo_fuzz(command)
-            .arg("build")
-            .current_dir(crate::root())
-            .stdin(Stdio::null())
-            .stdout(out.try_clone()?)
-            .stderr(out)
-            .spawn()
-            .context("cannot run chrt, which util-linux has")?;
-        interrupt::watch(&cargo);
-        Ok(Self { cargo, log })
-    }
-
-    /// Waits for the end.
-    ///
-    /// # Errors
-    /// When a target does not compile; what cargo said is printed.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        let status = self.cargo.wait()?;
-        interrupt::unwatch(&self.cargo);
-        if !status.success() {
-            say(&fs::read_to_string(&self.log).unwrap_or_default());
-            bail!("the fuzz targets do not compile: {status}");
-        }
-        Ok(())
-    }
+/// All targets, compiled in idle time.
+///
+/// # Errors
+/// When that cannot be started.
+pub(crate) fn start_building() -> Result<Building> {
+    let mut command = cargo_fuzz(idle::command("cargo"));
+    command.arg("build");
+    Building::start(command, "fuzz-build.log")
 }
 
 /// `cargo` becomes `cargo +nightly fuzz`: nightly's for this command only, so it must win over our own

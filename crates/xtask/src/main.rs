@@ -9,6 +9,7 @@ mod docs;
 mod drill;
 mod fuzz;
 mod gateway;
+mod idle;
 mod interrupt;
 mod page;
 mod portable;

@@ -32,50 +32,69 @@ const LIBRARIES: [&str; 6] = [
 /// # Errors
 /// When it does not compile, or wants more of a machine than it may.
 pub(crate) fn build(profile: &str, features: &str) -> Result<PathBuf> {
+    let what = format!("building tidegate ({profile}, for glibc {}) ...", glibc_max());
+    say(&paint(Look::Bold, &what));
+    run(&mut building(cargo(&[]), profile, features)?)?;
+    built(profile)
+}
+
+/// Where it is once [`building`] has ended well.
+///
+/// # Errors
+/// When it wants more of a machine than it may.
+pub(crate) fn built(profile: &str) -> Result<PathBuf> {
+    let program = crate::target().join(triple()).join(profile).join("tidegate");
+    check(&program)?;
+    Ok(program)
+}
+
+/// `cargo`, told to build it.
+///
+/// # Errors
+/// When there is no Zig, or its wrappers cannot be written.
+pub(crate) fn building(mut cargo: Command, profile: &str, features: &str) -> Result<Command> {
     ensure!(
         std::env::var_os("CARGO_ZIGBUILD_ZIG_PATH").is_some(),
         "there is no Zig, which programs for other machines are linked by: call ./dev, which fetches it"
     );
-    let glibc = glibc_max();
-    let what = format!("building tidegate ({profile}, for glibc {glibc}) ...");
-    say(&paint(Look::Bold, &what));
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut build = cargo(&["zigbuild", "--locked", "--quiet", "--package", "cli"]);
-    build.args([
+    let (glibc, triple) = (glibc_max(), triple());
+    cargo.args(["zigbuild", "--locked", "--quiet", "--package", "cli"]);
+    cargo.args([
         "--profile",
         profile,
         "--no-default-features",
         "--features",
         features,
     ]);
-    build.arg("--target").arg(format!("{triple}.{glibc}"));
+    cargo.arg("--target").arg(format!("{triple}.{glibc}"));
     let remapped = places()?;
     let remapped = remapped
         .iter()
         .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
-    build.env(
+    cargo.env(
         "CARGO_ENCODED_RUSTFLAGS",
         remapped.collect::<Vec<_>>().join("\x1f"),
     );
     // OpenSSL writes down when it was compiled.
-    build.env("SOURCE_DATE_EPOCH", epoch()?);
+    cargo.env("SOURCE_DATE_EPOCH", epoch()?);
     let mut path = tools()?.into_os_string();
     if let Some(more) = std::env::var_os("PATH") {
         path.push(":");
         path.push(more);
     }
-    build.env("PATH", path);
+    cargo.env("PATH", path);
     // Crates ask for the compiler of their target, librdkafka's own build for the compiler.
     for variable in ["CC".to_owned(), format!("CC_{}", triple.replace('-', "_"))] {
-        build.env(variable, "tidegate-cc");
+        cargo.env(variable, "tidegate-cc");
     }
     for variable in ["CXX".to_owned(), format!("CXX_{}", triple.replace('-', "_"))] {
-        build.env(variable, "tidegate-c++");
+        cargo.env(variable, "tidegate-c++");
     }
-    run(&mut build)?;
-    let program = crate::target().join(triple).join(profile).join("tidegate");
-    check(&program)?;
-    Ok(program)
+    Ok(cargo)
+}
+
+fn triple() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
 /// A C and a C++ compiler in a folder for `PATH`. OpenSSL writes into the program what its compiler was

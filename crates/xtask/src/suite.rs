@@ -15,6 +15,7 @@ use serde_json::Value;
 use testkit::real::{Kind, RealCluster};
 
 use crate::drill;
+use crate::idle::{self, Building};
 use crate::page;
 use crate::portable;
 use crate::steps::{Steps, cargo, run, run_watched};
@@ -37,6 +38,7 @@ pub(crate) struct Options {
 /// When one failed, or none was run.
 pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOnce()) -> Result<()> {
     let mut tally = Tally::default();
+    let portable = (options.filter.is_none() && !options.quick).then(start_portable_program);
     if options.filter.is_none() {
         let mut unsteady = None;
         steps.step("console's page", || {
@@ -75,10 +77,12 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
             steps.step("neighbours drill", || {
                 drill::run_verb(&drilled().beside_neighbours())
             });
-            if !options.quick {
-                steps.step("chart", chart);
-                steps.step("an optimised build for other machines", portable_program);
-            }
+        }
+        if let Some(portable) = portable {
+            steps.step("chart", chart);
+            steps.step("an optimised build for other machines", || {
+                portable_program(portable?)
+            });
         }
         if let Some(started) = started {
             meanwhile();
@@ -146,11 +150,19 @@ fn chart() -> Result<()> {
 /// A program for machines with an older glibc, as what is packed is, but soon built: by the profile `demo`,
 /// without librdkafka, and with panics that can be planted. What one bad record, request or answer does to
 /// all others in an optimised build, and that what is packed of it installs and runs.
-fn portable_program() -> Result<()> {
-    let program = portable::build("demo", "planted")?;
+fn portable_program(building: Building) -> Result<()> {
+    building.finish()?;
+    let program = portable::built(PORTABLE_PROFILE)?;
     run(test_target("black_box", "panics::").env(TEST_PROGRAM, &program))?;
     installs(&program)
 }
+
+fn start_portable_program() -> Result<Building> {
+    let cargo = portable::building(idle::command("cargo"), PORTABLE_PROFILE, "planted")?;
+    Building::start(cargo, "portable-build.log")
+}
+
+const PORTABLE_PROFILE: &str = "demo";
 
 /// That what is packed of a program installs and runs, on machines that have nothing else.
 fn installs(program: &Path) -> Result<()> {
