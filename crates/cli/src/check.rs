@@ -11,7 +11,7 @@ use config::{Config, Problem, Severity};
 use serde_json::json;
 
 use crate::exit;
-use crate::output::plain;
+use crate::output::{counted, plain};
 use online::{Finding, Level};
 
 /// Check a configuration file without running it
@@ -128,8 +128,8 @@ fn write_text(arguments: &Arguments, valid: bool, problems: &[Problem]) -> io::R
             }
         )?;
     }
-    let errors = counted(count(problems, Severity::Error), "error");
-    let warnings = counted(count(problems, Severity::Warning), "warning");
+    let errors = counted(count(problems, Severity::Error) as u64, "error");
+    let warnings = counted(count(problems, Severity::Warning) as u64, "warning");
     let file = arguments.file.display();
     match (valid, arguments.quiet) {
         (true, true) => Ok(()),
@@ -156,11 +156,4 @@ fn coloured(problem: &Problem) -> String {
         &format!("\x1b[1m{}\x1b[0m: ", problem.path),
         1,
     )
-}
-
-fn counted(count: usize, word: &str) -> String {
-    match count {
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    }
 }

@@ -22,6 +22,14 @@ pub(crate) fn time(ms: u64) -> String {
     stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.to_string())
 }
 
+/// A number with its noun, in the plural if it is not one.
+pub(crate) fn counted(count: u64, word: &str) -> String {
+    match count {
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    }
+}
+
 /// Whoever closed the pipe has seen enough.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::admin::{self, Admin, AdminArguments, Terms, segment};
 use crate::dead_letters::moment;
-use crate::output::{table, time};
+use crate::output::{counted, table, time};
 use crate::standstill;
 
 /// Queues: list, show, browse, set offsets; export and import
@@ -305,11 +305,11 @@ fn run_browse(browse: &Browse, admin: &Admin, json: bool, out: &mut dyn Write) -
             let lanes: Vec<String> = groups().map(|group| group["lane"].to_string()).collect();
             writeln!(
                 out,
-                "{}  {}  {} documents  {} bytes  lanes {}  {}",
+                "{}  {}  {}  {}  lanes {}  {}",
                 record["position"],
                 time(record["time_ms"].as_u64().unwrap_or(0)),
-                record["documents"],
-                record["bytes"],
+                counted(record["documents"].as_u64().unwrap_or(0), "document"),
+                counted(record["bytes"].as_u64().unwrap_or(0), "byte"),
                 lanes.join(","),
                 text(&record["params"]["target"]),
             )?;
@@ -384,8 +384,9 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
     if parked.release {
         query.extend(which);
         let done = admin.post(&format!("{path}/_release"), &query)?;
-        return print(&done, json, out, |done, out| {
-            writeln!(out, "{} keys are tried now", done["keys"])
+        return print(&done, json, out, |done, out| match done["keys"].as_u64() {
+            Some(1) => writeln!(out, "1 key is tried now"),
+            _ => writeln!(out, "{} keys are tried now", done["keys"]),
         });
     }
     if parked.give_up {
@@ -397,8 +398,9 @@ fn run_parked(parked: &Parked, admin: &Admin, json: bool, out: &mut dyn Write) -
         query.extend(which);
         query.push(("confirm", true.to_string()));
         let done = admin.post(&format!("{path}/_give_up"), &query)?;
-        return print(&done, json, out, |done, out| {
-            writeln!(out, "{} documents become dead letters", done["documents"])
+        return print(&done, json, out, |done, out| match done["documents"].as_u64() {
+            Some(1) => writeln!(out, "1 document becomes a dead letter"),
+            _ => writeln!(out, "{} documents become dead letters", done["documents"]),
         });
     }
     let answer = admin.get(&path, &query)?;

@@ -7,7 +7,7 @@ pub(crate) fn in_words(kind: &SendErrorKind) -> String {
     match kind {
         SendErrorKind::Tls(error) if is_untrusted(error) => {
             "the server's certificate is not trusted: no authority that is trusted here has signed it; name the one \
-             that did with -ca FILE, or check no certificates with -insecure"
+             that did with --ca FILE, or check no certificates with --insecure"
                 .to_owned()
         }
         other => other.to_string(),

@@ -77,8 +77,8 @@ impl Stream {
         let _ = self.socket().set_linger(Some(Duration::ZERO)); // fails only if it is closed already
     }
 
-    /// Whether bytes have arrived that nobody has read, as the system knows now: a read learns of them once its
-    /// task has been woken for them. A system call.
+    /// Whether bytes have arrived that nobody has read, as the system knows now: a read learns of them once
+    /// its task has been woken for them. A system call.
     pub(crate) fn has_unread(&self) -> bool {
         matches!(self.socket().peek(&mut [MaybeUninit::uninit()]), Ok(1..))
     }

@@ -40,16 +40,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
     let mut tally = Tally::default();
     let portable = (options.filter.is_none() && !options.quick).then(start_portable_program);
     if options.filter.is_none() {
-        let mut unsteady = None;
-        steps.step("console's page", || {
-            page::check(!options.quick).map(|tests| unsteady = tests)
-        });
-        if let Some(tests) = unsteady {
-            steps.remark(format!("{tests}: {UNSTEADY}"));
-        }
-        if !options.quick {
-            steps.step("alerts", alerts);
-        }
+        ahead_of_tests(options, steps);
     }
     let targets = Targets::read()?;
     let clusters = (!options.quick).then(|| thread::spawn(start_clusters));
@@ -104,18 +95,22 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
     if tally.passed + tally.failed == 0 {
         bail!("no test was run");
     }
-    say(&format!(
-        "\n{} passed, {} failed, {} skipped",
-        tally.passed, tally.failed, tally.ignored
-    ));
-    for failures in tally.unsteady {
-        steps.remark(format!(
-            "{}: {UNSTEADY}\n{}",
-            failures.names.join(", "),
-            failures.lines.join("\n")
-        ));
-    }
+    tally.tell(steps);
     Ok(())
+}
+
+/// What needs no test of the workspace.
+fn ahead_of_tests(options: &Options, steps: &mut Steps) {
+    let mut unsteady = None;
+    steps.step("console's page", || {
+        page::check(!options.quick).map(|tests| unsteady = tests)
+    });
+    if let Some(tests) = unsteady {
+        steps.remark(format!("{tests}: {UNSTEADY}"));
+    }
+    if !options.quick {
+        steps.step("alerts", alerts);
+    }
 }
 
 /// The drills that need real servers.
@@ -284,9 +279,9 @@ struct Failures {
 }
 
 impl Tally {
-    /// Runs tests. Few that fail are run once more, one after the other with nothing beside them: a machine
-    /// of two cores that runs servers beside a thousand tests may be late for one of them. They are told of at
-    /// the end, whatever comes of it.
+    /// Runs tests. If few fail, they are run once more, one after the other with nothing beside them: a
+    /// machine of two cores that runs servers beside a thousand tests may be late for one of them. They are
+    /// told of at the end.
     fn run(&mut self, targets: &[&str], options: &Options) -> Result<()> {
         let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
         command.args(targets).arg("--");
@@ -316,6 +311,17 @@ impl Tally {
         self.passed += failed as u64;
         self.unsteady.push(failures);
         Ok(())
+    }
+
+    fn tell(self, steps: &mut Steps) {
+        say(&format!(
+            "\n{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.ignored
+        ));
+        for failures in self.unsteady {
+            let (names, lines) = (failures.names.join(", "), failures.lines.join("\n"));
+            steps.remark(format!("{names}: {UNSTEADY}\n{lines}"));
+        }
     }
 
     fn add(&mut self, line: &str) {

@@ -378,7 +378,7 @@ fn pending(admin: &AdminState, one: &InQueue, number: usize, write: &Write) -> V
 fn held_by(admin: &AdminState, one: &InQueue, account: &GroupAccount, lane: u32) -> Vec<Value> {
     let queues = admin.shared.queues.load();
     let group = queues.group(&one.queue.name, &account.name);
-    let waits = waits_of(account, group.map(|group| &**group));
+    let waits = waits_of(&one.queue.name, account, group.map(|group| &**group));
     let all = waits.as_array().cloned().unwrap_or_default();
     let concerns = |wait: &Value| match wait["lanes"].as_array() {
         Some(lanes) => lanes.contains(&json!(lane)),

@@ -156,7 +156,7 @@ impl Queues {
                     }
                 }
                 let group = self.group(&queue.name, &one.name);
-                value["waits"] = standstill::of_group(one, group.map(|group| &**group));
+                value["waits"] = standstill::of_group(&queue.name, one, group.map(|group| &**group));
                 if let Some(group) = group {
                     value["cluster"] = json!(group.settings.cluster);
                     value["pipeline"] = json!(group.settings.pipeline);

@@ -17,7 +17,7 @@ pub(crate) fn of_queue(queue: &Queue) -> Value {
 }
 
 /// What a consumer group's documents wait for, the worst first; empty while they move, or there are none.
-pub(crate) fn of_group(account: &GroupAccount, group: Option<&Group>) -> Value {
+pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group>) -> Value {
     let mut waits = Vec::new();
     let Some(group) = group else {
         if account.pending > 0 {
@@ -43,8 +43,10 @@ pub(crate) fn of_group(account: &GroupAccount, group: Option<&Group>) -> Value {
     }
     waits.extend(of_lanes(group));
     if account.parked > 0 {
-        let why = "they wait apart from their lanes, for an index, a request or themselves: \
-                   `tidegate queues parked` has each";
+        let why = format!(
+            "they wait apart from their lanes, for an index, a request or themselves: `tidegate queues parked {queue}` \
+             lists what for"
+        );
         waits.push(json!({"reason": "parked", "why": why, "documents": account.parked}));
     }
     Value::Array(waits)
