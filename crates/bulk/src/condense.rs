@@ -1,11 +1,17 @@
 //! A node's answer as it comes, reduced to what says how it went: `took`, `errors`, and of each item its
 //! status and its error. A node may say much more than it is asked for, a document for each item say; whoever
-//! reads it through this never holds that.
+//! reads it through this never holds that. An error in the same words as the one before it is kept as
+//! [`SAME_ERROR`] only: what fails many operations is mostly said of each of them.
 //!
 //! What comes out is read by [`Reply::split`](crate::Reply::split), which decides whether it is a bulk answer
 //! at all. What is refused here is only what can't be reduced within bounds.
 
+use std::ops::Range;
+
 use crate::items::MergeError;
+
+/// Stands for an item's error that is the same as the one before it, as a string.
+pub const SAME_ERROR: &str = "=";
 
 /// Reduces one answer.
 #[derive(Debug)]
@@ -19,6 +25,10 @@ pub struct Condense {
     error_left: usize,
     /// What all errors still may have.
     errors_left: usize,
+    /// Where the item's error that is read begins in the output.
+    error_begins: usize,
+    /// The error of an item that was kept last, in the output.
+    last_error: Range<usize>,
     open: Vec<Frame>,
     expects: Expects,
     token: Token,
@@ -102,6 +112,8 @@ impl Condense {
             error_given: 0,
             error_left: 0,
             errors_left: errors_bytes_max,
+            error_begins: 0,
+            last_error: 0..0,
             open: Vec::new(),
             expects: Expects::Value(Wanted::Kept(Container::Answer)),
             token: Token::None,
@@ -187,6 +199,9 @@ impl Condense {
                 .ok_or(MergeError::Malformed("more items than operations"))?;
         }
         self.expects = Expects::CommaOrEnd;
+        if container == Container::Error && self.stands_in(Container::Fields) {
+            self.error_begins = out.len();
+        }
         self.write(byte, out);
         match byte {
             b'{' | b'[' => {
@@ -229,19 +244,38 @@ impl Condense {
             return Err(MALFORMED);
         }
         self.write(byte, out);
-        let is_in_error = self
-            .open
-            .last()
-            .is_some_and(|outer| outer.container == Container::Error);
-        if frame.container == Container::Error && !is_in_error {
-            let used = self.error_given - self.error_left;
-            self.errors_left = self.errors_left.saturating_sub(used);
+        if frame.container == Container::Error && !self.stands_in(Container::Error) {
+            let is_item = self.stands_in(Container::Fields);
+            if !(is_item && self.is_said_again(out)) {
+                let used = self.error_given - self.error_left;
+                self.errors_left = self.errors_left.saturating_sub(used);
+            }
         }
         self.expects = match self.open.is_empty() {
             true => Expects::Nothing,
             false => Expects::CommaOrEnd,
         };
         Ok(())
+    }
+
+    /// Whether what is read now stands in such a container.
+    fn stands_in(&self, container: Container) -> bool {
+        self.open.last().is_some_and(|outer| outer.container == container)
+    }
+
+    /// Whether an item's error that has just ended is the same as the one before it; then the output says
+    /// only that.
+    fn is_said_again(&mut self, out: &mut Vec<u8>) -> bool {
+        let error = self.error_begins..out.len();
+        if out[error.clone()] != out[self.last_error.clone()] {
+            self.last_error = error;
+            return false;
+        }
+        out.truncate(error.start);
+        out.push(b'"');
+        out.extend_from_slice(SAME_ERROR.as_bytes());
+        out.push(b'"');
+        true
     }
 
     /// A byte of a key; at its end it is decided what becomes of its value.
@@ -519,17 +553,62 @@ mod tests {
 
     #[test]
     fn many_errors_share_what_there_is_for_all() {
-        let item = format!(
-            "{{\"index\":{{\"status\":400,\"error\":{{\"type\":\"t\",\"reason\":\"{}\"}}}}}}",
-            "x".repeat(5000)
-        );
-        let items = vec![item; 1000].join(",");
+        let item = |number| {
+            format!(
+                "{{\"index\":{{\"status\":400,\"error\":{{\"type\":\"t\",\"reason\":\"{number}{}\"}}}}}}",
+                "x".repeat(5000)
+            )
+        };
+        let items = (0..1000).map(item).collect::<Vec<_>>().join(",");
         let answer = format!("{{\"took\":1,\"errors\":true,\"items\":[{items}]}}");
         let (mut condense, mut out) = (Condense::new(1000, 4000, 100_000), Vec::new());
         condense.feed(answer.as_bytes(), &mut out).unwrap();
         assert!(out.len() < 100_000 + 1000 * (256 + 64), "{}", out.len());
         let value: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value["items"][999]["index"]["error"]["type"], "t");
+    }
+
+    #[test]
+    fn an_error_that_many_have_is_kept_once() {
+        let item = |status: u16, reason: &str| {
+            let reason = reason.repeat(500);
+            json!({"index": {"error": {"type": "t", "caused_by": {"reason": reason}}, "status": status}})
+        };
+        let items = [
+            (503, "a"),
+            (503, "a"),
+            (429, "a"),
+            (503, "b"),
+            (503, "b"),
+            (503, "a"),
+        ];
+        let items = items.map(|(status, reason)| item(status, reason));
+        let answer = json!({"took": 1, "errors": true, "items": items}).to_string();
+        for piece in [1, 7, 4096] {
+            let out = condensed(&answer, 6, 4096, piece).unwrap();
+            let value: Value = serde_json::from_str(&out).unwrap();
+            let same = json!(SAME_ERROR);
+            for (at, is_same) in [false, true, true, false, true, false].into_iter().enumerate() {
+                let (left, was) = (&value["items"][at]["index"], &items[at]["index"]);
+                assert_eq!(
+                    left["error"],
+                    if is_same {
+                        same.clone()
+                    } else {
+                        was["error"].clone()
+                    }
+                );
+                assert_eq!(left["status"], was["status"]);
+            }
+            let reply = Reply::split(out.as_bytes(), 6).unwrap();
+            assert!((0..6).all(|item| reply.facts(item).failed));
+        }
+        // All are said from one budget, of which what is not kept takes nothing.
+        let items = vec![item(503, "a").to_string(); 1000].join(",");
+        let answer = format!("{{\"took\":1,\"errors\":true,\"items\":[{items}]}}");
+        let (mut condense, mut out) = (Condense::new(1000, 4000, 1000), Vec::new());
+        condense.feed(answer.as_bytes(), &mut out).unwrap();
+        assert!(out.len() < 1000 * 50 + 1000, "{}", out.len());
     }
 
     #[test]

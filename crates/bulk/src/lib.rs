@@ -97,7 +97,7 @@ mod writes;
 pub use acknowledge::{Minted, acknowledged_bytes, plan_acknowledged, plan_acknowledged_in_turns};
 pub use action::Op;
 pub use ask::{Ask, Level, NullId};
-pub use condense::Condense;
+pub use condense::{Condense, SAME_ERROR};
 pub use dialect::{Dialect, Flavour, Version};
 pub use direct::{Direct, Directing, Run, run_docs_max};
 pub use explain::{DecidedBy, Explain, Explained, explain};

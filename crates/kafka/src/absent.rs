@@ -211,7 +211,7 @@ impl LaneReader {
         std::future::pending()
     }
 
-    pub fn peek(&self) -> Option<usize> {
+    pub fn peek(&self) -> Option<(usize, u32)> {
         match self.0 {}
     }
 

@@ -180,13 +180,13 @@ impl LaneReader {
         }
     }
 
-    /// Bytes of the next message's lines, if it is there.
+    /// Bytes of the next message's lines, and its documents, if it is there.
     #[must_use]
-    pub fn peek(&self) -> Option<usize> {
-        self.group
-            .lane(self.lane)
-            .at(self.position)
-            .map(|next| next.lines.len())
+    pub fn peek(&self) -> Option<(usize, u32)> {
+        let lane = self.group.lane(self.lane);
+        let next = lane.at(self.position)?;
+        let documents = next.head.as_ref().map_or(0, |head| head.documents);
+        Some((next.lines.len(), documents))
     }
 
     /// Appends the next message's lines to `out` and tells what it is; none if none has come.

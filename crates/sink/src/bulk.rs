@@ -369,7 +369,7 @@ impl<'a> Bulk<'a> {
         if let Some(Fault::Items { every, status, error }) = self.fault
             && nth.is_multiple_of(*every as u64)
         {
-            return Some((*status, error.as_str().into()));
+            return Some((*status, error_of(error, action.id.as_deref())));
         }
         if matches!(action.operation, "index" | "create")
             && name.is_some_and(|name| self.unread.contains(name))
@@ -743,6 +743,17 @@ fn reject(reply: &mut Reply, reason: &str) {
     let error = json!({"root_cause": [cause], "type": "illegal_argument_exception", "reason": reason});
     reply.json(400, &json!({"error": error, "status": 400}));
 }
+
+/// An error as a test has worded it, with the document's id where it stands for it.
+fn error_of<'e>(error: &'e str, id: Option<&str>) -> Cow<'e, str> {
+    match error.contains(ID) {
+        true => error.replace(ID, id.unwrap_or_default()).into(),
+        false => error.into(),
+    }
+}
+
+/// What stands for the document's id in an error.
+const ID: &str = "{id}";
 
 #[cfg(test)]
 mod tests {

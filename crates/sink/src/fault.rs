@@ -67,7 +67,7 @@ pub enum Fault {
         every: usize,
         /// The status of the refused items.
         status: u16,
-        /// Their `error`, a JSON object.
+        /// Their `error`, a JSON object; `{id}` stands for the document's id.
         error: String,
     },
     /// Does what it should, this much later.

@@ -223,44 +223,101 @@ fn an_index_that_is_new_costs_no_more_memory_than_one_that_is_there() {
     assert!(peak < 150, "{peak} MiB for six small indices that are new");
 }
 
-#[test]
-fn many_small_documents_whose_answers_are_long_take_no_more_than_is_configured() {
-    let spec = (0..4).fold(Spec::default(), |spec, n| spec.index(&format!("logs{n}"), 4));
-    let cluster = FakeCluster::start(spec).unwrap();
-    let place = Place::before(&[&cluster], "");
+/// Accepts so many small documents for each of so many indices of a cluster, and kills the gateway: what
+/// delivery takes is then all that the next one has.
+fn small_documents_are_queued(cluster: &FakeCluster, indices: usize, documents: usize) -> Place {
+    let place = Place::before(&[cluster], "");
     place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
     let text = std::fs::read_to_string(&place.file).unwrap();
     std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 64")).unwrap();
-    let reason = "e".repeat(400);
-    let error = format!("{{\"type\":\"process_cluster_event_timeout_exception\",\"reason\":\"{reason}\"}}");
-    let refused = Fault::Items {
-        every: 1,
-        status: 503,
-        error,
-    };
-    cluster.cue(Cue::bulk(refused).always());
+    cluster.cue(Cue::bulk(Fault::HangUnwritten).always());
     let mut gateway = place.start();
-    for n in 0..4 {
+    for n in 0..indices {
         let lines =
-            (0..64 << 10).map(|id| format!("{{\"delete\":{{\"_index\":\"logs{n}\",\"_id\":\"{id}\"}}}}\n"));
+            (0..documents).map(|id| format!("{{\"delete\":{{\"_index\":\"logs{n}\",\"_id\":\"{id}\"}}}}\n"));
         gateway.bulk(&lines.collect::<String>()).ok().unwrap();
     }
-    // What delivery takes is all that the next process has.
     gateway.signal("KILL");
     gateway.wait();
+    cluster.behave();
+    place
+}
+
+fn indices_of_four_shards(indices: usize) -> FakeCluster {
+    let spec = (0..indices).fold(Spec::default(), |spec, n| spec.index(&format!("logs{n}"), 4));
+    FakeCluster::start(spec).unwrap()
+}
+
+/// All items are refused, in other words each.
+fn refused_at_length(status: u16, kind: &str) -> Fault {
+    let reason = "e".repeat(400);
+    let error = format!("{{\"type\":\"{kind}\",\"reason\":\"[{{id}}] {reason}\"}}");
+    Fault::Items {
+        every: 1,
+        status,
+        error,
+    }
+}
+
+#[test]
+fn many_small_documents_whose_answers_are_long_take_no_more_than_is_configured() {
+    let cluster = indices_of_four_shards(4);
+    let documents = 64 << 10;
+    let place = small_documents_are_queued(&cluster, 4, documents);
+    cluster.cue(Cue::bulk(refused_at_length(503, "process_cluster_event_timeout_exception")).always());
     let gateway = place.start();
     wait(&gateway, "c0", |one| one["docs_retried"].as_u64() > Some(60_000));
     cluster.behave();
     let one = wait(&gateway, "c0", |one| one["pending"] == 0);
     assert_eq!(
         (&one["indexed"], &one["dead"]),
-        (&(4 * (64 << 10)).into(), &0.into())
+        (&(4 * documents).into(), &0.into())
     );
     let peak = peak_mib(&gateway);
-    // It has 60 after its start. Beside the lines there are notes of each document under way, and what is
-    // said of it.
+    // It has 60 after its start.
     assert!(
-        peak < 130,
+        peak < 110,
         "{peak} MiB for 256 thousand documents, of which 8 MiB may be held"
     );
+}
+
+#[test]
+fn many_small_documents_that_are_parked_and_tried_again_take_no_more_than_is_configured() {
+    let cluster = indices_of_four_shards(1);
+    let documents = 32 << 10;
+    let place = small_documents_are_queued(&cluster, 1, documents);
+    let blocked = r#"{"type":"cluster_block_exception","reason":"index [logs0] blocked by: [FORBIDDEN/8/index write (api)];"}"#;
+    cluster.refuse_writes("logs0", Some((403, blocked)));
+    let gateway = place.start();
+    wait(&gateway, "c0", |one| one["parked"] == documents);
+    cluster.refuse_writes("logs0", None);
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0 && one["parked"] == 0);
+    assert_eq!((&one["indexed"], &one["dead"]), (&documents.into(), &0.into()));
+    let peak = peak_mib(&gateway);
+    assert!(
+        peak < 110,
+        "{peak} MiB for 32 thousand parked documents, with 8 MiB for delivery"
+    );
+}
+
+#[test]
+fn many_small_documents_that_die_of_long_reasons_take_no_more_than_is_configured() {
+    let cluster = indices_of_four_shards(1);
+    let documents = 16 << 10;
+    let place = small_documents_are_queued(&cluster, 1, documents);
+    cluster.cue(Cue::bulk(refused_at_length(400, "mapper_parsing_exception")).always());
+    let gateway = place.start();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!((&one["indexed"], &one["dead"]), (&0.into(), &documents.into()));
+    let peak = peak_mib(&gateway);
+    assert!(
+        peak < 110,
+        "{peak} MiB for 16 thousand dead letters, with 8 MiB for delivery"
+    );
+    let letters = gateway
+        .admin()
+        .get("/dead_letters?queue=q&limit=1")
+        .unwrap()
+        .text();
+    assert!(letters.contains(&"e".repeat(200)), "{letters:.900}");
 }

@@ -16,6 +16,7 @@ use wire::{Outgoing, Pool, PooledBytes};
 
 use crate::bulk_request::ask_of;
 use crate::delivery::lane::Route;
+use crate::delivery::memory::AnswerHeld;
 use crate::delivery::outcome::{Outcome, Outcomes, Untold};
 use crate::delivery::outlet::{Outlet, SendMode};
 use crate::delivery::parcel::Parcel;
@@ -24,6 +25,14 @@ use crate::nodes::lines::Load;
 use crate::nodes::{Message, Outbound};
 use crate::queue::delivered_headers;
 use crate::scratch::with_scratch;
+
+/// What an attempt came to.
+#[derive(Default)]
+pub(crate) struct Attempted {
+    pub(crate) not_done: Vec<(usize, Outcome)>,
+    /// The memory that the texts take, for as long as somebody has them.
+    pub(crate) held: Vec<Rc<AnswerHeld>>,
+}
 
 impl Work<'_> {
     /// The lines of some operations, one after another; copied only if others stand between them.
@@ -43,8 +52,7 @@ impl Work<'_> {
 }
 
 impl Route {
-    /// One try of some operations: what each node holds primaries of goes there now. Returns those that are
-    /// not done.
+    /// One try of some operations: what each node holds primaries of goes there now.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
         way: SendMode,
@@ -52,13 +60,9 @@ impl Route {
         operations: &[usize],
         outbound: &Outbound,
         snapshot: &Snapshot,
-    ) -> Vec<(usize, Outcome)> {
+    ) -> Attempted {
         let (route, pool) = (self, self.worker.pool());
         let docs = operations.len() as u32;
-        let left = |outcomes: Outcomes| match outcomes.are_done() {
-            true => Vec::new(),
-            false => unfinished(operations.iter().copied().zip(outcomes)),
-        };
         let wording = &work.wording;
         let body = work.lines(operations, pool);
         let planned = work
@@ -85,6 +89,7 @@ impl Route {
                     self.send(way, outbound, snapshot, one.destination, shard, parcel)
                 });
                 let sent = join_all(sent).await;
+                let held = sent.iter().filter_map(Outcomes::held).collect();
                 let mut not_done = Vec::new();
                 if !sent.iter().all(Outcomes::are_done) {
                     let mut sent: Vec<_> = sent.into_iter().map(Outcomes::into_iter).collect();
@@ -97,7 +102,7 @@ impl Route {
                 if let Ok(load) = Arc::try_unwrap(load) {
                     route.scratch.borrow_mut().recycle(load.plan);
                 }
-                not_done
+                Attempted { not_done, held }
             }
             Verdict::Pass(pass) => {
                 // The others may pass by themselves.
@@ -106,7 +111,14 @@ impl Route {
                 }
                 let parcel = Parcel::whole(body, docs, wording);
                 let sent = self.send(way, outbound, snapshot, Destination::Any, (None, None), parcel);
-                left(sent.await)
+                let outcomes = sent.await;
+                match outcomes.are_done() {
+                    true => Attempted::default(),
+                    false => Attempted {
+                        held: outcomes.held().into_iter().collect(),
+                        not_done: unfinished(operations.iter().copied().zip(outcomes)),
+                    },
+                }
             }
         }
     }
@@ -199,6 +211,6 @@ impl Route {
 /// What is not done.
 fn unfinished(outcomes: impl Iterator<Item = (usize, Outcome)>) -> Vec<(usize, Outcome)> {
     outcomes
-        .filter(|(_, outcome)| *outcome != Outcome::Done)
+        .filter(|(_, outcome)| !matches!(outcome, Outcome::Done))
         .collect()
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bulk::{Op, Operation};
 use cluster::Snapshot;
+use config::Retry;
 use futures_util::future::join_all;
 use wire::PooledBytes;
 
@@ -24,13 +25,13 @@ use crate::queue::{DELIVERED_TYPE, Doing};
 /// What became of the operations that an attempt did not get done.
 #[derive(Default)]
 struct Undone {
-    dead: Vec<(usize, Error)>,
-    parked: Vec<(usize, Scope, Again)>,
+    dead: Vec<(usize, Arc<Error>)>,
+    parked: Vec<(usize, Scope, Arc<Again>)>,
     /// To be sent again.
     again: Vec<usize>,
     /// Why the lane waits before the next attempt. Of several reasons, the one that somebody has to put
     /// right.
-    worst: Option<Again>,
+    worst: Option<Arc<Again>>,
     /// The next attempt has fewer operations.
     split: bool,
     /// The next attempt shares no request with other lanes.
@@ -72,6 +73,52 @@ impl Undone {
                     self.worst = Some(why);
                 }
             }
+        }
+    }
+}
+
+/// How a lane waits before its next attempt.
+struct Wait {
+    why: String,
+    doing: Doing,
+    busy: bool,
+    after: Option<Duration>,
+    /// For room among the dead letters, or for the disk.
+    for_room: bool,
+}
+
+// === impl Wait ===
+
+impl Wait {
+    fn new(again: &Again) -> Self {
+        Self {
+            why: again.why(),
+            doing: if again.paused {
+                Doing::Paused
+            } else {
+                Doing::Retrying
+            },
+            busy: again.busy,
+            after: again.after,
+            for_room: false,
+        }
+    }
+
+    fn for_room(why: &str) -> Self {
+        Self {
+            why: format!("dead letters cannot be written: {why}"),
+            doing: Doing::Paused,
+            busy: false,
+            after: None,
+            for_room: true,
+        }
+    }
+
+    fn time(&self, retry: &Retry, failures: u32) -> Duration {
+        let first = if self.busy { retry.busy_delay } else { retry.delay };
+        match self.for_room {
+            true => ROOM_AGAIN,
+            false => backoff(first, failures, fastrand::f64()).max(asked_for(self.after)),
         }
     }
 }
@@ -138,6 +185,7 @@ impl Lane {
             let rest = left.split_off(chunk);
             let (outbound, snapshot) = self.topology().await?;
             let route = Rc::clone(&self.route);
+            let mut held = Vec::new();
             let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
             if !left.is_empty() {
                 work.past.send_by(&snapshot);
@@ -147,7 +195,9 @@ impl Lane {
                     SendMode::Together
                 };
                 let attempt = route.attempt(way, work, &left, &outbound, &snapshot);
-                not_done.extend(attempt.await);
+                let tried = attempt.await;
+                not_done.extend(tried.not_done);
+                held = tried.held;
             }
             let mut undone = Undone::default();
             for (operation, outcome) in not_done {
@@ -157,78 +207,100 @@ impl Lane {
                 undone.take(work, operation, outcome);
             }
             apart = undone.apart;
-            let (mut again, mut dead) = (undone.again, undone.dead);
+            let mut again = undone.again;
             let settled = chunk - again.len();
-            dead.extend(self.park(work, undone.parked, &snapshot).await?);
-            self.bury(work, dead).await?;
+            let unburied = self.try_to_bury(work, undone.dead, &snapshot).await?;
+            let mut wait = undone.worst.map(|worst| Wait::new(&worst));
+            // Whoever waits for the disk keeps no memory that others' answers want: what could not be put
+            // among the dead letters was not executed, and is sent again.
+            drop(held);
+            if let Some((dead, why)) = unburied {
+                again.extend(dead.into_iter().map(|(operation, _)| operation));
+                again.sort_unstable();
+                wait = Some(Wait::for_room(&why));
+            }
+            let without_room = self.park(work, undone.parked, &snapshot).await?;
+            self.bury(work, without_room).await?;
             group.retried.add(again.len() as u64);
             work.limit = match undone.split {
                 true => (chunk / 2).max(1),
                 // A request with more would be answered with more than there is memory for.
-                false => work
-                    .limit
-                    .saturating_mul(2)
-                    .min(group.settings.batch_docs_max.max(1)),
+                false => work.limit.saturating_mul(2).min(self.route.operations_max()),
             };
             again.extend(rest);
             left = again;
-            let Some(worst) = undone.worst else { continue };
+            let Some(wait) = wait else { continue };
             failures = if settled > 0 { 0 } else { failures + 1 };
-            let doing = if worst.paused {
-                Doing::Paused
-            } else {
-                Doing::Retrying
-            };
-            group.set(self.number, doing, Some(&worst.why));
-            let retry = &group.settings.retry;
-            let first = if worst.busy { retry.busy_delay } else { retry.delay };
-            let delay = backoff(first, failures, fastrand::f64());
-            let delay = delay.max(asked_for(worst.after));
-            self.rest_lightly(work.batch, &mut work.body, &mut work.held, delay)
-                .await?;
+            group.set(self.number, wait.doing, Some(&wait.why));
+            let delay = wait.time(&group.settings.retry, failures);
+            self.rest_with(work, delay).await?;
         }
         group.set(self.number, Doing::Delivering, None);
         Some(())
     }
 
-    /// Puts operations among the dead letters. Those that find no room there are parked until they do; where
-    /// nothing is parked, and while the disk does not take them, the lane waits.
-    pub(crate) async fn bury(&mut self, work: &mut Work<'_>, mut dead: Vec<(usize, Error)>) -> Option<()> {
-        let group = Arc::clone(&self.route.group);
+    /// Puts operations among the dead letters, and waits while the disk does not take them.
+    pub(crate) async fn bury(
+        &mut self,
+        work: &mut Work<'_>,
+        mut dead: Vec<(usize, Arc<Error>)>,
+    ) -> Option<()> {
         while !dead.is_empty() {
             let snapshot = self.topology().await?.1;
-            let puts = dead.iter().map(|(operation, error)| {
+            let Some((left, why)) = self.try_to_bury(work, dead, &snapshot).await? else {
+                break;
+            };
+            dead = left;
+            let wait = Wait::for_room(&why);
+            self.route.group.set(self.number, wait.doing, Some(&wait.why));
+            self.rest_with(work, ROOM_AGAIN).await?;
+        }
+        Some(())
+    }
+
+    /// Puts operations among the dead letters. Those that find no room there are parked until they do. Where
+    /// nothing is parked, and if the disk does not take them, they are returned, with the reason.
+    async fn try_to_bury(
+        &mut self,
+        work: &mut Work<'_>,
+        dead: Vec<(usize, Arc<Error>)>,
+        snapshot: &Snapshot,
+    ) -> Option<Option<(Vec<(usize, Arc<Error>)>, String)>> {
+        let group = Arc::clone(&self.route.group);
+        let can_park = self.parked().is_some();
+        let (mut left, mut failed) = (Vec::new(), None);
+        // A letter takes several times what it says until it is written.
+        let mut rest = dead.as_slice();
+        while failed.is_none() && !rest.is_empty() {
+            let (some, after) = rest.split_at(letters_at_once(work, rest));
+            rest = after;
+            let puts = some.iter().map(|(operation, error)| {
                 let at = work.operations[*operation];
-                let index = work.named(*operation, &snapshot).index().to_owned();
+                let index = work.named(*operation, snapshot).index().to_owned();
                 let (cause, lines) = (self.cause(work, *operation, error), &work.body[at.start..at.end]);
                 let letters = &group.queue.dead_letters;
                 async move { letters.put(cause, &index, lines).await }
             });
             let results = join_all(puts).await;
-            let (mut left, mut without_room, mut failed) = (Vec::new(), Vec::new(), None);
-            let can_park = self.parked().is_some();
-            for ((operation, error), result) in dead.into_iter().zip(results) {
+            let mut without_room = Vec::new();
+            for ((operation, error), result) in some.iter().zip(results) {
                 match result {
                     Ok(()) => work.dead += 1,
-                    Err(NotPut::NoRoom(why)) if can_park => without_room.push((operation, error, why)),
+                    Err(NotPut::NoRoom(why)) if can_park => {
+                        without_room.push((*operation, Arc::clone(error), why));
+                    }
                     Err(why) => {
                         failed = Some(why.to_string());
-                        left.push((operation, error));
+                        left.push((*operation, Arc::clone(error)));
                     }
                 }
             }
-            dead = left;
             if !without_room.is_empty() {
                 self.park_letters(work, without_room).await?;
             }
-            if let Some(why) = failed {
-                let why = format!("dead letters cannot be written: {why}");
-                group.set(self.number, Doing::Paused, Some(&why));
-                self.rest_lightly(work.batch, &mut work.body, &mut work.held, ROOM_AGAIN)
-                    .await?;
-            }
         }
-        Some(())
+        left.extend_from_slice(rest);
+        Some(failed.map(|why| (left, why)))
     }
 
     /// Why an operation is dead, and where it came from.
@@ -276,19 +348,19 @@ impl Route {
             // Even alone: nothing that sending less would mend.
             Outcome::Split(error) if work.limit == 1 || work.operations.len() == 1 => match error.status {
                 400 => Outcome::Refused(error),
-                _ => Outcome::Park(Scope::Document, Again::refused(error)),
+                _ => Outcome::Park(Scope::Document, Arc::new(Again::refused(error))),
             },
             Outcome::Refused(error) if error.status == 409 && is_between(&work.operations[operation]) => {
                 match work.attempts[operation] <= AT_ONCE_MAX {
                     true => Outcome::AtOnce(error),
-                    false => Outcome::Park(Scope::Document, Again::refused(error)),
+                    false => Outcome::Park(Scope::Document, Arc::new(Again::refused(error))),
                 }
             }
             Outcome::Refused(error) if error.status == 409 && work.doubt[operation].is_any() => {
                 match self.is_ours(work, operation).await {
                     Ok(true) => Outcome::Done,
                     Ok(false) => Outcome::Refused(error),
-                    Err(why) => Outcome::Again(Again::in_doubt(why.to_string())),
+                    Err(why) => Outcome::again(Again::in_doubt(why.to_string())),
                 }
             }
             outcome => outcome,
@@ -303,15 +375,10 @@ impl Route {
     pub(crate) fn by_rules(&self, work: &mut Work<'_>, operation: usize, outcome: Outcome) -> Outcome {
         let (error, again) = match &outcome {
             Outcome::Refused(error) => (error, false),
-            Outcome::Again(Again {
-                error: Some(error), ..
-            })
-            | Outcome::Park(
-                _,
-                Again {
-                    error: Some(error), ..
-                },
-            ) => (&**error, true),
+            Outcome::Again(again) | Outcome::Park(_, again) => match &again.error {
+                Some(error) => (error, true),
+                None => return outcome,
+            },
             _ => return outcome,
         };
         let retry = &self.group.settings.retry;
@@ -332,12 +399,12 @@ impl Route {
         };
         match (again, work.refusals[operation] <= times_max) {
             (true, true) | (false, false) => outcome,
-            (true, false) => Outcome::Refused(error.clone()),
+            (true, false) => Outcome::Refused(Arc::clone(error)),
             (false, true) => {
-                let parked = Outcome::Park(Scope::Document, Again::refused(error.clone()));
+                let again = Arc::new(Again::refused(Arc::clone(error)));
                 match self.group.parked {
-                    Some(_) => parked,
-                    None => Outcome::Again(Again::refused(error.clone())),
+                    Some(_) => Outcome::Park(Scope::Document, again),
+                    None => Outcome::Again(again),
                 }
             }
         }
@@ -350,6 +417,23 @@ fn is_between(operation: &Operation) -> bool {
     operation.op == Op::Update && !operation.versioned
 }
 
+/// How many of these become dead letters together: one at least.
+fn letters_at_once(work: &Work<'_>, dead: &[(usize, Arc<Error>)]) -> usize {
+    let mut bytes = 0;
+    let together = dead
+        .iter()
+        .take(LETTERS_AT_ONCE)
+        .take_while(|(operation, error)| {
+            let at = work.operations[*operation];
+            bytes += at.end - at.start + error.kind.len() + error.reason.len();
+            bytes <= LETTERS_BYTES
+        });
+    together.count().max(1)
+}
+
+/// Dead letters that are put together at most, and what they say with their lines (but for one alone).
+const LETTERS_AT_ONCE: usize = 1000;
+const LETTERS_BYTES: usize = 1 << 20;
 /// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule, where
 /// nobody wrote down how far it sent.
 const FIRST_BATCHES: u32 = 4;

@@ -2,14 +2,41 @@
 //! ask for documents, errors quote them, and who says what it isn't asked for, or is no cluster at all, is
 //! not to fill the memory.
 
+use std::ops::Deref;
+
 use bulk::Condense;
 use cluster::Node;
 use http::response;
 use tokio::time::Instant;
 use wire::{Buffer, Outgoing, ReplyBody, SendError};
 
-use super::memory::Memory;
+use super::memory::{AnswerHeld, ERROR_BYTES, Memory};
 use crate::nodes::{Message, Outbound};
+
+/// An answer.
+pub(crate) struct Brief {
+    pub(crate) head: response::Parts,
+    pub(crate) body: BriefBody,
+    /// The memory that it takes, with what it says of operations, if it is long.
+    pub(crate) held: Option<AnswerHeld>,
+}
+
+/// What is kept of an answer.
+pub(crate) enum BriefBody {
+    Whole(Buffer),
+    Reduced(Vec<u8>),
+}
+
+impl Deref for BriefBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            BriefBody::Whole(body) => body,
+            BriefBody::Reduced(body) => body,
+        }
+    }
+}
 
 impl Outbound {
     /// Sends one bulk request of so many documents and waits for its answer. One that is long is reduced as
@@ -21,12 +48,11 @@ impl Outbound {
         body: Outgoing,
         deadline: Instant,
         (docs, memory): (u32, &Memory),
-    ) -> Result<(response::Parts, Buffer), SendError> {
+    ) -> Result<Brief, SendError> {
         let began = Instant::now();
         let (head, reply) = self.exchange(node, message, body, deadline).await?.into_parts();
-        let plain = PLAIN_BYTES.saturating_add(docs as usize * PLAIN_ITEM_BYTES);
-        match self.read(reply, docs, plain.min(PLAIN_BYTES_MAX), memory).await {
-            Ok(body) => Ok((head, body)),
+        match self.read(reply, docs, memory).await {
+            Ok((body, held)) => Ok(Brief { head, body, held }),
             Err(error) => {
                 self.ledger().failed(node, &error, began, message.request_id);
                 Err(error)
@@ -38,16 +64,18 @@ impl Outbound {
         &self,
         mut reply: ReplyBody,
         docs: u32,
-        plain: usize,
         memory: &Memory,
-    ) -> Result<Buffer, SendError> {
+    ) -> Result<(BriefBody, Option<AnswerHeld>), SendError> {
+        let docs_taken = docs as usize;
+        let plain = PLAIN_BYTES.saturating_add(docs_taken * PLAIN_ITEM_BYTES);
+        let plain = plain.min(PLAIN_BYTES_MAX);
         if reply.length().is_some_and(|length| length <= plain as u64) {
-            return reply.collect(plain).await;
+            return Ok((BriefBody::Whole(reply.collect(plain).await?), None));
         }
         let mut read = self.pool().take(0);
         let more = loop {
             match reply.chunk().await? {
-                None => return Ok(read),
+                None => return Ok((BriefBody::Whole(read), None)),
                 Some(more) if read.len() + more.len() > plain => break more,
                 Some(more) => {
                     read.reserve(more.len());
@@ -56,29 +84,27 @@ impl Outbound {
             }
         };
         // Who waits here reads nothing, so the node waits too.
-        let errors = ERRORS_BYTES_MAX + docs as usize * ITEM_BYTES;
-        let _turn = memory.answer(errors).await;
-        let (mut condense, mut kept) = (Condense::new(docs, ERROR_BYTES_MAX, ERRORS_BYTES_MAX), Vec::new());
+        let least = docs_taken * ERROR_BYTES;
+        let held = memory.answer(least + ERRORS_BYTES_MAX).await;
+        let errors = held.bytes.saturating_sub(least);
+        let mut condense = Condense::new(docs, errors.clamp(ERROR_BYTES, ERROR_BYTES_MAX), errors);
+        // It never grows: that would take twice as much. What is not written of it is no memory.
+        let mut kept = Vec::with_capacity(held.bytes);
         let mut next = condense
             .feed(&read, &mut kept)
             .and_then(|()| condense.feed(&more, &mut kept));
         drop(more);
-        let begins = self.pooled(&read[..read.len().min(BEGINNING_BYTES)]);
+        let mut begins = self.pool().take(BEGINNING_BYTES);
+        begins.extend_from_slice(&read[..read.len().min(BEGINNING_BYTES)]);
         drop(read);
         while next.is_ok() {
             match reply.chunk().await? {
-                None => return Ok(self.pooled(&kept)),
+                None => return Ok((BriefBody::Reduced(kept), Some(held))),
                 Some(more) => next = condense.feed(&more, &mut kept),
             }
         }
         // No bulk's answer: how it begins says what it is instead.
-        Ok(begins)
-    }
-
-    fn pooled(&self, bytes: &[u8]) -> Buffer {
-        let mut buffer = self.pool().take(bytes.len());
-        buffer.extend_from_slice(bytes);
-        buffer
+        Ok((BriefBody::Whole(begins), None))
     }
 }
 
@@ -87,9 +113,7 @@ impl Outbound {
 const PLAIN_BYTES: usize = 64 << 10;
 const PLAIN_ITEM_BYTES: usize = 48;
 const PLAIN_BYTES_MAX: usize = 512 << 10;
-/// What an item of a long answer takes at least of the memory for those.
-const ITEM_BYTES: usize = 256;
-/// What is kept of an error in a long answer, and of all of them.
+/// What is kept of an error in a long answer, and of all of them beside what each may have in any case.
 const ERROR_BYTES_MAX: usize = 256 << 10;
 const ERRORS_BYTES_MAX: usize = 4 << 20;
 /// What is kept of an answer that is none.

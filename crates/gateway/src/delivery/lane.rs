@@ -80,6 +80,13 @@ impl Route {
         }
     }
 
+    /// Operations that a request may have: as the pipeline says, and as many as there is memory for all of
+    /// them to be refused.
+    pub(crate) fn operations_max(&self) -> usize {
+        let by_memory = self.shared.delivery_memory.operations_max();
+        self.group.settings.batch_docs_max.clamp(1, by_memory)
+    }
+
     /// The gateway's own account at the cluster.
     pub(crate) fn account(&self, outbound: &Outbound) -> Option<HeaderValue> {
         outbound

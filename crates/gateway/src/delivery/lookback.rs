@@ -126,8 +126,25 @@ impl Route {
         if doubtful.is_empty() || !self.may_have_moved(work, &doubtful) {
             return Vec::new();
         }
-        let documents = self.explained(work, &doubtful, snapshot);
         work.past.members.clear();
+        let mut told = Vec::new();
+        // What is known of each meanwhile is several times its lines, if these are short.
+        for some in doubtful.chunks(LOOKED_AT_ONCE) {
+            told.extend(Box::pin(self.look_for(work, some, left, outbound, snapshot)).await);
+        }
+        told
+    }
+
+    /// The same for some operations.
+    async fn look_for(
+        &self,
+        work: &mut Work<'_>,
+        doubtful: &[usize],
+        left: &mut Vec<usize>,
+        outbound: &Outbound,
+        snapshot: &Snapshot,
+    ) -> Vec<(usize, Outcome)> {
+        let documents = self.explained(work, doubtful, snapshot);
         let (looks, waiting) = self.looks(work, &documents, outbound, snapshot).await;
         let mut found = Found {
             waiting,
@@ -198,7 +215,7 @@ impl Route {
     ) -> Vec<(usize, Outcome)> {
         let again = found.waiting.into_iter();
         let mut told: Vec<_> = again
-            .map(|(operation, why)| (operation, Outcome::Again(Again::in_doubt(why))))
+            .map(|(operation, why)| (operation, Outcome::again(Again::in_doubt(why))))
             .collect();
         let mut by_index: BTreeMap<&str, Vec<&Look<'_>>> = BTreeMap::new();
         let mut stays: Vec<_> = found.stays.into_values().collect();
@@ -251,7 +268,7 @@ impl Route {
                 }
                 None => {
                     let why = "its action line cannot be read".to_owned();
-                    not_done.push((look.operation, Outcome::Again(Again::in_doubt(why))));
+                    not_done.push((look.operation, Outcome::again(Again::in_doubt(why))));
                 }
             }
         }
@@ -474,7 +491,7 @@ fn is_untold(work: &Work<'_>, operation: usize, document: &Document, snapshot: &
 
 /// What becomes of a `create` whose document is in an index that its name led to.
 fn there_already(look: &Look<'_>) -> Outcome {
-    Outcome::Refused(Error {
+    Outcome::Refused(Arc::new(Error {
         status: 409,
         kind: "version_conflict_engine_exception".to_owned(),
         reason: format!(
@@ -482,7 +499,7 @@ fn there_already(look: &Look<'_>) -> Outcome {
              pipeline may have changed it",
             look.id, look.index
         ),
-    })
+    }))
 }
 
 /// An operation for the index in its request's path.
@@ -585,6 +602,8 @@ fn bytes_of(work: &Work<'_>, look: &Look<'_>) -> usize {
     at.end - at.start
 }
 
+/// Operations that are looked for together.
+const LOOKED_AT_ONCE: usize = 2000;
 /// Documents that are asked for at once, and bytes of the operations that wrote them: their sources come
 /// back.
 const LOOKS_MAX: usize = 250;

@@ -9,14 +9,23 @@
 //! cluster that is away, for room for dead letters) gives it back as soon as another wants it, and reads its
 //! lines again when it goes on. Nobody waits for more while it holds any.
 //!
-//! An eighth of all is kept apart for nodes' answers that are long; who reads one waits for nobody else.
+//! Beside its lines a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a small
+//! one.
+//!
+//! An eighth of all is kept apart for nodes' answers that are long, and for what they say of operations until
+//! that is settled; who reads one waits for nobody else. A request has no more operations than so much memory
+//! can hold errors of.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use wire::lock;
+
+use bulk::Operation;
+
+use crate::delivery::outcome::Outcome;
 
 /// The budget.
 #[derive(Debug)]
@@ -24,7 +33,7 @@ pub(crate) struct Memory {
     /// For documents.
     bytes_max: usize,
     /// For long answers.
-    answers: Semaphore,
+    answers: Arc<Semaphore>,
     answers_max: u32,
     state: Mutex<Balance>,
     /// Bytes that batches have of it now.
@@ -70,6 +79,13 @@ pub(crate) struct Held {
     counted: usize,
 }
 
+/// Memory that a long answer, and what it says, may take until this is dropped.
+#[derive(Debug)]
+pub(crate) struct AnswerHeld {
+    pub(crate) bytes: usize,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
 // === impl Memory ===
 
 impl Memory {
@@ -86,7 +102,7 @@ impl Memory {
             .min(Semaphore::MAX_PERMITS as u32);
         Arc::new(Self {
             bytes_max,
-            answers: Semaphore::new(answers_max as usize),
+            answers: Arc::new(Semaphore::new(answers_max as usize)),
             answers_max,
             state: Mutex::default(),
             held: AtomicUsize::new(0),
@@ -109,12 +125,21 @@ impl Memory {
         }
     }
 
-    /// Memory for a long answer, until what is returned is dropped: in turn, and alone if it is more than
-    /// there is.
-    pub(crate) async fn answer(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+    /// Memory for a long answer, in turn: as much as there is, if that is less.
+    pub(crate) async fn answer(&self, bytes: usize) -> AnswerHeld {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.answers_max);
+        let answers = Arc::clone(&self.answers);
         // Nobody closes it.
-        self.answers.acquire_many(bytes).await.ok()
+        let permit = answers.acquire_many_owned(bytes).await.ok();
+        AnswerHeld {
+            bytes: bytes as usize,
+            _permit: permit,
+        }
+    }
+
+    /// Operations that a request may have: the errors of all find room at once.
+    pub(crate) fn operations_max(&self) -> usize {
+        (self.answers_max as usize / ERROR_BYTES).max(1)
     }
 
     /// Gives so many lanes a part each.
@@ -262,6 +287,19 @@ impl Drop for Held {
     }
 }
 
+/// What lines take with the notes of their operations.
+pub(crate) fn with_notes(bytes: usize, operations: usize) -> usize {
+    bytes.saturating_add(operations.saturating_mul(NOTES_BYTES))
+}
+
+/// What is noted of an operation while its batch is delivered: where it is and what is known of it, its
+/// number among those to be sent and to be sent again, and what became of it in one try, twice while that is
+/// passed on.
+const NOTES_BYTES: usize = size_of::<Operation>() + 6 * size_of::<u32>() + 2 * size_of::<(usize, Outcome)>();
+
+/// What an error takes at least in an answer that is reduced ([`bulk::Condense`]), with the item around it.
+pub(crate) const ERROR_BYTES: usize = 320;
+
 /// This part of all is for long answers.
 const ANSWERS_SHARE: usize = 8;
 
@@ -367,6 +405,7 @@ mod tests {
         let Poll::Ready(first) = poll(pin!(memory.answer(1_000))) else {
             panic!("nobody reads one")
         };
+        assert_eq!(first.bytes, 10, "all there is");
         let mut second = pin!(memory.answer(3));
         assert!(poll(second.as_mut()).is_pending());
         drop(first);

@@ -1,6 +1,7 @@
 //! What an answer, or none, says of the operations that were sent: done, to be tried again, or refused for
 //! good.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
@@ -12,25 +13,27 @@ use serde_json::Value;
 use wire::{Fate, SendError, SendErrorKind};
 
 use crate::delivery::concern::{concerned, is_alias_unknown_yet, is_slow_mapping};
+use crate::delivery::memory::AnswerHeld;
 use crate::queue::parked::Scope;
 
-/// What became of an operation in one try.
+/// What became of an operation in one try. Small, since there is one for each operation, and with texts that
+/// those share which were told the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Executed.
     Done,
     /// To be tried again later.
-    Again(Again),
+    Again(Arc<Again>),
     /// To be tried again at once, with fewer others.
-    Split(Error),
+    Split(Arc<Error>),
     /// The same, apart from other lanes: it may be refused for what another operation of its request holds.
-    Shared(Error),
+    Shared(Arc<Error>),
     /// To be tried again at once: another writer was in between.
-    AtOnce(Error),
+    AtOnce(Arc<Error>),
     /// Not now, for a reason that concerns no others than these: it waits apart from its lane.
-    Park(Scope, Again),
+    Park(Scope, Arc<Again>),
     /// The cluster would not take it.
-    Refused(Error),
+    Refused(Arc<Error>),
 }
 
 /// Why nobody can say whether an operation that may have been executed was.
@@ -49,17 +52,19 @@ pub(crate) enum Untold {
 }
 
 /// What became of operations that were sent together, in their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Outcomes {
     /// Of all: so many are done. A list that says so would be larger than the answer.
     Done(u32),
-    Each(Vec<Outcome>),
+    /// Of each, and the memory that their texts take.
+    Each(Vec<Outcome>, Option<Rc<AnswerHeld>>),
 }
 
 /// Why, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
-    pub(crate) why: Arc<str>,
+    /// None where `error` says it.
+    text: Option<String>,
     pub(crate) after: Option<Duration>,
     /// It may have been executed.
     pub(crate) doubt: bool,
@@ -87,7 +92,7 @@ impl Again {
     /// What passes by itself, and may have been executed.
     pub(crate) fn in_doubt(why: String) -> Self {
         Self {
-            why: why.into(),
+            text: Some(why),
             after: None,
             doubt: true,
             busy: false,
@@ -119,18 +124,23 @@ impl Again {
         self.error.as_deref()
     }
 
-    /// What a node refused by itself, and may take later.
-    pub(crate) fn refused(error: Error) -> Self {
-        let why = error.to_string().into();
-        Self::refused_as(why, Arc::new(error))
+    /// Why it is not done, not at any length: lanes and keys show it for as long as it holds.
+    pub(crate) fn why(&self) -> String {
+        let mut why = match (&self.text, &self.error) {
+            (Some(text), _) => text.clone(),
+            (None, Some(error)) => error.to_string(),
+            (None, None) => String::new(),
+        };
+        why.truncate(why.floor_char_boundary(SHOWN_BYTES_MAX));
+        why
     }
 
-    /// The same, with texts that many have in common.
-    fn refused_as(why: Arc<str>, error: Arc<Error>) -> Self {
+    /// What a node refused by itself, and may take later.
+    pub(crate) fn refused(error: Arc<Error>) -> Self {
         Self {
             doubt: error.status >= 500,
             busy: error.status == 429,
-            why,
+            text: None,
             after: None,
             paused: false,
             error: Some(error),
@@ -148,20 +158,25 @@ impl std::fmt::Display for Error {
 // === impl Outcome ===
 
 impl Outcome {
+    /// To be tried again later.
+    pub(crate) fn again(again: Again) -> Self {
+        Outcome::Again(Arc::new(again))
+    }
+
     /// What comes of it where nothing is parked.
     pub(crate) fn without_parking(self) -> Self {
-        match self {
-            Outcome::Park(_, again) => match again.error {
-                Some(error) if matches!(error.status, 400 | 404) && !is_alias_unknown_yet(&error) => {
-                    Outcome::Refused((*error).clone())
-                }
-                Some(error) if error.status == 413 => Outcome::Again(Again::paused(format!(
-                    "one operation alone is too large for the cluster: {}",
-                    error.reason
-                ))),
-                error => Outcome::Again(Again { error, ..again }),
-            },
-            outcome => outcome,
+        let Outcome::Park(_, again) = self else {
+            return self;
+        };
+        match &again.error {
+            Some(error) if matches!(error.status, 400 | 404) && !is_alias_unknown_yet(error) => {
+                Outcome::Refused(Arc::clone(error))
+            }
+            Some(error) if error.status == 413 => Outcome::again(Again::paused(format!(
+                "one operation alone is too large for the cluster: {}",
+                error.reason
+            ))),
+            _ => Outcome::Again(again),
         }
     }
 
@@ -176,21 +191,21 @@ impl Outcome {
 impl Outcomes {
     /// The same for so many.
     pub(crate) fn of_all(outcome: &Outcome, docs: u32) -> Self {
-        Outcomes::Each(vec![outcome.clone(); docs as usize])
+        Outcomes::Each(vec![outcome.clone(); docs as usize], None)
     }
 
     /// Of how many operations.
     pub(crate) fn len(&self) -> usize {
         match self {
             Outcomes::Done(docs) => *docs as usize,
-            Outcomes::Each(outcomes) => outcomes.len(),
+            Outcomes::Each(outcomes, _) => outcomes.len(),
         }
     }
 
     pub(crate) fn are_done(&self) -> bool {
         match self {
             Outcomes::Done(_) => true,
-            Outcomes::Each(outcomes) => outcomes.iter().all(|outcome| *outcome == Outcome::Done),
+            Outcomes::Each(outcomes, _) => outcomes.iter().all(|outcome| *outcome == Outcome::Done),
         }
     }
 
@@ -198,25 +213,57 @@ impl Outcomes {
     pub(crate) fn are_busy(&self) -> bool {
         match self {
             Outcomes::Done(_) => false,
-            Outcomes::Each(outcomes) => outcomes.iter().any(Outcome::is_busy),
+            Outcomes::Each(outcomes, _) => outcomes.iter().any(Outcome::is_busy),
         }
     }
 
     /// The same after a try that may have been executed: what is in conflict may be so with that one, and is
     /// looked at.
     pub(crate) fn in_doubt(self) -> Self {
-        let Outcomes::Each(outcomes) = self else {
+        let Outcomes::Each(mut outcomes, held) = self else {
             return self;
         };
-        let doubted = outcomes.into_iter().map(|outcome| match outcome {
-            Outcome::Refused(error) if error.status == 409 => Outcome::Again(Again {
-                doubt: true,
-                ..Again::refused(error)
-            }),
-            Outcome::Again(again) => Outcome::Again(Again { doubt: true, ..again }),
-            outcome => outcome,
-        });
-        Outcomes::Each(doubted.collect())
+        // Those that share a text go on sharing it.
+        let mut last: Option<(Arc<Again>, Arc<Again>)> = None;
+        for outcome in &mut outcomes {
+            match outcome {
+                Outcome::Refused(error) if error.status == 409 => {
+                    *outcome = Outcome::again(Again {
+                        doubt: true,
+                        ..Again::refused(Arc::clone(error))
+                    });
+                }
+                Outcome::Again(again) if !again.doubt => {
+                    let known = last.take().filter(|(before, _)| Arc::ptr_eq(before, again));
+                    let (_, doubted) = last.insert(known.unwrap_or_else(|| {
+                        let doubted = Again {
+                            doubt: true,
+                            ..(**again).clone()
+                        };
+                        (Arc::clone(again), Arc::new(doubted))
+                    }));
+                    *again = Arc::clone(doubted);
+                }
+                _ => {}
+            }
+        }
+        Outcomes::Each(outcomes, held)
+    }
+
+    /// The memory that their texts take.
+    pub(crate) fn held(&self) -> Option<Rc<AnswerHeld>> {
+        match self {
+            Outcomes::Done(_) => None,
+            Outcomes::Each(_, held) => held.clone(),
+        }
+    }
+
+    /// The same with texts that take this memory until the last of them is settled.
+    pub(crate) fn holding(self, held: Option<AnswerHeld>) -> Self {
+        match self {
+            Outcomes::Each(outcomes, _) => Outcomes::Each(outcomes, held.map(Rc::new)),
+            done => done,
+        }
     }
 
     /// Cuts off the first so many.
@@ -235,9 +282,14 @@ impl Outcomes {
                 *left -= docs;
                 Outcomes::Done(docs)
             }
-            Outcomes::Each(outcomes) => {
-                let rest = outcomes.split_off(docs as usize);
-                Outcomes::Each(std::mem::replace(outcomes, rest))
+            Outcomes::Each(outcomes, held) => {
+                let all = outcomes.len() == docs as usize;
+                let rest = if all {
+                    Vec::new()
+                } else {
+                    outcomes.split_off(docs as usize)
+                };
+                Outcomes::Each(std::mem::replace(outcomes, rest), held.clone())
             }
         }
     }
@@ -250,7 +302,7 @@ impl IntoIterator for Outcomes {
     fn into_iter(self) -> Self::IntoIter {
         match self {
             Outcomes::Done(docs) => vec![Outcome::Done; docs as usize].into_iter(),
-            Outcomes::Each(outcomes) => outcomes.into_iter(),
+            Outcomes::Each(outcomes, _) => outcomes.into_iter(),
         }
     }
 }
@@ -258,7 +310,7 @@ impl IntoIterator for Outcomes {
 /// What no answer says of the operations sent.
 pub(crate) fn unanswered(error: &SendError) -> Again {
     Again {
-        why: error.to_string().into(),
+        text: Some(error.to_string()),
         after: None,
         doubt: error.fate == Fate::Unknown,
         busy: false,
@@ -280,8 +332,8 @@ pub(crate) fn outcomes(
     let after = after.and_then(|value| value.to_str().ok()?.parse().ok().map(Duration::from_secs));
     let again = |paused: bool, doubt: bool| {
         let text = String::from_utf8_lossy(&body[..body.len().min(WHY_BYTES_MAX)]);
-        Outcome::Again(Again {
-            why: format!("{node} answered {status}: {text}").into(),
+        Outcome::again(Again {
+            text: Some(format!("{node} answered {status}: {text}")),
             after,
             doubt,
             busy: status == StatusCode::TOO_MANY_REQUESTS,
@@ -290,14 +342,14 @@ pub(crate) fn outcomes(
             index: None,
         })
     };
-    let of_error = || error_of(status.as_u16(), serde_json::from_slice(body).ok()?);
+    let of_error = || error_of(status.as_u16(), &serde_json::from_slice(body).ok()?);
     let one = match status.as_u16() {
         200 if bulk::all_succeeded(body, docs) => return Outcomes::Done(docs),
         200 => match Reply::split(body, docs) {
             Ok(reply) => {
-                let mut last = None;
-                let each = (0..docs).map(|item| item_outcome(&reply, item, &mut last));
-                return Outcomes::Each(each.collect());
+                let mut last = LastItem::default();
+                let each = (0..docs).map(|item| last.next(&reply, item));
+                return Outcomes::Each(each.collect(), None);
             }
             // Whoever answers like that is no cluster, or not well.
             Err(_) => again(true, true),
@@ -306,53 +358,91 @@ pub(crate) fn outcomes(
         408 | 502 | 503 | 504 => again(false, true),
         // The cluster's own rejection of the whole; what is in somebody else's words is no reason to give up
         // documents.
-        400 => of_error().map_or_else(|| again(true, false), Outcome::Split),
+        400 => of_error().map_or_else(|| again(true, false), |error| Outcome::Split(Arc::new(error))),
         // Some servers fail the whole for one operation.
-        500 => of_error().map_or_else(|| again(true, true), Outcome::Split),
-        413 => Outcome::Split(Error {
+        500 => of_error().map_or_else(|| again(true, true), |error| Outcome::Split(Arc::new(error))),
+        413 => Outcome::Split(Arc::new(Error {
             status: 413,
             kind: "content_too_long_exception".to_owned(),
             reason: format!("{node} answered {status}"),
-        }),
+        })),
         _ => again(true, status.is_server_error()),
     };
     Outcomes::of_all(&one, docs)
 }
 
-/// What many items say in the same words is kept once: `last` is what the one before said.
-fn item_outcome(reply: &Reply<'_>, item: u32, last: &mut Option<(Arc<str>, Arc<Error>)>) -> Outcome {
-    let facts = reply.facts(item);
-    let status = facts.status.unwrap_or(500);
-    if !facts.failed {
+/// The item before, and what it says: what many items say in the same words is read and kept once.
+#[derive(Default)]
+struct LastItem<'r> {
+    item: &'r [u8],
+    outcome: Option<Outcome>,
+    /// The last error, and the index that it names beside its words.
+    error: Option<(Arc<Error>, Option<Box<str>>)>,
+}
+
+impl<'r> LastItem<'r> {
+    fn next(&mut self, reply: &'r Reply<'r>, number: u32) -> Outcome {
+        let item = reply.item(number);
+        if let Some(outcome) = &self.outcome
+            && self.item == item
+        {
+            return outcome.clone();
+        }
+        let facts = reply.facts(number);
         // A delete that found nothing says 404 and is done.
-        return Outcome::Done;
+        if !facts.failed {
+            return Outcome::Done;
+        }
+        let (error, index) = self.read(item, facts.status.unwrap_or(500));
+        let outcome = item_outcome(error, index);
+        self.item = item;
+        self.outcome.insert(outcome).clone()
     }
-    let parsed: Value = serde_json::from_slice(reply.item(item)).unwrap_or_default();
-    let inner = parsed.as_object().and_then(|item| item.values().next());
-    let error = inner.and_then(|inner| error_of(status, inner.clone()));
-    let error = error.unwrap_or_else(|| Error {
-        status,
-        kind: "exception".to_owned(),
-        reason: String::from_utf8_lossy(reply.item(item)).into_owned(),
-    });
+
+    /// The error of an item, and the index that it names beside its words.
+    fn read(&mut self, item: &[u8], status: u16) -> (Arc<Error>, Option<Box<str>>) {
+        let parsed: Value = serde_json::from_slice(item).unwrap_or_default();
+        let inner = parsed.as_object().and_then(|item| item.values().next());
+        let said = inner.map(|inner| &inner["error"]);
+        if let Some((last, index)) = &mut self.error
+            && said.is_some_and(|said| said == bulk::SAME_ERROR)
+        {
+            if last.status != status {
+                *last = Arc::new(Error {
+                    status,
+                    ..(**last).clone()
+                });
+            }
+            return (Arc::clone(last), index.clone());
+        }
+        let error = inner.and_then(|inner| error_of(status, inner));
+        let error = error.unwrap_or_else(|| Error {
+            status,
+            kind: "exception".to_owned(),
+            reason: String::from_utf8_lossy(item).into_owned(),
+        });
+        let index = said.and_then(|said| said["index"].as_str()).map(Into::into);
+        self.error.insert((Arc::new(error), index)).clone()
+    }
+}
+
+/// What an error says of its operation. `index` is what it names beside its words.
+fn item_outcome(error: Arc<Error>, index: Option<Box<str>>) -> Outcome {
     // A cluster with much to do; 500 would count, and kill in the end.
     if is_slow_mapping(&error) {
-        return Outcome::Again(Again::unsent(error.to_string()));
+        return Outcome::again(Again::unsent(error.to_string()));
     }
+    let status = error.status;
     if let Some(scope) = concerned(&error) {
-        // Missing rights are for somebody to put right, which the lanes' numbers say where nothing is parked.
-        let paused = error.status == 403;
-        let busy = false;
-        let index = inner.and_then(|inner| inner["error"]["index"].as_str());
-        return Outcome::Park(
-            scope,
-            Again {
-                paused,
-                busy,
-                index: index.map(Into::into),
-                ..refused(error, last)
-            },
-        );
+        let again = Again {
+            // Missing rights are for somebody to put right, which the lanes' numbers say where nothing is
+            // parked.
+            paused: status == 403,
+            busy: false,
+            index,
+            ..Again::refused(error)
+        };
+        return Outcome::Park(scope, Arc::new(again));
     }
     let paused = match status {
         408 | 429 | 502 | 503 | 504 => false,
@@ -360,26 +450,17 @@ fn item_outcome(reply: &Reply<'_>, item: u32, last: &mut Option<(Arc<str>, Arc<E
         401 | 403 => true,
         _ => return Outcome::Refused(error),
     };
-    Outcome::Again(Again {
+    Outcome::again(Again {
         doubt: matches!(status, 502..=504),
         // An index whose disk is full says 429 as well, whatever its node has to do.
         busy: status == 429 && error.kind != "cluster_block_exception",
         paused,
-        ..refused(error, last)
+        ..Again::refused(error)
     })
 }
 
-fn refused(error: Error, last: &mut Option<(Arc<str>, Arc<Error>)>) -> Again {
-    let (why, error) = match last.take() {
-        Some((why, known)) if *known == error => (why, known),
-        _ => (error.to_string().into(), Arc::new(error)),
-    };
-    *last = Some((Arc::clone(&why), Arc::clone(&error)));
-    Again::refused_as(why, error)
-}
-
 /// An error as the servers write it, with what caused it.
-fn error_of(status: u16, body: Value) -> Option<Error> {
+fn error_of(status: u16, body: &Value) -> Option<Error> {
     let error = body.get("error")?;
     let kind = error["type"].as_str()?.to_owned();
     let mut reason = error["reason"].as_str().unwrap_or_default().to_owned();
@@ -394,7 +475,9 @@ fn error_of(status: u16, body: Value) -> Option<Error> {
     Some(Error { status, kind, reason })
 }
 
+/// What is shown of an answer that is no bulk's, and of why an operation is not done.
 const WHY_BYTES_MAX: usize = 300;
+const SHOWN_BYTES_MAX: usize = 2 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -453,16 +536,53 @@ mod tests {
     }
 
     #[test]
+    fn what_many_items_say_in_the_same_words_is_kept_once_and_each_has_its_own_status() {
+        let item =
+            |status: u16, error: &str| format!("{{\"index\":{{\"status\":{status},\"error\":{error}}}}}");
+        let error = "{\"type\":\"t\",\"reason\":\"r\"}";
+        let same = format!("{:?}", bulk::SAME_ERROR);
+        let items = [
+            item(503, error),
+            item(503, error),
+            item(503, &same),
+            item(503, &same),
+            item(400, &same),
+        ];
+        let body = format!("{{\"took\":1,\"errors\":true,\"items\":[{}]}}", items.join(","));
+        let outcomes = outcomes_of(200, &body, 5);
+        let errors: Vec<_> = outcomes[..4]
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Again(again) => again.error.clone().unwrap(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(
+            errors
+                .iter()
+                .all(|one| Arc::ptr_eq(one, &errors[0]) && one.reason == "r")
+        );
+        let Outcome::Refused(error) = &outcomes[4] else {
+            panic!("{:?}", outcomes[4])
+        };
+        assert_eq!(
+            (error.status, error.kind.as_str(), error.reason.as_str()),
+            (400, "t", "r")
+        );
+        assert_eq!(size_of::<Outcome>(), 16);
+    }
+
+    #[test]
     fn parcels_get_their_own_outcomes_whether_all_are_done_or_not() {
-        let refused = Outcome::Refused(Error {
+        let refused = Outcome::Refused(Arc::new(Error {
             status: 400,
             kind: String::new(),
             reason: String::new(),
-        });
+        }));
         let mut all = Outcomes::Done(5);
-        assert_eq!(all.split_off_front(2), Outcomes::Done(2));
+        assert!(matches!(all.split_off_front(2), Outcomes::Done(2)));
         assert_eq!(all.into_iter().collect::<Vec<_>>(), vec![Outcome::Done; 3]);
-        let mut each = Outcomes::Each(vec![Outcome::Done, refused.clone(), Outcome::Done]);
+        let mut each = Outcomes::Each(vec![Outcome::Done, refused.clone(), Outcome::Done], None);
         assert!(!each.are_done());
         let first: Vec<_> = each.split_off_front(2).into_iter().collect();
         assert_eq!(first, [Outcome::Done, refused]);

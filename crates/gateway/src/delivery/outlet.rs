@@ -262,7 +262,9 @@ fn address(node: &Node) -> usize {
 // === impl Outlets ===
 
 impl Outlets {
-    pub(crate) fn new(settings: &Delivery) -> Self {
+    /// With so many operations in a request at most.
+    pub(crate) fn new(settings: &Delivery, operations_max: usize) -> Self {
+        let docs_max = settings.batch_docs_max.clamp(1, operations_max);
         Self {
             slots: RefCell::default(),
             shifts: RefCell::new(Shifts::new(settings.adaptive)),
@@ -272,7 +274,7 @@ impl Outlets {
             settings: Combine {
                 enabled: true,
                 flush_bytes: settings.batch_bytes_max as u64,
-                docs_max: u32::try_from(settings.batch_docs_max).unwrap_or(u32::MAX),
+                docs_max: u32::try_from(docs_max).unwrap_or(u32::MAX),
                 requests_max: u32::MAX,
                 interval: INTERVAL,
                 adaptive: settings.adaptive,

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use wire::guard::fault;
 use wire::{Fate, Outgoing, PooledBytes};
 
+use crate::delivery::brief::Brief;
 use crate::delivery::lane::Route;
 use crate::delivery::outcome::{Again, Outcome, Outcomes, outcomes, unanswered};
 use crate::delivery::sent_as::asked_as;
@@ -93,6 +94,7 @@ impl Route {
         mut leave: Option<Permit>,
     ) -> Vec<Transmitted> {
         let docs: Vec<u32> = parcels.iter().map(|parcel| parcel.docs).collect();
+        let all: u32 = docs.iter().sum();
         let bytes = parcels.iter().map(|parcel| parcel.bytes).sum();
         let wording = Rc::clone(&parcels[0].wording);
         let outbound = self.outbound();
@@ -113,13 +115,12 @@ impl Route {
         }
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
-        let all: u32 = docs.iter().sum();
-        let memory = &self.shared.delivery_memory;
+        let room = (all, &*self.shared.delivery_memory);
         let answer = outbound
-            .brief(node, message, body, outbound.deadline(), (all, memory))
+            .brief(node, message, body, outbound.deadline(), room)
             .await;
         let (mut outcomes, ended) = match answer {
-            Ok((head, body)) if docs.len() > 1 && may_blame_one(head.status) => {
+            Ok(Brief { head, body, .. }) if docs.len() > 1 && may_blame_one(head.status) => {
                 if head.status == StatusCode::PAYLOAD_TOO_LARGE {
                     self.outlets.gate(node).too_large(bytes);
                 }
@@ -127,9 +128,9 @@ impl Route {
                 let doubt = !is_unexecuted(head.status, &body);
                 return docs.iter().map(|_| Transmitted::Alone { doubt }).collect();
             }
-            Ok((head, body)) => {
+            Ok(Brief { head, body, held }) => {
                 fault("reply", &body);
-                let mut outcomes = outcomes(head.status, &head.headers, &body, all, &node.name);
+                let mut outcomes = outcomes(head.status, &head.headers, &body, all, &node.name).holding(held);
                 if !outbound.cluster().snapshot().table.dialect().ingests_singly() {
                     doubt_shared(&mut outcomes);
                 }
@@ -138,7 +139,7 @@ impl Route {
             }
             Err(error) => {
                 let lost = (error.fate == Fate::Unknown).then_some(Ended::Lost);
-                let outcome = Outcome::Again(unanswered(&error));
+                let outcome = Outcome::again(unanswered(&error));
                 (Outcomes::of_all(&outcome, all), lost)
             }
         };
@@ -187,7 +188,7 @@ impl Route {
     /// The outcomes of parcels that are not sent, because the lanes may belong to another gateway.
     fn withheld(docs: &[u32]) -> Vec<Transmitted> {
         let why = "Kafka has not confirmed for a while that these lanes are this gateway's";
-        let outcome = Outcome::Again(Again::unsent(why.to_owned()));
+        let outcome = Outcome::again(Again::unsent(why.to_owned()));
         let told = docs.iter().map(|docs| Outcomes::of_all(&outcome, *docs));
         told.map(Transmitted::Outcomes).collect()
     }

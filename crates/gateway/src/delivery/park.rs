@@ -19,7 +19,8 @@ use crate::queue::{Doing, written};
 struct ToPark {
     key: Key,
     why: String,
-    operations: Vec<(usize, Named)>,
+    /// By their numbers: names of all at once would be more than their lines.
+    operations: Vec<usize>,
     /// What the cluster said of each, if they are refused already.
     refused: Vec<Refused>,
 }
@@ -32,7 +33,7 @@ impl Lane {
             return Some(());
         };
         let snapshot = self.topology().await?.1;
-        let mut lots: BTreeMap<Key, Vec<(usize, Named)>> = BTreeMap::new();
+        let mut lots: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
         {
             let mut state = parked.state();
             state.follow_topology(&snapshot);
@@ -40,7 +41,7 @@ impl Lane {
                 let named = work.named(*operation, &snapshot);
                 match state.holder(&named, self.number, &work.wording.target, None) {
                     Some(key) => {
-                        lots.entry(key).or_default().push((*operation, named));
+                        lots.entry(key).or_default().push(*operation);
                         false
                     }
                     None => true,
@@ -53,7 +54,7 @@ impl Lane {
             operations,
             refused: Vec::new(),
         });
-        let dead = self.put_all(&parked, work, lots.collect()).await?;
+        let dead = self.put_all(&parked, work, lots.collect(), &snapshot).await?;
         self.bury(work, dead).await
     }
 
@@ -62,9 +63,9 @@ impl Lane {
     pub(crate) async fn park(
         &mut self,
         work: &Work<'_>,
-        failed: Vec<(usize, Scope, Again)>,
+        failed: Vec<(usize, Scope, Arc<Again>)>,
         snapshot: &Snapshot,
-    ) -> Option<Vec<(usize, Error)>> {
+    ) -> Option<Vec<(usize, Arc<Error>)>> {
         let Some(parked) = self.parked().filter(|_| !failed.is_empty()) else {
             return Some(Vec::new());
         };
@@ -74,11 +75,11 @@ impl Lane {
             let key = self.key(&parked, work, scope, &named, &again);
             let to_park = lots.entry(key.clone()).or_insert_with(|| ToPark {
                 key,
-                why: again.why.to_string(),
+                why: again.why(),
                 operations: Vec::new(),
                 refused: Vec::new(),
             });
-            to_park.operations.push((operation, named));
+            to_park.operations.push(operation);
         }
         let lots: Vec<ToPark> = lots.into_values().collect();
         for to_park in &lots {
@@ -93,7 +94,7 @@ impl Lane {
                 "parked: these documents wait, and nothing else does"
             );
         }
-        self.put_all(&parked, work, lots).await
+        self.put_all(&parked, work, lots, snapshot).await
     }
 
     /// Parks operations that are refused, and whose dead letters find no room for what is said beside them:
@@ -101,7 +102,7 @@ impl Lane {
     pub(crate) async fn park_letters(
         &mut self,
         work: &Work<'_>,
-        refused: Vec<(usize, Error, String)>,
+        refused: Vec<(usize, Arc<Error>, String)>,
     ) -> Option<()> {
         let parked = self.parked()?;
         let snapshot = self.topology().await?.1;
@@ -122,13 +123,13 @@ impl Lane {
                 });
             }
             if let Some(to_park) = lots.last_mut() {
-                to_park.operations.push((operation, named));
+                to_park.operations.push(operation);
                 to_park.refused.push(error.in_short());
             }
         }
         // There is always room for these, but for what is wrong with the disk.
         let lots = lots.into_values().flatten().collect();
-        let left = self.put_all(&parked, work, lots).await?;
+        let left = self.put_all(&parked, work, lots, &snapshot).await?;
         debug_assert!(left.is_empty(), "there is no bound for these");
         Some(())
     }
@@ -161,28 +162,30 @@ impl Lane {
         parked: &Arc<Parked>,
         work: &Work<'_>,
         lots: Vec<ToPark>,
-    ) -> Option<Vec<(usize, Error)>> {
+        snapshot: &Snapshot,
+    ) -> Option<Vec<(usize, Arc<Error>)>> {
         let mut dead = Vec::new();
+        // An entry is in memory several times until it is on disk, and again whenever it is tried.
+        let most = parked
+            .record_bytes_max()
+            .map_or(PIECE_BYTES, |most| most.min(PIECE_BYTES));
         let lots = lots
             .into_iter()
-            .flat_map(|to_park| match parked.record_bytes_max() {
-                Some(most) => to_park.in_pieces(work, most),
-                None => vec![to_park],
-            });
+            .flat_map(|to_park| to_park.in_pieces(work, most, snapshot));
         for to_park in lots {
-            let (entry, lines, doubt) = self.entry(work, &to_park);
+            let (entry, lines, doubt) = self.entry(work, &to_park, snapshot);
             let mut copy = None;
             loop {
                 match parked.put(entry.clone(), &lines, doubt, &mut copy).await {
                     Ok(()) => break,
                     Err(full @ NotParked::Full(_)) => {
-                        let error = Error {
+                        let error = Arc::new(Error {
                             status: 503,
                             kind: "parked_store_full".to_owned(),
                             reason: format!("{full}; it waited for {}: {}", to_park.key.shown(), to_park.why),
-                        };
+                        });
                         let operations = to_park.operations.iter();
-                        dead.extend(operations.map(|(operation, _)| (*operation, error.clone())));
+                        dead.extend(operations.map(|operation| (*operation, Arc::clone(&error))));
                         break;
                     }
                     Err(NotParked::Disk(why)) => {
@@ -196,7 +199,7 @@ impl Lane {
         Some(dead)
     }
 
-    fn entry(&self, work: &Work<'_>, to_park: &ToPark) -> (Entry, Vec<u8>, bool) {
+    fn entry(&self, work: &Work<'_>, to_park: &ToPark, snapshot: &Snapshot) -> (Entry, Vec<u8>, bool) {
         let batch = work.batch;
         let mut entry = Entry {
             key: to_park.key.clone(),
@@ -217,7 +220,8 @@ impl Lane {
             instead_of: None,
         };
         let (mut lines, mut doubt) = (Vec::new(), false);
-        for (operation, named) in &to_park.operations {
+        for operation in &to_park.operations {
+            let named = work.named(*operation, snapshot);
             let origin = batch.origin(*operation);
             let request = (origin.position, origin.time_ms);
             if entry.origins.last() != Some(&request) {
@@ -245,7 +249,7 @@ impl Lane {
         let operations = to_park
             .operations
             .iter()
-            .map(|(operation, _)| work.operations[*operation]);
+            .map(|operation| work.operations[*operation]);
         let creates: Vec<_> = operations.filter(|at| at.op == Op::Create).collect();
         let ids = creates.iter().filter_map(|at| {
             let subject = bulk::subject(&work.body[at.start..at.end])?;
@@ -266,18 +270,19 @@ impl Lane {
 
 impl ToPark {
     /// The same in pieces, each of which fits into a message of so many bytes.
-    fn in_pieces(self, work: &Work<'_>, bytes_max: usize) -> Vec<Self> {
+    fn in_pieces(self, work: &Work<'_>, bytes_max: usize, snapshot: &Snapshot) -> Vec<Self> {
         let (key, why) = (self.key, cut(&self.why, WHY_BYTES_MAX));
         let head = HEAD_BYTES + work.batch.target().len() + 2 * why.len();
         let (mut pieces, mut bytes) = (Vec::<Self>::new(), 0);
         let mut refused = self.refused.into_iter();
-        for (operation, named) in self.operations {
+        for operation in self.operations {
             let at = work.operations[operation];
             let refused = refused.next();
             // What JSON makes longer, at most: these are text.
             let said = refused
                 .as_ref()
                 .map_or(0, |one| 6 * (one.kind.len() + one.reason.len()));
+            let named = work.named(operation, snapshot);
             let names: usize = named.names().map(|name| name.len() + 8).sum();
             let more = (at.end - at.start) + OPERATION_BYTES + said + names;
             if pieces.is_empty() || bytes + more > bytes_max {
@@ -291,7 +296,7 @@ impl ToPark {
             }
             bytes += more;
             if let Some(piece) = pieces.last_mut() {
-                piece.operations.push((operation, named));
+                piece.operations.push(operation);
                 piece.refused.extend(refused);
             }
         }
@@ -327,6 +332,8 @@ fn cut(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }
 
+/// Bytes of an entry with its lines, but for one operation that has more.
+const PIECE_BYTES: usize = 1 << 20;
 /// What an entry says beside its operations, why it waits and how it is sent, at most; and what it says of
 /// each operation: its request, its place, its document, an id that was made for it.
 const HEAD_BYTES: usize = 8 << 10;

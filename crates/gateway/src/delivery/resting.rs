@@ -1,6 +1,6 @@
 //! A lane that only waits: for a cluster that is away, or for room for its dead letters. If another lane
-//! wants the memory meanwhile that its batch takes, it lets go of the lines, and reads them again before it
-//! goes on.
+//! wants the memory meanwhile that its batch takes, it lets go of the lines and of where operations are in
+//! them, and reads them again before it goes on. What is known of each operation stays: a few bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use wire::PooledBytes;
 use super::memory::Held;
 use super::thread::READ_AGAIN;
 use crate::delivery::lane::{Lane, stopped};
-use crate::delivery::work::Batch;
+use crate::delivery::work::{Batch, Work};
 use crate::queue::Doing;
 
 /// Why a batch's lines cannot be read a second time.
@@ -39,30 +39,72 @@ impl Lane {
         time: Duration,
     ) -> Option<()> {
         let ends = Instant::now() + time;
+        if !self.is_wanted_before(ends, batch, held.as_ref()).await? {
+            return Some(());
+        }
+        let taken = (body.len(), held.as_ref().map_or(0, Held::bytes));
+        (*body, *held) = (self.route.worker.pool().take(0).freeze(), None);
+        let (lines, memory) = self.come_back(ends, batch, taken).await?;
+        (*body, *held) = (lines, Some(memory));
+        Some(())
+    }
+
+    /// The same of a batch that is cut into operations: it lets go of where they are, too.
+    pub(crate) async fn rest_with(&mut self, work: &mut Work<'_>, time: Duration) -> Option<()> {
+        let ends = Instant::now() + time;
+        if !self
+            .is_wanted_before(ends, work.batch, work.held.as_ref())
+            .await?
+        {
+            return Some(());
+        }
+        let taken = (work.body.len(), work.held.as_ref().map_or(0, Held::bytes));
+        work.let_go(&self.route);
+        loop {
+            let (lines, memory) = self.come_back(ends, work.batch, taken).await?;
+            if work.take_again(&self.route, lines, memory) {
+                return Some(());
+            }
+            let why = format!("what is under way cannot be read again: {}", NotRead::Another);
+            self.route.group.set(self.number, Doing::Paused, Some(&why));
+            self.rest(READ_AGAIN).await?;
+        }
+    }
+
+    /// Waits until then, or until another lane wants the memory of a batch that can be read again; whether
+    /// one does. `None` if the gateway stops meanwhile.
+    async fn is_wanted_before(&mut self, ends: Instant, batch: &Batch, held: Option<&Held>) -> Option<bool> {
         self.route.group.rests_until(self.number, ends.into_std());
-        let may_let_go = batch.from.is_some() && held.as_ref().is_some_and(Held::is_common);
+        let may_let_go = batch.from.is_some() && held.is_some_and(Held::is_common);
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         tokio::select! {
             biased;
-            () = stopped(&mut self.stop) => return None,
-            () = sleep_until(ends) => return Some(()),
-            () = memory.is_wanted(), if may_let_go => {}
+            () = stopped(&mut self.stop) => None,
+            () = sleep_until(ends) => Some(false),
+            () = memory.is_wanted(), if may_let_go => Some(true),
         }
-        let (length, bytes) = (body.len(), held.as_ref().map_or(0, Held::bytes));
-        *body = self.route.worker.pool().take(0).freeze();
-        *held = None;
+    }
+
+    /// Waits until then, and for memory; reads the lines once more, of which there are so many bytes, that
+    /// take so much.
+    async fn come_back(
+        &mut self,
+        ends: Instant,
+        batch: &Batch,
+        (length, bytes): (usize, usize),
+    ) -> Option<(PooledBytes, Held)> {
+        let memory = Arc::clone(&self.route.shared.delivery_memory);
         tokio::select! {
             biased;
             () = stopped(&mut self.stop) => return None,
             () = sleep_until(ends) => {}
         }
-        *held = tokio::select! {
+        let held = tokio::select! {
             biased;
             () = stopped(&mut self.stop) => return None,
-            held = memory.take(bytes, bytes) => Some(held),
+            held = memory.take(bytes, bytes) => held,
         };
-        *body = self.read_again(batch, length).await?;
-        Some(())
+        Some((self.read_again(batch, length).await?, held))
     }
 
     /// Reads a batch's lines once more; tries for as long as it takes. `None` if the gateway stops meanwhile.

@@ -11,10 +11,12 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use wire::Buffer;
 use wire::guard::{Work as Kind, caught, fault, guarded, spawn_in};
 
 use crate::delivery::doubt::Doubt;
 use crate::delivery::lane::{Route, stopped};
+use crate::delivery::memory::AnswerHeld;
 use crate::delivery::outcome::{Again, Error, Outcome};
 use crate::delivery::outlet::SendMode;
 use crate::delivery::pauses::{ROOM_AGAIN, asked_for, backoff};
@@ -33,7 +35,7 @@ enum KeyResult {
     /// Nothing may be tried now.
     Nothing,
     /// Why something did not go through, and whether anything did.
-    Failed(Again, bool),
+    Failed(Arc<Again>, bool),
 }
 
 /// Why a key cannot be tried.
@@ -54,7 +56,6 @@ enum NotTried {
 /// Pieces of one key that are sent together.
 struct KeyBatch {
     batch: Batch,
-    body: Vec<u8>,
     pieces: Vec<Part>,
     /// For each operation its piece, and its number in the entry.
     of: Vec<(usize, u32)>,
@@ -69,7 +70,7 @@ struct Part {
 /// An operation that is given up.
 struct Dead {
     operation: usize,
-    error: Error,
+    error: Arc<Error>,
 }
 
 /// Tries what is parked again until it is told to stop; `is_over` says that no lane will park more.
@@ -189,7 +190,7 @@ async fn attend(route: Rc<Route>, parked: Arc<Parked>, key: Key, stop: watch::Re
                 let delay = |failures: u32| backoff(first, failures, fastrand::f64()).min(most);
                 let asked = asked_for(again.after);
                 let mut state = parked.state();
-                state.rest(&key, progress || some, Some(&again.why), |failures| {
+                state.rest(&key, progress || some, Some(&again.why()), |failures| {
                     delay(failures).max(asked)
                 });
                 return;
@@ -235,11 +236,10 @@ async fn step(
         && !group.queue.dead_letters.has_room(index)
     {
         let why = "its dead letters find no room still (dead_letters_max_size)".to_owned();
-        return Ok(KeyResult::Failed(Again::unsent(why), false));
+        return Ok(KeyResult::Failed(Arc::new(Again::unsent(why)), false));
     }
-    let docs_max = group.settings.batch_docs_max.min(*limit);
-    let bytes_max = group.settings.batch_bytes_max as u64;
-    let (picked, wording) = parked.state().pick(key, docs_max, bytes_max);
+    let (docs_max, bytes_max) = tried_at_once(route);
+    let (picked, wording) = parked.state().pick(key, docs_max.min(*limit), bytes_max);
     let (false, Some(wording)) = (picked.is_empty(), wording) else {
         return Ok(KeyResult::Nothing);
     };
@@ -248,23 +248,21 @@ async fn step(
     let snapshot = outbound.cluster().snapshot();
     if !snapshot.learnt() && outbound.cluster().config().discovery {
         let why = "the cluster's topology is not known yet".to_owned();
-        return Ok(KeyResult::Failed(Again::unsent(why), false));
+        return Ok(KeyResult::Failed(Arc::new(Again::unsent(why)), false));
     }
-    let mut load = KeyBatch::read(&store, picked, &wording)?;
+    let mut body = route.worker.pool().take(0);
+    let mut load = KeyBatch::read(&store, picked, &wording, &mut body)?;
     let batch = std::mem::replace(&mut load.batch, Batch::empty());
-    let body = std::mem::take(&mut load.body);
-    let mut pooled = route.worker.pool().take(body.len());
-    pooled.extend_from_slice(&body);
-    let body = pooled.freeze();
+    let body = body.freeze();
     fault("parked", &body);
     let mut work = Work::new(route, &batch, &body, &snapshot, (0, false)).ok_or(NotTried::Unknown)?;
     load.recall(&mut work);
     let send = load.due(parked, key, &work, &snapshot, *limit);
     work.limit = send.len();
-    let (dead, mut failed) = if given_up {
-        (load.give_up(send), None)
+    let (dead, mut failed, held) = if given_up {
+        (load.give_up(send), None, Vec::new())
     } else if send.is_empty() {
-        (Vec::new(), None)
+        (Vec::new(), None, Vec::new())
     } else {
         let mode = if proven { SendMode::Apart } else { SendMode::Probe };
         let with = (&*outbound, &snapshot);
@@ -273,13 +271,17 @@ async fn step(
             true => (send.len() / 2).max(1),
             false => limit.saturating_mul(2),
         };
-        (went.dead, went.failed.filter(|_| !went.split))
+        (went.dead, went.failed.filter(|_| !went.split), went.held)
     };
     let to_bury = dead.len();
     let (buried, why) = bury(route, parked, &load, &work, dead, &snapshot).await;
     if buried.len() < to_bury {
-        failed = Some(Again::unsent(format!("dead letters cannot be written: {why}")));
+        failed = Some(Arc::new(Again::unsent(format!(
+            "dead letters cannot be written: {why}"
+        ))));
     }
+    // What is left of the texts is short, or among the dead letters.
+    drop(held);
     let some = finish(route, parked, key, load, buried).await?;
     Ok(match failed {
         Some(again) => KeyResult::Failed(again, some),
@@ -287,13 +289,22 @@ async fn step(
     })
 }
 
+/// Operations that a key tries together at most, and their bytes.
+fn tried_at_once(route: &Route) -> (usize, u64) {
+    let share = route.shared.delivery_memory.bytes_max() / SHARE;
+    let bytes_max = route.group.settings.batch_bytes_max.min(share);
+    (route.operations_max(), bytes_max as u64)
+}
+
 /// The result of one try.
 #[derive(Default)]
 struct TryResult {
     dead: Vec<Dead>,
-    failed: Option<Again>,
+    failed: Option<Arc<Again>>,
     /// Fewer are to be sent at once.
     split: bool,
+    /// The memory of what was said of them.
+    held: Vec<Rc<AnswerHeld>>,
 }
 
 /// Sends operations of a key, and notes what became of each.
@@ -306,18 +317,23 @@ async fn send_due(
     load: &mut KeyBatch,
 ) -> TryResult {
     let group = &route.group;
-    let mut left = send.to_vec();
+    let (mut left, mut held) = (send.to_vec(), Vec::new());
     let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
     if !left.is_empty() {
         let attempt = route.attempt(mode, work, &left, outbound, snapshot);
-        outcomes.extend(attempt.await);
+        let tried = attempt.await;
+        outcomes.extend(tried.not_done);
+        held = tried.held;
     }
     group.retried.add(send.len() as u64);
     load.sent(send);
     let not_done: HashSet<usize> = outcomes.iter().map(|(operation, _)| *operation).collect();
     let done = send.iter().filter(|operation| !not_done.contains(operation));
     done.for_each(|operation| load.gone(*operation));
-    let mut went = TryResult::default();
+    let mut went = TryResult {
+        held,
+        ..TryResult::default()
+    };
     for (operation, outcome) in outcomes {
         work.attempts[operation] += 1;
         let outcome = route.judge(work, operation, outcome, snapshot).await;
@@ -340,9 +356,9 @@ async fn send_due(
 /// What becomes of an operation.
 enum Fate {
     Gone,
-    Dead(Error),
+    Dead(Arc<Error>),
     Elsewhere(Key),
-    Stays(Again),
+    Stays(Arc<Again>),
 }
 
 /// Makes dead letters of operations; returns those that it was done for, and why not for the others, which
@@ -468,8 +484,13 @@ async fn finish(
 // === impl KeyBatch ===
 
 impl KeyBatch {
-    /// Reads pieces from the disk, and puts them together.
-    fn read(store: &Store, picked: Vec<Picked>, wording: &(String, String)) -> Result<Self, NotTried> {
+    /// Reads pieces from the disk, and puts their lines together in `body`.
+    fn read(
+        store: &Store,
+        picked: Vec<Picked>,
+        wording: &(String, String),
+        body: &mut Buffer,
+    ) -> Result<Self, NotTried> {
         let params = Params {
             target: wording.0.clone(),
             content_type: wording.1.clone(),
@@ -479,7 +500,6 @@ impl KeyBatch {
         };
         let mut load = Self {
             batch: Batch::empty(),
-            body: Vec::new(),
             pieces: Vec::new(),
             of: Vec::new(),
         };
@@ -500,9 +520,10 @@ impl KeyBatch {
                 position,
                 time_ms: 0,
             });
+            body.reserve(lines.len());
             for (op, range) in known.into_iter().enumerate() {
                 if picked.ops.as_ref().is_none_or(|ops| ops.contains(&(op as u32))) {
-                    load.body.extend_from_slice(&lines[range]);
+                    body.extend_from_slice(&lines[range]);
                     load.of.push((load.pieces.len(), op as u32));
                 }
             }
@@ -567,25 +588,24 @@ impl KeyBatch {
                 return Fate::Elsewhere(Key::Documents);
             }
             Outcome::Park(_, again) | Outcome::Again(again) => again,
-            Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => Again::refused(error),
+            Outcome::AtOnce(error) | Outcome::Split(error) | Outcome::Shared(error) => {
+                Arc::new(Again::refused(error))
+            }
         };
         let parked_ms = self.pieces[self.of[operation].0].picked.parked_ms;
         let age = Duration::from_millis(now_ms().saturating_sub(parked_ms));
         if age < age_max {
             return Fate::Stays(again);
         }
-        let error = again
-            .error
-            .map(|error| (*error).clone())
-            .unwrap_or_else(|| Error {
-                status: 503,
-                kind: "parked_too_long".to_owned(),
-                reason: again.why.to_string(),
-            });
-        Fate::Dead(Error {
+        let error = again.error.as_deref().cloned().unwrap_or_else(|| Error {
+            status: 503,
+            kind: "parked_too_long".to_owned(),
+            reason: again.why(),
+        });
+        Fate::Dead(Arc::new(Error {
             reason: format!("it was parked for {} s; {}", age.as_secs(), error.reason),
             ..error
-        })
+        }))
     }
 
     /// Tells the work what earlier tries of its operations left behind.
@@ -606,6 +626,7 @@ impl KeyBatch {
                 kind: "given_up_by_operator".to_owned(),
                 reason: self.why(operation),
             });
+            let error = Arc::new(error);
             Dead { operation, error }
         });
         dead.collect()
@@ -673,8 +694,9 @@ fn lines_of(lines: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-/// Keys that are tried at once.
+/// Keys that are tried at once, and the part of delivery's memory that the lines of each may take.
 const AT_ONCE: usize = 8;
+const SHARE: usize = 32;
 /// Tries of a key in a row, until others have their turn.
 const STEPS_MAX: usize = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);

@@ -5,12 +5,13 @@
 //! until it is done or is refused by itself. Nothing of them was executed: pipelines come first.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::delivery::outcome::{Error, Outcome, Outcomes};
 
 /// Marks what may be refused for what another operation of the same request holds.
 pub(crate) fn doubt_shared(outcomes: &mut Outcomes) {
-    let Outcomes::Each(outcomes) = outcomes else {
+    let Outcomes::Each(outcomes, _) = outcomes else {
         return;
     };
     let mut known: HashMap<(&str, &str), u32> = HashMap::new();
@@ -26,7 +27,7 @@ pub(crate) fn doubt_shared(outcomes: &mut Outcomes) {
         .collect();
     for (outcome, shared) in outcomes.iter_mut().zip(shared) {
         if let (true, Outcome::Refused(error)) = (shared, &*outcome) {
-            *outcome = Outcome::Shared(error.clone());
+            *outcome = Outcome::Shared(Arc::clone(error));
         }
     }
 }
@@ -57,11 +58,11 @@ mod tests {
     use super::*;
 
     fn refused(kind: &str, reason: &str) -> Outcome {
-        Outcome::Refused(Error {
+        Outcome::Refused(Arc::new(Error {
             status: 400,
             kind: kind.to_owned(),
             reason: reason.to_owned(),
-        })
+        }))
     }
 
     #[test]
@@ -80,9 +81,9 @@ mod tests {
             refused("mapper_parsing_exception", "failed to parse"),
             refused("mapper_parsing_exception", "failed to parse"),
         ];
-        let mut outcomes = Outcomes::Each(each.clone());
+        let mut outcomes = Outcomes::Each(each.clone(), None);
         doubt_shared(&mut outcomes);
-        let Outcomes::Each(doubted) = outcomes else {
+        let Outcomes::Each(doubted, _) = outcomes else {
             panic!("{outcomes:?}");
         };
         for at in [0, 2, 4, 5] {
@@ -95,9 +96,9 @@ mod tests {
 
     #[test]
     fn who_is_refused_alone_is_refused() {
-        let mut outcomes = Outcomes::Each(vec![refused("not_x_content_exception", "r"), Outcome::Done]);
-        let before = outcomes.clone();
+        let before = vec![refused("not_x_content_exception", "r"), Outcome::Done];
+        let mut outcomes = Outcomes::Each(before.clone(), None);
         doubt_shared(&mut outcomes);
-        assert_eq!(outcomes, before);
+        assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), before);
     }
 }

@@ -19,7 +19,7 @@ use wire::{Buffer, Worker};
 
 use crate::delivery::handed_over::deliver_handed_over;
 use crate::delivery::lane::{Lane, Route, stopped};
-use crate::delivery::memory::Held;
+use crate::delivery::memory::{Held, with_notes};
 use crate::delivery::outlet::Outlets;
 use crate::delivery::parcel::own_id;
 use crate::delivery::retry;
@@ -51,7 +51,7 @@ pub(crate) async fn deliver(
     let lanes = group.queue.log.lanes();
     let route = Rc::new(Route {
         counters: shared.metrics.core(0),
-        outlets: Outlets::new(&group.settings),
+        outlets: Outlets::new(&group.settings, shared.delivery_memory.operations_max()),
         request_id: own_id(&group.settings.queue),
         outbound: RefCell::default(),
         ids: RefCell::new(IdMint::new(fastrand::u64(..))),
@@ -223,21 +223,18 @@ impl Lane {
     /// Reads what comes next, and delivers it if it is a batch for this group's cluster. `None`: the gateway
     /// stops.
     async fn deliver_next(&mut self, held: Held) -> Option<Step> {
-        let (from, bytes_max) = (self.reader.mark(), held.bytes());
-        let mut body = self.room(bytes_max);
+        let (from, room) = (self.reader.mark(), Room::of(&held, self.route.batch_bytes()));
+        let mut body = self.room(room.lines);
         let route = Rc::clone(&self.route);
         let awaited = |position| route.awaited(self.number, position);
         // Without room for more than the first record.
-        let more_bytes_max = if self.suspect.is_alone() { 0 } else { bytes_max };
+        let room = if self.suspect.is_alone() {
+            Room::default()
+        } else {
+            room
+        };
         let settings = &route.group.settings;
-        let read = read(
-            &mut self.reader,
-            settings,
-            more_bytes_max,
-            &mut body,
-            None,
-            &awaited,
-        );
+        let read = read(&mut self.reader, settings, room, &mut body, None, &awaited);
         let commit = match read {
             Ok(Some(Read::Batch(batch))) => return self.deliver_batch(batch, from, body, held).await,
             Ok(Some(Read::Held(position, lane))) => {
@@ -279,7 +276,7 @@ impl Lane {
         };
         let failed_before = self.suspect.begins(batch.first_and_last());
         batch.from = Some(from);
-        held.keep(body.capacity());
+        held.keep(with_notes(body.capacity(), batch.documents));
         group.works_on(self.number, batch.origins.first().map(|origin| origin.time_ms));
         group.set(self.number, Doing::Delivering, None);
         let body = body.freeze();
@@ -315,14 +312,17 @@ impl Lane {
     async fn memory(&mut self) -> Option<Held> {
         let memory = Arc::clone(&self.route.shared.delivery_memory);
         // What cannot be looked at is read all the same, and says why.
-        let next = self.reader.peek_unpacked().ok().flatten().unwrap_or_default() as usize;
-        let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
-        let mut bytes_max = self.route.batch_bytes();
+        let next = self.reader.peek().ok().flatten().unwrap_or_default();
+        let (mut bytes, mut documents) = (self.route.batch_bytes(), self.route.group.settings.batch_docs_max);
         // Whoever waits for more to come has room for it.
-        if self.route.group.settings.linger.is_zero() {
-            bytes_max = waiting.unwrap_or(bytes_max).min(bytes_max);
+        if self.route.group.settings.linger.is_zero()
+            && let Some(waiting) = self.reader.waiting()
+        {
+            (bytes, documents) = (bytes.min(waiting.0), documents.min(waiting.1));
         }
-        let mut taken = std::pin::pin!(memory.take(next, bytes_max.max(next)));
+        let least = with_notes(next.0, next.1);
+        let most = with_notes(bytes, documents).max(least);
+        let mut taken = std::pin::pin!(memory.take(least, most));
         if let Some(held) = taken.as_mut().now_or_never() {
             return Some(held);
         }
@@ -338,7 +338,7 @@ impl Lane {
     /// Room for the next batch. It is made for as much as there is to come, since growing costs a copy, and
     /// leaves memory behind that nobody takes again.
     fn room(&self, bytes_max: usize) -> Buffer {
-        let waiting = self.reader.waiting_bytes().map(|bytes| bytes as usize);
+        let waiting = self.reader.waiting().map(|(bytes, _)| bytes);
         let bytes = waiting.unwrap_or(bytes_max).min(bytes_max);
         self.route.worker.pool().take(bytes)
     }
@@ -352,9 +352,13 @@ impl Lane {
             let since = batch.origins.first().map(|origin| origin.time_ms);
             group.works_on(self.number, since);
         }
-        let (docs_max, bytes_max) = (group.settings.batch_docs_max, held.bytes());
+        let docs_max = group.settings.batch_docs_max;
+        let room = Room::of(held, self.route.batch_bytes());
         let memory = Arc::clone(&self.route.shared.delivery_memory);
-        while body.len() < bytes_max && batch.documents < docs_max && Instant::now() < until {
+        while room.has_some(body.len(), batch.documents)
+            && batch.documents < docs_max
+            && Instant::now() < until
+        {
             let ready = self.reader.ready();
             tokio::select! {
                 biased;
@@ -369,7 +373,7 @@ impl Lane {
             match read(
                 &mut self.reader,
                 &group.settings,
-                bytes_max,
+                room,
                 body,
                 Some(batch),
                 &awaited,
@@ -406,20 +410,50 @@ impl Lane {
     }
 }
 
-/// Reads what a lane holds next into `body`: groups of requests with the same parameters, up to a batch of so
-/// many bytes (but for a first one that is larger); with `known`, what comes after that batch, and may go
+/// What a batch may have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// Bytes of lines, and of these with the notes of their operations.
+    lines: usize,
+    all: usize,
+}
+
+// === impl Room ===
+
+impl Room {
+    /// Of memory that is held, for a batch of so many bytes.
+    fn of(held: &Held, batch_bytes: usize) -> Self {
+        Self {
+            lines: batch_bytes.min(held.bytes()),
+            all: held.bytes(),
+        }
+    }
+
+    /// Whether so many bytes and operations leave any.
+    fn has_some(self, bytes: usize, operations: usize) -> bool {
+        bytes < self.lines && with_notes(bytes, operations) < self.all
+    }
+
+    /// Whether there is room for so many.
+    fn has(self, bytes: usize, operations: usize) -> bool {
+        bytes <= self.lines && with_notes(bytes, operations) <= self.all
+    }
+}
+
+/// Reads what a lane holds next into `body`: groups of requests with the same parameters, as many as there is
+/// room for (but for a first one that is larger); with `known`, what comes after that batch, and may go
 /// along.
 fn read(
     reader: &mut LaneReader,
     settings: &config::Delivery,
-    bytes_max: usize,
+    room: Room,
     body: &mut Buffer,
     known: Option<Box<Batch>>,
     awaited: &dyn Fn(u64) -> Option<u32>,
 ) -> Result<Option<Read>, ReadError> {
     let mut batch = known.map(|batch| *batch);
     loop {
-        if !make_room(reader, settings, bytes_max, body, batch.as_ref()) {
+        if !make_room(reader, settings, room, body, batch.as_ref()) {
             break;
         }
         let (before, start) = (reader.mark(), body.len());
@@ -481,16 +515,18 @@ fn read(
 fn make_room(
     reader: &mut LaneReader,
     settings: &config::Delivery,
-    bytes_max: usize,
+    room: Room,
     body: &mut Buffer,
     batch: Option<&Batch>,
 ) -> bool {
-    let room = bytes_max.saturating_sub(body.len());
-    let fits = |known: &Batch, next: u32| known.documents < settings.batch_docs_max && next as usize <= room;
-    match reader.peek_unpacked() {
+    let length = body.len();
+    let fits = |known: &Batch, (bytes, documents): (usize, usize)| {
+        known.documents < settings.batch_docs_max && room.has(length + bytes, known.documents + documents)
+    };
+    match reader.peek() {
         // The first may be larger than a batch; its memory counts like any other.
         Ok(Some(next)) if batch.is_none_or(|known| fits(known, next)) => {
-            body.reserve(next as usize);
+            body.reserve(next.0);
             true
         }
         // What cannot be read now is an error if it is the first. What was read already is delivered all the
@@ -575,7 +611,10 @@ elasticsearch: [{name: c, endpoint: 'http://127.0.0.1:1'}]";
             documents(read(
                 &mut reader,
                 &settings,
-                settings.batch_bytes_max,
+                Room {
+                    lines: settings.batch_bytes_max,
+                    all: usize::MAX,
+                },
                 &mut pool.take(0),
                 None,
                 &|_| None,

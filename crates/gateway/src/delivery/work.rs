@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bulk::{Minted, Operation, Plan, Verdict};
+use bulk::{Ask, Minted, Operation, Plan, Verdict};
 use cluster::Snapshot;
 use log::Mark;
 use wire::PooledBytes;
@@ -52,6 +52,8 @@ pub(crate) struct Work<'b> {
     pub(crate) body: PooledBytes,
     /// The memory that it takes.
     pub(crate) held: Option<Held>,
+    /// The topology by which it was cut.
+    cut_by: Arc<Snapshot>,
     /// How the whole body goes to the nodes of a topology, if all of it goes at once; until somebody has used
     /// it.
     pub(crate) planned: RefCell<Option<(Arc<Snapshot>, Plan)>>,
@@ -158,19 +160,8 @@ impl<'b> Work<'b> {
         let recorded = batch.recorded.as_ref()?;
         let head = recorded.head.as_ref()?;
         let ask = ask_of(head, route.group.settings.level);
-        let mut operations = Vec::with_capacity(batch.documents);
         fault("batch", body);
-        let verdict = with_scratch(&route.scratch, |scratch| {
-            let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
-            bulk::plan_cut(body, &ask, table, &mut ids, scratch, &mut operations)
-        });
-        let planned = match verdict {
-            Verdict::Plan(plan) => Some((Arc::clone(snapshot), plan)),
-            Verdict::Pass(_) => {
-                operations = bulk::operations(body, &ask, &snapshot.table)?;
-                None
-            }
-        };
+        let (operations, plan) = cut(route, batch, &ask, body, snapshot)?;
         let doubtful = batch
             .origins
             .iter()
@@ -180,11 +171,12 @@ impl<'b> Work<'b> {
             .origins
             .get(doubtful)
             .map_or(operations.len(), |origin| origin.first);
-        (operations.len() == batch.documents).then(|| Work {
+        Some(Work {
             batch,
             body: body.clone(),
             held: None,
-            planned: RefCell::new(planned),
+            cut_by: Arc::clone(snapshot),
+            planned: RefCell::new(plan.map(|plan| (Arc::clone(snapshot), plan))),
             wording: Rc::new(Wording::new(sent_as(&recorded.params.target))),
             head,
             doubt: (0..operations.len())
@@ -195,8 +187,26 @@ impl<'b> Work<'b> {
             refusals: vec![0; operations.len()],
             operations,
             dead: 0,
-            limit: route.group.settings.batch_docs_max.max(1),
+            limit: route.operations_max(),
         })
+    }
+
+    /// Lets go of the lines and their memory, and of where operations are.
+    pub(super) fn let_go(&mut self, route: &Route) {
+        self.body = route.worker.pool().take(0).freeze();
+        self.operations = Vec::new();
+        self.planned.take();
+        self.held = None;
+    }
+
+    /// Takes the lines again that it has let go of; whether they are the same operations.
+    pub(super) fn take_again(&mut self, route: &Route, body: PooledBytes, held: Held) -> bool {
+        let ask = ask_of(self.head, route.group.settings.level);
+        let Some((operations, _)) = cut(route, self.batch, &ask, &body, &self.cut_by) else {
+            return false;
+        };
+        (self.operations, self.body, self.held) = (operations, body, Some(held));
+        true
     }
 
     /// The names of an operation.
@@ -210,4 +220,27 @@ impl<'b> Work<'b> {
         let id = subject.as_ref().and_then(|subject| subject.id.as_deref());
         Named::new(written, concrete, id)
     }
+}
+
+/// Cuts a batch's lines into its operations, and plans them if this version can by that topology.
+fn cut(
+    route: &Route,
+    batch: &Batch,
+    ask: &Ask<'_>,
+    body: &[u8],
+    snapshot: &Snapshot,
+) -> Option<(Vec<Operation>, Option<Plan>)> {
+    let mut operations = Vec::with_capacity(batch.documents);
+    let verdict = with_scratch(&route.scratch, |scratch| {
+        let (mut ids, table) = (route.ids.borrow_mut(), &snapshot.table);
+        bulk::plan_cut(body, ask, table, &mut ids, scratch, &mut operations)
+    });
+    let plan = match verdict {
+        Verdict::Plan(plan) => Some(plan),
+        Verdict::Pass(_) => {
+            operations = bulk::operations(body, ask, &snapshot.table)?;
+            None
+        }
+    };
+    (operations.len() == batch.documents).then_some((operations, plan))
 }

@@ -625,21 +625,25 @@ impl LaneReader {
         }
     }
 
-    /// Bytes of what comes next, as it is when it is read, if there is something.
-    pub(crate) fn peek_unpacked(&mut self) -> Result<Option<u32>, ReadError> {
-        match self {
-            LaneReader::Disk(reader) => reader.peek_unpacked(),
-            LaneReader::Kafka(reader) => {
-                let bytes = reader.peek();
-                Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+    /// Bytes of what comes next, as it is when it is read, and its documents, if there is something.
+    pub(crate) fn peek(&mut self) -> Result<Option<(usize, usize)>, ReadError> {
+        let next = match self {
+            LaneReader::Disk(reader) => {
+                let bytes = reader.peek_unpacked()?;
+                bytes.map(|bytes| (bytes as usize, reader.peeked_documents()))
             }
-        }
+            LaneReader::Kafka(reader) => reader.peek(),
+        };
+        Ok(next.map(|(bytes, documents)| (bytes, documents as usize)))
     }
 
-    /// Bytes that are there to be read, if that is known.
-    pub(crate) fn waiting_bytes(&self) -> Option<u64> {
+    /// Bytes that are there to be read, and documents, if that is known.
+    pub(crate) fn waiting(&self) -> Option<(usize, usize)> {
         match self {
-            LaneReader::Disk(reader) => Some(reader.waiting_bytes()),
+            LaneReader::Disk(reader) => {
+                let (bytes, documents) = reader.waiting();
+                Some((bytes as usize, documents as usize))
+            }
             LaneReader::Kafka(_) => None,
         }
     }

@@ -161,6 +161,13 @@ impl LaneReader {
             .map(|listed| listed.stored))
     }
 
+    /// Documents of the next group, as far as it was looked at ([`LaneReader::peek`]).
+    #[must_use]
+    pub fn peeked_documents(&self) -> u32 {
+        let next = self.view.as_ref().and_then(|view| view.entries.get(view.at));
+        next.map_or(0, |listed| listed.documents)
+    }
+
     /// Bytes of the next group as it is when it is read: unpacked. 0 for one that is damaged.
     ///
     /// # Errors
@@ -199,11 +206,13 @@ impl LaneReader {
         Ok(Some(entry.map_or(0, |entry| entry.raw)))
     }
 
-    /// Bytes of documents, unpacked, that the lane has yet to read: as the accounts have them.
+    /// Bytes of documents, unpacked, that the lane has yet to read, and how many documents: as the accounts
+    /// have them.
     #[must_use]
-    pub fn waiting_bytes(&self) -> u64 {
-        let end = lock(&self.shared.state).totals.lanes[self.mark.lane as usize].bytes;
-        end.saturating_sub(self.mark.bytes)
+    pub fn waiting(&self) -> (u64, u64) {
+        let end = lock(&self.shared.state).totals.lanes[self.mark.lane as usize];
+        let bytes = end.bytes.saturating_sub(self.mark.bytes);
+        (bytes, end.documents.saturating_sub(self.mark.documents))
     }
 
     /// When the record of the next group was written, ms since 1970; none at the end, or if its head is
