@@ -1,7 +1,7 @@
 //! Misbehaviour on cue.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// When, where and how often a [`Fault`] happens.
@@ -101,6 +101,7 @@ pub enum Fault {
 #[derive(Debug, Default)]
 pub(super) struct Cues {
     any: AtomicBool,
+    struck: AtomicU64,
     list: Mutex<Vec<Cue>>,
 }
 
@@ -173,6 +174,11 @@ impl Cues {
         self.any.store(false, Ordering::Release);
     }
 
+    /// How many requests got a fault so far.
+    pub(super) fn struck(&self) -> u64 {
+        self.struck.load(Ordering::Acquire)
+    }
+
     /// The fault of this request, if it is one's turn. The list is not looked at while it is empty.
     pub(super) fn take(&self, node: usize, path: &str) -> Option<Fault> {
         if !self.any.load(Ordering::Acquire) {
@@ -195,6 +201,7 @@ impl Cues {
             if cue.times == 0 {
                 list.remove(at);
             }
+            self.struck.fetch_add(1, Ordering::Release);
             return Some(fault);
         }
         None
@@ -211,6 +218,7 @@ mod tests {
         cues.add(Cue::bulk(Fault::HangUnwritten).on_node(1).after(1).times(2));
         let turns: Vec<bool> = (0..4).map(|_| cues.take(1, "/logs/_bulk").is_some()).collect();
         assert_eq!(turns, [false, true, true, false]);
+        assert_eq!(cues.struck(), 2);
         assert!(cues.take(0, "/_bulk").is_none());
     }
 

@@ -280,6 +280,13 @@ impl FakeCluster {
         self.shared.cues.clear();
     }
 
+    /// How many requests have been struck by a cue since the start. Those of [`Fault::StatusIfHolds`] and
+    /// [`Fault::StatusIfLacks`] count whatever they hold. A request counts when its head has come, before the
+    /// fault does anything.
+    pub fn struck(&self) -> u64 {
+        self.shared.cues.struck()
+    }
+
     /// Ends a node as `kill -9` does: its connections break, its port refuses, and it executes nothing once
     /// this returns. The cluster state is left as it was; [`FakeCluster::leave`] changes it too.
     pub fn kill(&self, node: usize) {

@@ -86,16 +86,19 @@ fn delivery_finds_a_nodes_capacity_and_follows_it_both_ways_without_a_storm_of_r
         cluster.reset_counts();
         std::thread::sleep(Duration::from_millis(2_500));
         let turning = cluster.counts();
-        let counts = count(&cluster, Duration::ZERO, window);
-        assert!(pending(&gateway) > 1_000, "there is work all the while");
+        let (mut bulks, mut refused) = (turning.bulks, turning.bulks_refused);
         let could = at_once as u64 * window.as_millis() as u64;
-        let limit = gateway.topology()["nodes"][0]["health"]["limit"].clone();
-        let seen = format!("{at_once} at once, limit {limit}: {turning:?}, then {counts:?}");
-        assert!(counts.worked_ms * 10 > could * 7, "{seen}");
-        assert!(
-            (turning.bulks_refused + counts.bulks_refused) * 50 <= turning.bulks + counts.bulks,
-            "{seen}"
-        );
+        let mut seen = vec![format!("{at_once} at once: {turning:?}")];
+        // On a machine with much to do a window may find neither the gateway nor the node at work.
+        let found = (0..5).any(|_| {
+            let counts = count(&cluster, Duration::ZERO, window);
+            assert!(pending(&gateway) > 1_000, "there is work all the while");
+            let limit = gateway.topology()["nodes"][0]["health"]["limit"].clone();
+            seen.push(format!("limit {limit}: {counts:?}"));
+            (bulks, refused) = (bulks + counts.bulks, refused + counts.bulks_refused);
+            counts.worked_ms * 10 > could * 7 && refused * 50 <= bulks
+        });
+        assert!(found, "{seen:#?}");
     }
 }
 
@@ -155,10 +158,15 @@ fn what_travels_together_waits_for_a_node_that_has_enough_and_is_not_refused() {
         let combine = format!("flush_threshold_size: 1kb, adaptive_concurrency: {adaptive}");
         together(manners(3), (48, 8), &combine, Duration::from_millis(2_500))
     };
-    let counts = small(true);
-    assert!(counts.bulks_refused * 50 <= counts.bulks, "{counts:?}");
     let could = 3 * 2_000;
-    assert!(counts.worked_ms * 10 > could * 7, "{counts:?}");
+    // A machine with much to do may not get round to it once.
+    let mut seen = Vec::new();
+    let found = (0..3).any(|_| {
+        let counts = small(true);
+        seen.push(format!("{counts:?}"));
+        counts.bulks_refused * 50 <= counts.bulks && counts.worked_ms * 10 > could * 7
+    });
+    assert!(found, "{seen:#?}");
     let otherwise = small(false);
     assert!(otherwise.bulks_refused > 50, "{otherwise:?}");
 }
@@ -178,10 +186,13 @@ fn a_node_with_threads_to_spare_is_sent_several_requests_at_once() {
         assert_eq!(counts.bulks_refused, 0, "{counts:?}");
         counts.docs
     };
-    let one = indexed(false, Duration::from_millis(500));
-    let found = indexed(true, Duration::from_secs(6));
-    assert!(
-        found * 2 > one * 3,
-        "{found} documents, one request at a time {one}"
-    );
+    // The two are measured one after the other, and the machine may have other things to do meanwhile.
+    let mut seen = Vec::new();
+    let finds_more = (0..3).any(|_| {
+        let one = indexed(false, Duration::from_millis(500));
+        let found = indexed(true, Duration::from_secs(6));
+        seen.push((found, one));
+        found * 2 > one * 3
+    });
+    assert!(finds_more, "documents, and one request at a time: {seen:?}");
 }

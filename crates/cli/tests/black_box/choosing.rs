@@ -31,7 +31,10 @@ fn each_filter_has_nodes_of_its_own() {
         send(&[ndjson]);
         send(&[ndjson, ("x-last", "yes")]);
     }
-    assert_eq!(cluster.counts().docs_by_node, [4, 2, 6]);
+    // By turns two of three; a node that looks slow for a while, on a machine with much to do, misses one.
+    let taken = cluster.counts().docs_by_node;
+    assert_eq!((taken[0] + taken[1], taken[2]), (6, 6), "{taken:?}");
+    assert!(taken[0] >= 3 && taken[1] >= 1, "{taken:?}");
     let choices = gateway.topology()["choices"].as_array().unwrap().clone();
     assert_eq!(choices.len(), 2, "{choices:?}");
     assert!(choices.iter().all(|choice| choice["ignored"] == false));

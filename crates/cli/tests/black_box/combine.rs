@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::client::Client;
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec};
 
-use crate::gateway::{Gateway, cluster, ids, statuses};
+use crate::gateway::{Gateway, PATIENCE, cluster, ids, statuses};
 
 /// Nodes that are slow enough for the others to gather meanwhile.
 fn busy() -> FakeCluster {
@@ -127,7 +127,8 @@ fn a_lone_client_never_waits_for_others() {
         let (body, wanted) = own(0, round, 10);
         assert_eq!(ids(&send(&client, &body), "index"), wanted);
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // Once would be ten seconds.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(gateway.counter("combined_requests"), 0);
 }
 
@@ -136,23 +137,20 @@ fn one_huge_bulk_holds_up_no_small_ones() {
     let cluster = cluster();
     let gateway = combining(&cluster, "");
     for node in 0..3 {
-        let long = Fault::Delay(Duration::from_secs(3));
+        let long = Fault::Delay(Duration::from_secs(6));
         cluster.cue(Cue::bulk(long).on_node(node).times(1));
     }
     let (huge, _) = own(CLIENTS, 0, 60_000);
     std::thread::scope(|scope| {
         let under_way = scope.spawn(|| send(&gateway.client(), &huge));
         // It has reached all nodes, whose only leave it has.
-        while cluster.counts().requests < 3 || gateway.counter("parts") < 3 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        std::thread::sleep(Duration::from_millis(100));
+        gateway.wait_for_struck(&cluster, 3);
         let began = Instant::now();
         all_at_once(&gateway, 3, |client, who, round| {
             let (body, wanted) = own(who, round, 10);
             assert_eq!(ids(&send(client, &body), "index"), wanted);
         });
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         assert!(!under_way.is_finished());
         assert_eq!(under_way.join().unwrap()["errors"], json!(false));
     });
@@ -309,7 +307,7 @@ fn what_a_client_sent_before_it_went_away_is_executed_as_a_node_would_and_delays
     let began = Instant::now();
     while cluster.docs("logs").len() < CLIENTS * 40 {
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            began.elapsed() < PATIENCE,
             "{} documents",
             cluster.docs("logs").len()
         );

@@ -124,7 +124,9 @@ fn letters_are_counted_by_what_they_share_and_changed_together() {
     let again: Value = patch("index=other", convert).ok().unwrap().json().unwrap();
     assert_eq!((&again["patched"], &again["unchanged"]), (&json!(0), &json!(31)));
     // They are there after a restart, and go back as they were changed.
-    drop(gateway);
+    let mut gateway = gateway;
+    gateway.signal("TERM");
+    assert!(gateway.wait().success(), "{}", gateway.log());
     let gateway = place.start();
     assert_eq!(
         post(&gateway, "/dead_letters/_replay?index=other&field=n")["replayed"],
@@ -290,7 +292,7 @@ fn what_is_purged_is_counted_and_its_disk_is_given_back() {
         let began = Instant::now();
         while bytes(&gateway) > least {
             assert!(
-                began.elapsed() < Duration::from_secs(10),
+                began.elapsed() < Duration::from_secs(30),
                 "{} of {full}",
                 bytes(&gateway)
             );
@@ -338,8 +340,14 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
     cluster.cue(Cue::bulk(busy.clone()).on_node(0).always());
     cluster.cue(Cue::bulk(busy).on_node(2).always());
     gateway.bulk(&body(400)).ok().unwrap();
-    let one = crate::place::wait(&gateway, "c0", |one| one["retrying_lanes"].as_u64().unwrap() > 2);
-    std::thread::sleep(Duration::from_millis(300));
+    // Each lane is through, or has something that keeps it.
+    let one = crate::place::wait(&gateway, "c0", |one| {
+        let lanes = one["lanes"].as_array().unwrap().iter();
+        let held = lanes.filter(|lane| lane["accepted"] != lane["done"]).count();
+        held > 2 && one["retrying_lanes"] == held
+    });
+    // Marks are durable within a tenth of a second; what is not, is delivered again, and is taken then.
+    std::thread::sleep(Duration::from_secs(2));
     let listed = letters(&gateway, "limit=1000").len() as u64;
     assert_eq!(account(&queue(&gateway), "c0")["dead"], listed, "{one}");
     gateway.signal("KILL");
@@ -358,6 +366,12 @@ fn letters_of_a_batch_that_was_cut_off_are_not_counted_and_not_left_behind() {
 
 #[test]
 fn a_replay_that_is_killed_at_any_moment_loses_nothing_and_counts_nothing_twice() {
+    // The first kill may come too late for all of it.
+    assert!((0..5).any(|_| crashes_of_a_replay() > 0), "no replay was cut off");
+}
+
+/// Kills gateways while they replay, until all is replayed; how often that was cut off.
+fn crashes_of_a_replay() -> usize {
     let cluster = cluster();
     let place = Place::before(&[&cluster], "");
     let mut gateway = place.start();
@@ -401,7 +415,7 @@ fn a_replay_that_is_killed_at_any_moment_loses_nothing_and_counts_nothing_twice(
     let one = drained(&gateway, "c0");
     assert_eq!((&one["indexed"], &one["dead"]), (&json!(documents), &json!(0)));
     assert_eq!(cluster.docs("logs").len(), documents);
-    assert!(crashes > 0, "no replay was cut off");
+    crashes
 }
 
 #[test]

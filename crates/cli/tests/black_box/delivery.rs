@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Workers};
 
-use crate::gateway::{Gateway, body, cluster};
+use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::place::{Place, account, drained, queue, wait};
 
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
@@ -165,14 +165,19 @@ fn a_lane_waits_for_more_as_long_as_it_is_told_unless_a_request_is_full() {
     let indexing = "idle_timeout_in_seconds: 1, bulk.batch_size_in_docs: 40";
     let place = place(&cluster, 1, "retry_delay_in_ms: 20", indexing);
     let gateway = place.start();
-    let began = Instant::now();
-    gateway.bulk(&batch("a", 10)).ok().unwrap();
-    std::thread::sleep(Duration::from_millis(200));
-    gateway.bulk(&batch("b", 10)).ok().unwrap();
-    assert_eq!(drained(&gateway, "c0")["indexed"], 20);
-    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
-    assert_eq!(cluster.counts().bulks, 1, "both in one request");
-    let full_goes_at_once = (0..3).any(|n| {
+    // A machine with much to do may be late with the second one.
+    let both_in_one_request = (0..5).any(|n| {
+        cluster.reset_counts();
+        let began = Instant::now();
+        gateway.bulk(&batch(&format!("a{n}"), 10)).ok().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        gateway.bulk(&batch(&format!("b{n}"), 10)).ok().unwrap();
+        assert_eq!(drained(&gateway, "c0")["indexed"], 20 * (n + 1));
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+        cluster.counts().bulks == 1
+    });
+    assert!(both_in_one_request);
+    let full_goes_at_once = (0..5).any(|n| {
         let began = Instant::now();
         gateway.bulk(&batch(&n.to_string(), 40)).ok().unwrap();
         drained(&gateway, "c0");
@@ -198,7 +203,7 @@ fn retries_wait_as_long_as_they_are_told_after_429_and_after_the_rest() {
     let half = Duration::from_millis(500);
     let soon = "retry_delay_in_ms: 20";
     // A machine with much to do may be late once.
-    let at_once = |indexing: &str, status| (0..3).any(|_| lasted(soon, indexing, status) < half);
+    let at_once = |indexing: &str, status| (0..6).any(|_| lasted(soon, indexing, status) < half);
     assert!(at_once("", 503));
     assert!(lasted("retry_delay_in_ms: 1000", "", 503) >= half);
     assert!(lasted(soon, "bulk.retry_delay_in_seconds: 1", 503) >= half);
@@ -267,7 +272,7 @@ fn a_pipeline_that_is_not_to_keep_running_stops_when_all_is_delivered() {
 #[test]
 fn a_node_that_never_answers_is_left_alone_after_the_timeout() {
     let cluster = one_node(1, Manners::default());
-    let place = place(&cluster, 1, "retry_delay_in_ms: 20", "timeout: 300ms");
+    let place = place(&cluster, 1, "retry_delay_in_ms: 20", "timeout: 2s");
     let gateway = place.start();
     cluster.cue(Cue::bulk(Fault::HangWritten));
     gateway.bulk(&batch("a", 10)).ok().unwrap();
@@ -414,7 +419,7 @@ fn a_node_that_takes_large_requests_again_is_sent_large_ones_again() {
 #[test]
 fn a_node_that_never_answers_holds_up_only_its_own_documents() {
     let cluster = cluster();
-    let indexing = "max_worker_size: 1, adaptive_concurrency: false, timeout: 4s";
+    let indexing = "max_worker_size: 1, adaptive_concurrency: false, timeout: 6s";
     let place = place(&cluster, 4, "retry_delay_in_ms: 20", indexing);
     let gateway = place.start();
     gateway.bulk(&body(300)).ok().unwrap();
@@ -430,7 +435,7 @@ fn a_node_that_never_answers_holds_up_only_its_own_documents() {
     let began = Instant::now();
     while written_again() < 300 - there {
         assert!(
-            began.elapsed() < Duration::from_millis(3_500),
+            began.elapsed() < Duration::from_millis(5_500),
             "{}",
             written_again()
         );
@@ -495,7 +500,7 @@ fn a_cluster_whose_certificate_nobody_vouches_for_gets_nothing_and_the_lanes_say
         if why.contains("ertificate") {
             break;
         }
-        assert!(began.elapsed() < Duration::from_millis(3_500), "{why}");
+        assert!(began.elapsed() < PATIENCE, "{why}");
         std::thread::sleep(Duration::from_millis(50));
     }
     let one = account(&queue(&gateway), "c1");

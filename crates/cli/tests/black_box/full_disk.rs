@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, Spec, Unfit};
 
-use crate::gateway::{Gateway, body};
+use crate::gateway::{Gateway, PATIENCE, body};
 use crate::place::{Place, account, drained, queue};
 
 /// A disk of a few megabytes, let go of in the end.
@@ -112,7 +112,7 @@ fn dead_letters_find_room_on_a_disk_that_the_queue_has_filled() {
     // Somebody is served again, with what was given back.
     let began = Instant::now();
     while gateway.bulk(&body(10)).status != 200 {
-        assert!(began.elapsed() < Duration::from_secs(10), "{:#}", queue(&gateway));
+        assert!(began.elapsed() < PATIENCE, "{:#}", queue(&gateway));
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -141,7 +141,7 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_keeps_nobody_from_star
     cluster.behave();
     let began = Instant::now();
     while cluster.docs("logs").len() < 900 {
-        assert!(began.elapsed() < Duration::from_secs(10), "{:#}", queue(&gateway));
+        assert!(began.elapsed() < PATIENCE, "{:#}", queue(&gateway));
         account(&queue(&gateway), "c0");
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -12,6 +12,9 @@ use serde_json::Value;
 use testkit::client::{Answer, Client};
 use testkit::fake::{FakeCluster, Spec};
 
+/// How long something is waited for that happens within moments: the machine may have much to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A running gateway; killed when dropped.
 pub(crate) struct Gateway {
     process: Child,
@@ -193,8 +196,8 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
                 return;
             }
             assert!(
-                began.elapsed() < Duration::from_secs(10),
-                "not so after 10 s: {what}: {topology:#}"
+                began.elapsed() < PATIENCE,
+                "not so in {PATIENCE:?}: {what}: {topology:#}"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -211,8 +214,17 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
             if found.is_some_and(|one| one["in_flight"] == wanted) {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "{stats:#}");
+            assert!(began.elapsed() < PATIENCE, "{stats:#}");
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until a cluster's cues have struck so many requests.
+    pub(crate) fn wait_for_struck(&self, cluster: &FakeCluster, wanted: u64) {
+        let began = Instant::now();
+        while cluster.struck() < wanted {
+            assert!(began.elapsed() < PATIENCE, "{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -229,7 +241,7 @@ elasticsearch: [{{name: c, endpoint: '{}'{settings}}}]
             if log.contains(text) {
                 return log;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "no `{text}` in: {log}");
+            assert!(began.elapsed() < PATIENCE, "no `{text}` in: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -294,6 +306,30 @@ pub(crate) fn statuses(answer: &Value) -> Vec<u64> {
             .unwrap()
     };
     items.iter().map(status).collect()
+}
+
+/// An address of this machine that nobody listens at, and that nobody gets who asks for any free port: a test
+/// that starts meanwhile would take the one that was just given back.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    // Below the ports that Linux gives away by itself, each process of tests from a place of its own.
+    let (first, count) = (12_000, 18_000);
+    let start = std::process::id().wrapping_mul(137);
+    loop {
+        let at = start.wrapping_add(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let port = first + u16::try_from(at % count).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// Gives a file another text in one step: who looks at it has the one or the other.
+pub(crate) fn replace_text(file: &Path, text: &str) {
+    let beside = file.with_extension("beside");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(beside, file).unwrap();
 }
 
 /// The gateway that is tested: the one that cargo built for this test, unless `TIDEGATE_TEST_PROGRAM` names

@@ -132,7 +132,7 @@ fn the_first_searches_of_the_page_about_loadgen_run_through_the_gateway_of_the_g
 
 /// The accounts of the one queue's one group, once nothing is pending.
 fn drained(gateway: &Gateway) -> Value {
-    let ends = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let ends = std::time::Instant::now() + std::time::Duration::from_secs(90);
     loop {
         let queues = gateway.admin().get("/queue/stats").unwrap().json().unwrap();
         let queue = queues.as_object().unwrap().values().next().unwrap();

@@ -202,10 +202,7 @@ fn figures_go_to_statsd_prometheus_a_table_and_a_page_while_the_load_runs() {
     statsd
         .set_read_timeout(Some(std::time::Duration::from_secs(20)))
         .unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = crate::gateway::free_address();
     let text = format!(
         "statsd: {{port: {}, namespace: load}}\nrunner: {{no_warm: true}}\nrequests: [{{request: {{method: POST, url: \
          '{}/loadgen/_bulk', body_repeat_times: 10, body: \"{{\\\"index\\\":{{}}}}\\n{{}}\"}}}}]\n",
@@ -219,7 +216,7 @@ fn figures_go_to_statsd_prometheus_a_table_and_a_page_while_the_load_runs() {
             "-config",
             &path("l.yml"),
             "-d",
-            "3",
+            "6",
             "-json",
             "-prometheus",
             &free.to_string(),
@@ -255,9 +252,9 @@ fn figures_go_to_statsd_prometheus_a_table_and_a_page_while_the_load_runs() {
     );
 }
 
-/// What a command writes to a terminal of its own, with these keys typed.
-fn on_a_terminal(cluster: &FakeCluster, command: &str, keys: &str) -> (Option<i32>, String) {
-    use std::io::Write as _;
+/// What a command writes to a terminal of its own, with these keys typed once this stands there.
+fn on_a_terminal(cluster: &FakeCluster, command: &str, shows: &str, keys: &str) -> (Option<i32>, String) {
+    use std::io::{Read as _, Write as _};
     let binary = env!("CARGO_BIN_EXE_tidegate");
     let mut script = Command::new("script")
         .args([
@@ -272,22 +269,27 @@ fn on_a_terminal(cluster: &FakeCluster, command: &str, keys: &str) -> (Option<i3
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut input = script.stdin.take().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1_500));
-    input.write_all(keys.as_bytes()).unwrap();
-    let output = script.wait_with_output().unwrap();
+    let (mut input, mut screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+    let (mut shown, mut buffer, mut typed) = (Vec::new(), [0; 4096], false);
+    while let Ok(count @ 1..) = screen.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..count]);
+        if !typed && String::from_utf8_lossy(&shown).contains(shows) {
+            input.write_all(keys.as_bytes()).unwrap();
+            typed = true;
+        }
+    }
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(typed, "{shows} never stood there: {shown}");
+    let status = script.wait().unwrap();
     drop(input);
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-    )
+    (status.code(), shown)
 }
 
 #[test]
 fn on_a_terminal_there_is_a_screen_that_a_key_ends_and_the_terminal_is_given_back() {
     let cluster = FakeCluster::start(Spec::default().index("loadgen", 3)).unwrap();
     let command = "loadgen -config examples/loadgen/bulk.yml -d 60";
-    let (status, shown) = on_a_terminal(&cluster, command, "q");
+    let (status, shown) = on_a_terminal(&cluster, command, "documents/s", "q");
     assert_eq!(status, Some(0), "{shown}");
     let (enter, leave) = (
         shown.find("\x1b[?1049h").unwrap(),
@@ -314,13 +316,13 @@ fn on_a_terminal_the_warm_up_asks_whether_to_go_on_after_an_error() {
     };
     cluster.cue(Cue::new(On::Any, broken).always());
     let command = "loadgen -config examples/loadgen/search.yml -l 3";
-    let (status, shown) = on_a_terminal(&cluster, command, "n\r");
+    let (status, shown) = on_a_terminal(&cluster, command, "go on all the same?", "n\r");
     assert_eq!(status, Some(1), "declined: {shown}");
     assert!(
         shown.contains("→ 500") && shown.contains("broken") && shown.contains("go on all the same?"),
         "{shown}"
     );
-    let (status, shown) = on_a_terminal(&cluster, command, "y\r");
+    let (status, shown) = on_a_terminal(&cluster, command, "go on all the same?", "y\r");
     assert_eq!(status, Some(1), "the example says assert_invalid: {shown}");
     assert!(shown.contains("3 requests in"), "{shown}");
 }

@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use testkit::client::Client;
 use testkit::fake::{FakeCluster, Spec};
 
-use crate::gateway::{Gateway, cluster};
+use crate::gateway::{Gateway, PATIENCE, cluster};
 use crate::place::Place;
 
 /// A gateway with these settings of the entry and the workers, before a cluster.
@@ -96,6 +97,11 @@ fn bulk_of(bytes: usize) -> String {
     text
 }
 
+/// How long it took at most, of so many times: on this machine, with what it has to do besides.
+fn slowest_of(times: usize, exchange: impl Fn() -> Duration) -> Duration {
+    (0..times).map(|_| exchange()).max().unwrap_or_default()
+}
+
 fn client(gateway: &Gateway) -> Client {
     Client::build(
         &format!("http://{}", gateway.address),
@@ -114,6 +120,21 @@ fn bodies_that_are_declared_and_trickle_take_no_memory_from_others() {
         bulk_of(3 << 20),
         format!("{{\"query\":{{}},\"p\":\"{}\"}}", "x".repeat(200_000)),
     );
+    let client = client(&gateway);
+    let exchange = || {
+        let began = Instant::now();
+        let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = client.send(
+            "POST",
+            "/logs/_search",
+            &[("content-type", "application/json")],
+            search.as_bytes(),
+        );
+        assert_eq!(answer.unwrap().status, 200);
+        began.elapsed()
+    };
+    let alone = slowest_of(6, exchange);
     std::thread::scope(|scope| {
         let _at_end = StopAtEnd(&stop);
         for (declared, sent) in [
@@ -132,23 +153,12 @@ fn bodies_that_are_declared_and_trickle_take_no_memory_from_others() {
             scope.spawn(move || trickle(socket, 200, Duration::from_millis(100), stop));
         }
         std::thread::sleep(Duration::from_millis(300));
-        let client = client(&gateway);
-        let mut slowest = Duration::ZERO;
-        for _ in 0..12 {
-            let began = Instant::now();
-            let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
-            assert_eq!(answer.status, 200, "{}", answer.text());
-            let answer = client.send(
-                "POST",
-                "/logs/_search",
-                &[("content-type", "application/json")],
-                search.as_bytes(),
-            );
-            assert_eq!(answer.unwrap().status, 200);
-            slowest = slowest.max(began.elapsed());
-        }
+        let slowest = slowest_of(12, exchange);
         stop.store(true, Ordering::Relaxed);
-        assert!(slowest < Duration::from_secs(3), "the slowest took {slowest:?}");
+        assert!(
+            slowest < Duration::from_secs(3) + 4 * alone,
+            "the slowest took {slowest:?}, alone {alone:?}"
+        );
     });
 }
 
@@ -158,6 +168,14 @@ fn a_body_for_which_there_is_room_does_not_wait_behind_a_larger_one() {
     let (gateway, _folder) = gateway(&cluster, ", max_request_body_size: 32mb", ", body_memory: 64mb");
     let (stop, first_stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let address = gateway.address;
+    let small = bulk_of(5 << 20);
+    // How long it takes on this machine, with what it has to do besides.
+    let alone = slowest_of(3, || {
+        let began = Instant::now();
+        let answer = client(&gateway).post_ndjson("/_bulk", small.as_bytes());
+        assert_eq!(answer.unwrap().status, 200);
+        began.elapsed()
+    });
     std::thread::scope(|scope| {
         let _at_end = (StopAtEnd(&stop), StopAtEnd(&first_stop));
         // 36 of the 40 MB that bodies may take: not so slow that they would have to give it back.
@@ -172,7 +190,6 @@ fn a_body_for_which_there_is_room_does_not_wait_behind_a_larger_one() {
         let gateway = &gateway;
         scope.spawn(move || client(gateway).post_ndjson("/_bulk", large.as_bytes()));
         std::thread::sleep(Duration::from_millis(300));
-        let small = bulk_of(5 << 20);
         let began = Instant::now();
         let waits = scope.spawn(move || client(gateway).post_ndjson("/_bulk", small.as_bytes()).unwrap());
         std::thread::sleep(Duration::from_millis(300));
@@ -186,7 +203,11 @@ fn a_body_for_which_there_is_room_does_not_wait_behind_a_larger_one() {
             began.elapsed(),
             answer.text()
         );
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(3) + 4 * alone,
+            "{:?}, alone {alone:?}",
+            began.elapsed()
+        );
     });
 }
 
@@ -196,6 +217,14 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
     let (gateway, _folder) = gateway(&cluster, "", "");
     let stop = AtomicBool::new(false);
     let bulk = bulk_of(5 << 20);
+    let client = client(&gateway);
+    let exchange = || {
+        let began = Instant::now();
+        let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        began.elapsed()
+    };
+    let alone = slowest_of(4, exchange);
     std::thread::scope(|scope| {
         let _at_end = StopAtEnd(&stop);
         // Faster than what counts as slow, so that it is their number that has to be seen.
@@ -207,17 +236,10 @@ fn a_peer_with_many_bodies_leaves_room_for_another_peer() {
             scope.spawn(move || trickle(socket, 15_000, Duration::from_millis(100), stop));
         }
         std::thread::sleep(Duration::from_millis(500));
-        let client = client(&gateway);
         for round in 0..6 {
-            let began = Instant::now();
-            let answer = client.post_ndjson("/_bulk", bulk.as_bytes()).unwrap();
-            assert_eq!(answer.status, 200, "round {round}: {}", answer.text());
-            let most = if round == 0 { 4_000 } else { 1_500 };
-            assert!(
-                began.elapsed() < Duration::from_millis(most),
-                "round {round}: {:?}",
-                began.elapsed()
-            );
+            let most = Duration::from_millis(if round == 0 { 4_000 } else { 1_500 }) + 4 * alone;
+            let took = exchange();
+            assert!(took < most, "round {round}: {took:?}, alone {alone:?}");
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -243,15 +265,25 @@ fn connections_that_trickle_do_not_keep_health_checks_from_the_admin_port() {
             let _ = socket.write_all(b"h"); // those that are closed by now fail
         }
         let began = Instant::now();
-        let admin =
-            Client::build(&format!("http://{}", gateway.admin), None, Duration::from_secs(5)).unwrap();
+        let admin = Client::build(
+            &format!("http://{}", gateway.admin),
+            None,
+            Duration::from_secs(30),
+        )
+        .unwrap();
         let health = admin
             .get("/health")
             .unwrap_or_else(|error| panic!("round {round}: {error:#}"));
         assert_eq!(health.status, 200);
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         held.extend(begin_heads(10, 1, gateway.admin));
     }
+}
+
+/// What is told of the entry.
+fn entry_of(gateway: &Gateway) -> Value {
+    let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
+    stats["entries"]["e"].clone()
 }
 
 #[test]
@@ -259,18 +291,28 @@ fn whoever_trickles_heads_does_not_keep_others_out_of_an_entry() {
     let cluster = cluster();
     let (gateway, _folder) = gateway(&cluster, ", max_concurrency: 50, header_timeout: 60s", "");
     for from in [1, 2] {
+        let before = entry_of(&gateway);
         let _held = begin_heads(200, from, gateway.address);
+        // In the midst of the burst a new connection may be turned away; nobody has to wait for its end, but how
+        // long it lasts depends on how fast the machine is.
+        let began = Instant::now();
+        let came =
+            |entry: &Value| entry["accepted"].as_u64().unwrap() + entry["turned_away"].as_u64().unwrap();
+        while came(&entry_of(&gateway)) < came(&before) + 200
+            || entry_of(&gateway)["connections"].as_u64() > Some(50)
+        {
+            assert!(began.elapsed() < PATIENCE, "{}", entry_of(&gateway));
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let trickles = begin_bulk(connect_from(from, gateway.address), 1 << 20, 100);
         for _ in 0..10 {
-            // In the midst of a burst a new connection may be turned away: the next one is not.
             let bulk = || client(&gateway).post_ndjson("/_bulk", bulk_of(1).as_bytes());
             let answer = bulk().or_else(|_| bulk()).or_else(|_| bulk()).unwrap();
             assert_eq!(answer.status, 200, "{}", answer.text());
         }
         drop(trickles);
     }
-    let stats = gateway.admin().get("/stats").unwrap().json().unwrap();
-    let entry = &stats["entries"]["e"];
+    let entry = entry_of(&gateway);
     // How many come while the room is taken depends on how fast the machine is.
     assert!(entry["made_room"].as_u64() > Some(100), "{entry}");
 }
@@ -287,7 +329,7 @@ fn a_peer_with_many_connections_does_not_drive_out_one_with_few() {
         held.extend(begin_heads(60, 2, gateway.address));
         let request = b"GET /_cluster/health HTTP/1.1\r\nHost: x\r\n\r\n";
         socket.write_all(request).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut answer = [0; 4096];
         let count = socket.read(&mut answer).unwrap();
         assert!(
@@ -329,7 +371,13 @@ fn wait_beside_many_actions(place: &Place, target: &str, actions: usize) -> (Dur
 #[test]
 fn an_answer_of_many_items_that_is_filtered_holds_up_nobody_on_its_core() {
     let cluster = FakeCluster::start(Spec::default().index("logs", 3)).unwrap();
-    let place = Place::before(&[&cluster], "");
-    let (longest, all) = wait_beside_many_actions(&place, "/_bulk?filter_path=errors", 200_000);
-    assert!(longest < all / 2, "{longest:?} of {all:?}");
+    // A machine with much to do may hold up anybody once.
+    let mut tries = Vec::new();
+    let held_up_nobody = (0..3).any(|_| {
+        let place = Place::before(&[&cluster], "");
+        let (longest, all) = wait_beside_many_actions(&place, "/_bulk?filter_path=errors", 200_000);
+        tries.push((longest, all));
+        longest < all / 2
+    });
+    assert!(held_up_nobody, "the longest, of all: {tries:?}");
 }

@@ -67,9 +67,9 @@ fn a_pipeline_starts_and_stops_when_it_is_told_and_finishes_what_is_under_way() 
     );
     drained(&gateway, "c0");
 
-    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(400))).always());
+    cluster.cue(Cue::bulk(Fault::Delay(Duration::from_millis(1_500))).always());
     gateway.bulk(&batch("b", 50)).ok().unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    gateway.wait_for_struck(&cluster, 1);
     let sent = cluster.counts().docs;
     assert_eq!(post(&gateway, "/pipeline/p0/_stop?wait_s=0")["state"], "stopping");
     assert_eq!(send(&gateway, "POST", "/pipeline/p0/_start").status, 409);
@@ -332,8 +332,9 @@ fn a_cluster_that_is_added_begins_where_it_is_told_and_one_that_is_gone_can_be_f
     let one = drained(&gateway, "c1");
     assert_eq!((&one["indexed"], &one["skipped"]), (&json!(20), &json!(30)));
     assert_eq!(second.docs("logs").len(), 20);
-    // Marks are durable within a tenth of a second; what is not, is delivered again.
-    std::thread::sleep(Duration::from_millis(400));
+    let mut gateway = gateway;
+    gateway.signal("TERM");
+    assert!(gateway.wait().success(), "{}", gateway.log());
     drop(gateway);
     let gateway = place.start();
     gateway.bulk(&batch("c", 5)).ok().unwrap();

@@ -116,8 +116,9 @@ fn what_is_parked_outlives_kill_and_goes_out_in_order_and_once() {
     assert!(all_are(&cluster, "blocked", 20, 4));
     drop(gateway);
     let gateway = place.start();
-    let one = account(&queue(&gateway), "c0");
-    assert_eq!((&one["indexed"], &one["parked"]), (&json!(80), &json!(0)));
+    // A commit that was not written yet is made again.
+    let one = drained(&gateway, "c0");
+    assert_eq!((&one["indexed"], &one["dead"]), (&json!(80), &json!(0)));
 }
 
 #[test]
@@ -138,8 +139,9 @@ fn a_request_that_waits_for_copies_that_never_come_holds_up_nobody_else() {
     let others = docs("good", 200, 4).replace("\"_id\":\"", "\"_id\":\"other-");
     gateway.bulk(&others).ok().unwrap();
     wait(&gateway, "c0", |one| one["indexed"] == 400);
+    // A node waits for copies for three seconds, at the soonest.
     assert!(
-        began.elapsed() < Duration::from_secs(2),
+        began.elapsed() < Duration::from_secs(3),
         "once known it holds up nobody: {:?}",
         began.elapsed()
     );
@@ -266,7 +268,7 @@ fn an_operator_sees_what_is_parked_and_releases_it_or_gives_it_up() {
                 );
                 break;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "{listed}");
+            assert!(began.elapsed() < Duration::from_secs(30), "{listed}");
             std::thread::sleep(Duration::from_millis(20));
         }
     };

@@ -104,6 +104,9 @@ pub(crate) fn drained(gateway: &Gateway, group: &str) -> Value {
     wait(gateway, group, |one| one["pending"] == 0 && one["parked"] == 0)
 }
 
+/// How long delivery may take: the machine may have much to do.
+const LONG: Duration = Duration::from_secs(60);
+
 pub(crate) fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -113,8 +116,8 @@ pub(crate) fn wait(gateway: &Gateway, group: &str, holds: impl Fn(&Value) -> boo
             return one;
         }
         assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "not so after 20 s: {queue:#}\n{}",
+            began.elapsed() < LONG,
+            "not so in {LONG:?}: {queue:#}\n{}",
             gateway.log()
         );
         std::thread::sleep(Duration::from_millis(10));

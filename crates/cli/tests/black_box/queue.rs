@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Manners, On, Spec, Unfit};
 
-use crate::gateway::{Gateway, body, cluster, ids, statuses};
+use crate::gateway::{Gateway, PATIENCE, body, cluster, ids, statuses};
 use crate::place::{Place, account, drained, queue, wait};
 
 const TOO_BUSY: &str = r#"{"type":"es_rejected_execution_exception","reason":"too busy"}"#;
@@ -291,7 +291,7 @@ fn a_full_queue_is_429_with_retry_after_and_nothing_of_the_request_is_delivered(
     assert_eq!(drained(&gateway, "c0")["indexed"], json!(accepted));
     let began = Instant::now();
     while gateway.bulk(&body(500)).status != 200 {
-        assert!(began.elapsed() < Duration::from_secs(10), "there is room again");
+        assert!(began.elapsed() < PATIENCE, "there is room again");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::client::Client;
 use testkit::fake::FakeCluster;
 
-use crate::gateway::{Gateway, body, cluster};
+use crate::gateway::{Gateway, PATIENCE, body, cluster, free_address as free, replace_text};
 
 /// A gateway with a file that changes.
 struct Changing {
@@ -49,7 +49,7 @@ impl Changing {
 
     fn write(&self, entries: &str, more: &str, wanted: &str) -> String {
         let since = self.gateway.log().len();
-        std::fs::write(&self.file, text(&self.cluster, entries, more)).unwrap();
+        replace_text(&self.file, &text(&self.cluster, entries, more));
         self.said(since, wanted)
     }
 
@@ -61,7 +61,7 @@ impl Changing {
             if let Some(line) = log[since..].lines().find(|line| line.contains(wanted)) {
                 return line.to_owned();
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "{wanted}: {log}");
+            assert!(began.elapsed() < PATIENCE, "{wanted}: {log}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -91,14 +91,10 @@ fn entry(name: &str, binding: SocketAddr, more: &str) -> String {
     format!("  - {{name: {name}, router: r, network: {{binding: '{binding}'}}{more}}}\n")
 }
 
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// A connection that is kept: sends a request for this path and returns the answer's first line, or nothing
 /// if there is no answer.
 fn ask(socket: &mut TcpStream, path: &str) -> String {
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     if socket.write_all(request.as_bytes()).is_err() {
         return String::new();
@@ -135,7 +131,7 @@ fn added_entries_are_opened_and_removed_ones_finish_what_they_have_in_flight() {
     changing.change(&entry("one", one, ""), "");
     let began = Instant::now();
     while TcpStream::connect(two).is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(5), "it still listens");
+        assert!(began.elapsed() < PATIENCE, "it still listens");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!in_flight.is_finished(), "it is still being answered");
@@ -355,7 +351,7 @@ fn sighup_without_a_file_is_noted_and_ends_nothing() {
         .log()
         .contains("there is no configuration file to read again")
     {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(gateway.bulk(&body(3)).status, 200);
@@ -407,10 +403,10 @@ elasticsearch: [{{name: c, endpoint: 'http://{address}', discovery.enabled: fals
     let mut asked = || assert!(ask(&mut client, "/logs/_count").contains(" 200 "));
     let reload = |text: &str| {
         let since = gateway.log().len();
-        std::fs::write(&file, text).unwrap();
+        replace_text(&file, text);
         let began = Instant::now();
         while !gateway.log()[since..].contains("configuration reloaded") {
-            assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+            assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     };
@@ -437,7 +433,7 @@ fn a_new_admin_token_is_asked_for_at_once() {
         "binding: '127.0.0.1:0'}\nrouter",
         "binding: '127.0.0.1:0', token: t}\nrouter",
     );
-    std::fs::write(&changing.file, guarded).unwrap();
+    replace_text(&changing.file, &guarded);
     changing.said(since, "changed: admin.token");
     let admin = changing.gateway.admin();
     assert_eq!(admin.get("/health").unwrap().status, 401);

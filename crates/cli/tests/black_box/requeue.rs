@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
-use crate::gateway::{Gateway, body, cluster};
+use crate::gateway::{Gateway, PATIENCE, body, cluster};
 use crate::place::{Place, account, drained, queue};
 
 /// A place whose file is loaded when it is said so, and not by itself as well.
@@ -33,7 +33,7 @@ fn reload(gateway: &Gateway, place: &Place, changes: &[(&str, &str)], says: &str
         if log.contains(says) {
             return log;
         }
-        assert!(began.elapsed() < Duration::from_secs(15), "{says}: {log}");
+        assert!(began.elapsed() < PATIENCE, "{says}: {log}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -70,7 +70,7 @@ fn a_queue_is_added_and_one_that_is_empty_removed() {
     gateway.bulk(&body(20)).ok().unwrap();
     let began = Instant::now();
     while stats(&gateway)["other"]["groups"]["c0"]["indexed"] != 20 {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
     // Back again: it is the old one, with its numbers.
@@ -288,7 +288,7 @@ fn a_reload_that_fails_for_another_reason_leaves_queues_as_they_are() {
     gateway.signal("HUP");
     let began = Instant::now();
     while stats(&gateway).get("other").is_none() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -186,7 +186,7 @@ fn a_moved_shard_is_followed() {
     }
     // That it takes less than a second is proven on real clusters; here every test runs at once, and a busy
     // machine gets more time.
-    let ends = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let ends = std::time::Instant::now() + crate::gateway::PATIENCE;
     loop {
         cluster.reset_counts();
         gateway.bulk(&body(100)).ok().unwrap();

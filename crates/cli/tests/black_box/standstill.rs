@@ -25,7 +25,7 @@ fn queues(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
 
 /// Waits until `queues list` says all of this in one line.
 fn told(gateway: &Gateway, wanted: &[&str]) -> String {
-    let ends = Instant::now() + Duration::from_secs(20);
+    let ends = Instant::now() + Duration::from_secs(60);
     loop {
         let (status, text) = queues(gateway, &["list"]);
         assert_eq!(status, 0, "{text}");
@@ -184,7 +184,7 @@ fn a_full_queue_says_what_it_has_no_room_for() {
     let place = Place::before(&[&cluster], ", max_size: 256kb");
     let gateway = place.start();
     cluster.cue(answering(503, "unavailable"));
-    let ends = Instant::now() + Duration::from_secs(30);
+    let ends = Instant::now() + Duration::from_secs(90);
     while gateway.bulk(&body(2_000)).status == 200 {
         assert!(Instant::now() < ends, "the queue takes everything");
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::client::Client;
 use testkit::fake::{FakeCluster, Spec};
 
-use crate::gateway::{Gateway, body};
+use crate::gateway::{Gateway, PATIENCE, body};
 
 fn tls_cluster() -> FakeCluster {
     FakeCluster::start(Spec::default().index("logs", 6).storing().tls()).unwrap()
@@ -60,16 +60,16 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
 
     // Key first: for a moment the two don't fit, and the old pair must stay in use.
     std::fs::write(&key, other.key_pem().unwrap()).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    gateway.logged("certificate not reloaded");
     let again = Client::trusting(&origin, &old_ca).unwrap();
     again.get("/_cluster/health").unwrap().ok().unwrap();
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_millis(2500));
     let complaints = gateway.log().matches("certificate not reloaded").count();
     assert_eq!(complaints, 1, "said once, not each time that it looks");
     std::fs::write(&certificate, other.ca_pem().unwrap()).unwrap();
     let began = Instant::now();
     while !trusts_new() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+        assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -135,7 +135,7 @@ elasticsearch: [{{name: c, endpoint: '{}', tls: {{ca_file: '{}'}}}}]
     let wait_for = |ca: &Path| {
         let began = Instant::now();
         while !trusts(ca) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{}", gateway.log());
+            assert!(began.elapsed() < PATIENCE, "{}", gateway.log());
             std::thread::sleep(Duration::from_millis(50));
         }
     };

@@ -40,7 +40,7 @@ fn start(place: &Place, program: &Path) -> Gateway {
 fn begun(gateway: &Gateway, programs: usize) {
     let began = Instant::now();
     while gateway.log().matches(BEGUN).count() < programs {
-        assert!(began.elapsed() < Duration::from_secs(20), "{}", gateway.log());
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", gateway.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use cluster::{ClusterConfig, NodeChoice, Outcome, PickReason};
 
 use crate::fake::Fake;
-use crate::{SECOND, config, start, wait_for};
+use crate::{LONG, SECOND, config, start, wait_for};
 
 #[test]
 fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
     let fake = Fake::start(2);
     let cluster = start(config(&fake));
-    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 2);
+    let snapshot = wait_for(&cluster, LONG, "learnt", |s| s.nodes.len() == 2);
     fake.lock().nodes[1].alive = false;
     let chooser = cluster.chooser(NodeChoice::default());
     let dying = snapshot.nodes.iter().find(|n| n.name == "node-1").unwrap();
@@ -30,7 +30,7 @@ fn a_dead_node_leaves_the_rotation_at_once_and_returns_by_probe() {
     fake.lock().nodes[1].alive = true;
     let begun = Instant::now();
     while !dying.health.is_up() {
-        assert!(begun.elapsed() < 5 * SECOND, "the probe never came");
+        assert!(begun.elapsed() < LONG, "the probe never came");
         std::thread::sleep(Duration::from_millis(10));
     }
     let picked: Vec<_> = (0..4)
@@ -51,7 +51,7 @@ fn a_node_without_an_elected_node_is_out_until_it_follows_one_again() {
         refresh: Some(60 * SECOND),
         ..config(&fake)
     });
-    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| s.nodes.len() == 2);
+    let snapshot = wait_for(&cluster, LONG, "learnt", |s| s.nodes.len() == 2);
     let lost = snapshot.nodes.iter().find(|node| node.name == "node-1").unwrap();
     fake.lock().nodes[1].lost = true;
     cluster.report(lost, Outcome::Incapable, Duration::ZERO);
@@ -63,7 +63,7 @@ fn a_node_without_an_elected_node_is_out_until_it_follows_one_again() {
     fake.lock().nodes[1].lost = false;
     let begun = Instant::now();
     while !lost.health.is_up() {
-        assert!(begun.elapsed() < 5 * SECOND, "the probe never came");
+        assert!(begun.elapsed() < LONG, "the probe never came");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

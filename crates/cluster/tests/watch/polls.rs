@@ -1,11 +1,11 @@
 //! When the cluster is asked, and when it is left alone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::{ClusterConfig, Outcome, Snapshot};
 
 use crate::fake::Fake;
-use crate::{SECOND, config, homes, start, wait_for, wait_status};
+use crate::{LONG, SECOND, config, homes, start, wait_for, wait_status};
 
 #[test]
 fn a_hint_is_faster_than_the_refresh() {
@@ -14,10 +14,24 @@ fn a_hint_is_faster_than_the_refresh() {
         refresh: Some(60 * SECOND),
         ..config(&fake)
     });
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+    wait_for(&cluster, LONG, "learnt", Snapshot::learnt);
     fake.change(|s| s.index("logs", "u1", &[0, 0]));
     cluster.hint();
-    wait_for(&cluster, SECOND, "new index", |s| homes(s, "logs").is_some());
+    wait_for(&cluster, LONG, "new index", |s| homes(s, "logs").is_some());
+}
+
+/// Waits until a cluster has not been asked anything for a while.
+fn nothing_under_way(fake: &Fake) {
+    let asked = || fake.lock().asked.len();
+    let (begun, mut before) = (Instant::now(), asked());
+    loop {
+        std::thread::sleep(SECOND / 2);
+        if asked() == before {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "it is asked again and again");
+        before = asked();
+    }
 }
 
 #[test]
@@ -28,8 +42,8 @@ fn a_cluster_that_is_not_polled_is_read_at_the_start_and_when_something_hints_at
         refresh: None,
         ..config(&fake)
     });
-    let snapshot = wait_for(&cluster, 5 * SECOND, "learnt", |s| homes(s, "logs").is_some());
-    std::thread::sleep(SECOND / 2);
+    let snapshot = wait_for(&cluster, LONG, "learnt", |s| homes(s, "logs").is_some());
+    nothing_under_way(&fake);
     fake.lock().asked.clear();
     fake.change(|s| s.index("new", "u2", &[1]));
     std::thread::sleep(2 * SECOND);
@@ -39,21 +53,21 @@ fn a_cluster_that_is_not_polled_is_read_at_the_start_and_when_something_hints_at
         "nothing is asked unless there is a reason: {asked:?}"
     );
     cluster.hint();
-    wait_for(&cluster, SECOND, "an answer hinted at it", |s| {
+    wait_for(&cluster, LONG, "an answer hinted at it", |s| {
         homes(s, "new").is_some()
     });
 
     fake.change(|s| s.index("logs", "u1", &[1, 0]));
     let node = snapshot.nodes.iter().find(|node| node.name == "node-1").unwrap();
     cluster.report(node, Outcome::ConnectRefused, Duration::ZERO);
-    wait_for(&cluster, SECOND, "a node failed", |s| {
+    wait_for(&cluster, LONG, "a node failed", |s| {
         homes(s, "logs").is_some_and(|homes| homes == ["node-1", "node-0"])
     });
 
     fake.change(|s| s.index("logs", "u3", &[1, 0, 1, 0, 1]));
     std::thread::sleep(SECOND / 2);
     cluster.sample("logs", "a-routing-value", 9);
-    wait_for(&cluster, SECOND, "a prediction was wrong", |s| {
+    wait_for(&cluster, LONG, "a prediction was wrong", |s| {
         homes(s, "logs").is_some_and(|homes| homes.len() == 5)
     });
 }
@@ -66,18 +80,18 @@ fn a_cluster_that_is_not_polled_is_tried_until_it_answers() {
         refresh: None,
         ..config(&fake)
     });
-    wait_status(&cluster, 5 * SECOND, |s| s.polls.failed > 1);
+    wait_status(&cluster, LONG, |s| s.polls.failed > 1);
     fake.lock().nodes[0].alive = true;
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+    wait_for(&cluster, LONG, "learnt", Snapshot::learnt);
 }
 
 #[test]
 fn a_watch_that_is_stopped_asks_nothing_more() {
     let fake = Fake::start(1);
     let cluster = start(config(&fake));
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+    wait_for(&cluster, LONG, "learnt", Snapshot::learnt);
     cluster.stop();
-    std::thread::sleep(SECOND / 4);
+    nothing_under_way(&fake);
     fake.lock().asked.clear();
     std::thread::sleep(SECOND);
     let asked = fake.lock().asked.clone();
@@ -91,9 +105,11 @@ fn an_unchanged_cluster_is_asked_for_its_version_only() {
         refresh: Some(Duration::from_millis(20)),
         ..config(&fake)
     });
-    wait_for(&cluster, 5 * SECOND, "learnt", Snapshot::learnt);
+    wait_for(&cluster, LONG, "learnt", Snapshot::learnt);
+    wait_status(&cluster, LONG, |s| s.polls.total > 3);
     fake.lock().asked.clear();
-    wait_status(&cluster, 5 * SECOND, |s| s.polls.total > 12);
+    let before = cluster.status().polls.total;
+    wait_status(&cluster, LONG, |s| s.polls.total > before + 12);
     let asked = fake.lock().asked.clone();
     assert!(
         asked.len() > 5

@@ -259,8 +259,8 @@ impl Console {
                 return row.clone();
             }
             assert!(
-                began.elapsed() < Duration::from_secs(20),
-                "not so after 20 s: {row:#?}\n{}",
+                began.elapsed() < Duration::from_secs(60),
+                "not so after 60 s: {row:#?}\n{}",
                 self.log()
             );
             std::thread::sleep(Duration::from_millis(100));
@@ -271,7 +271,7 @@ impl Console {
     pub(crate) fn events(&self, count: usize) -> Vec<Value> {
         use std::io::Write as _;
         let mut stream = std::net::TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let cookie = self.cookie.lock().unwrap().clone().unwrap();
         write!(
             stream,
