@@ -372,7 +372,7 @@ fn told(client: &Client, body: &str) -> Result<Told> {
     loop {
         let answer = client.post_ndjson("/_bulk", body.as_bytes())?;
         let told = of(&answer)?;
-        if !matches!(told, Told::Other(..)) || began.elapsed() > Duration::from_secs(10) {
+        if !matches!(told, Told::Other(..)) || began.elapsed() > Duration::from_secs(30) {
             return Ok(told);
         }
         std::thread::sleep(Duration::from_millis(200));

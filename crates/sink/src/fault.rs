@@ -21,8 +21,11 @@ pub enum On {
     Bulk,
     /// All.
     Any,
-    /// Those whose path (without parameters) begins with this.
+    /// Those whose path (without parameters) begins with this. `/logs/_search` is the beginning of
+    /// `/logs/_search_shards`, by which a gateway has its predictions checked.
     Path(String),
+    /// Those whose path (without parameters) is this.
+    Exactly(String),
 }
 
 /// What goes wrong.
@@ -156,6 +159,7 @@ impl Cue {
             On::Any => true,
             On::Bulk => path.ends_with("/_bulk"),
             On::Path(prefix) => path.starts_with(prefix.as_str()),
+            On::Exactly(whole) => path == whole,
         };
         path_fits && self.node.is_none_or(|only| only == node)
     }
@@ -228,5 +232,9 @@ mod tests {
         cues.add(Cue::new(On::Path("/_cluster".into()), Fault::CloseAtHead).always());
         assert!(cues.take(0, "/_bulk").is_none());
         assert!((0..9).all(|_| cues.take(2, "/_cluster/state").is_some()));
+        cues.clear();
+        cues.add(Cue::new(On::Exactly("/logs/_search".into()), Fault::CloseAtHead));
+        assert!(cues.take(0, "/logs/_search_shards").is_none());
+        assert!(cues.take(0, "/logs/_search").is_some());
     }
 }

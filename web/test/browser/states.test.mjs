@@ -1,7 +1,7 @@
 // What must hold on every page: states that are designed, hostile names, small windows, keys, accessibility.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { assertFits, closeAll, finish, logIn, numbersDiffer, page, PAGES, server, settled, shot, to, violations } from "./kit.mjs";
+import { assertFits, closeAll, finish, logIn, numbersDiffer, page, PAGES, server, settled, shot, to, until, violations } from "./kit.mjs";
 import { hostile } from "../mock/names.mjs";
 import { NAME, PASSWORD } from "../mock/server.mjs";
 
@@ -111,11 +111,11 @@ test("silence is said with its age, the figures are kept, and news clears it", a
   await p.locator("td.big data").first().waitFor();
   for (const mode of ["silent", "garbage", "down"]) {
     mock.mode = mode;
-    await p.getByText("No news from the console for").waitFor({ timeout: 9000 });
+    await p.getByText("No news from the console for").waitFor({ timeout: 60_000 });
     assert.ok((await p.locator("td.big data").count()) > 0, `${mode}: figures are kept`);
     if (mode === "silent") await shot(p, "stale-light");
     mock.mode = "";
-    await p.getByRole("alert").filter({ hasText: "No news" }).waitFor({ state: "detached", timeout: 9000 });
+    await p.getByRole("alert").filter({ hasText: "No news" }).waitFor({ state: "detached", timeout: 60_000 });
   }
   await finish(p);
   close();
@@ -146,7 +146,7 @@ test("a session that ends leads to the login and back to the same place", async 
   await to(p, "#/c/archive?minutes=60");
   await settled(p);
   mock.mode = "expired";
-  await p.getByRole("heading", { name: "Log in" }).waitFor({ timeout: 9000 });
+  await p.getByRole("heading", { name: "Log in" }).waitFor({ timeout: 60_000 });
   mock.mode = "";
   await p.getByText("Your session is over.").waitFor();
   await p.getByLabel("Name").fill(NAME);
@@ -250,7 +250,9 @@ test("every number of a page is the API's of that moment", async () => {
     await to(p, hash);
     await settled(p);
     await p.waitForTimeout(1200);
-    const told = await numbersDiffer(p);
+    // What is shown may be older than what was asked meanwhile, on a machine with much to do.
+    let told = await numbersDiffer(p);
+    for (let tries = 0; tries < 3 && told.wrong.length; tries++) told = await numbersDiffer(p);
     assert.deepEqual(told.wrong, [], hash);
     assert.ok(told.compared >= least, `${hash}: only ${told.compared} numbers`);
   }
@@ -281,7 +283,7 @@ test("many tabs of one browser share one stream", async () => {
     more.push(tab);
   }
   await p.waitForTimeout(1200);
-  assert.ok(mock.streams.size <= 1, `${mock.streams.size} streams`);
+  await until("one stream", () => mock.streams.size <= 1);
   await finish(p);
   close();
 });

@@ -2,7 +2,7 @@
 // in real.test.mjs.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeAll, finish, logIn, page, server, settled, shot, to, write } from "./kit.mjs";
+import { closeAll, finish, logIn, page, quickest, server, settled, shot, to, until, write } from "./kit.mjs";
 import { LINK, NAME, PASSWORD } from "../mock/server.mjs";
 
 after(closeAll);
@@ -128,12 +128,17 @@ test("the overview lives: worst first, figures move within two seconds, and equa
   const names = await p.locator("table.cluster tbody th a").allTextContents();
   assert.deepEqual(names, ["branch-office", "archive", "production", "staging"]);
   const cell = p.getByRole("row").filter({ has: p.getByRole("link", { name: "production", exact: true }) }).locator("td.big data");
-  const first = await cell.getAttribute("value");
-  await p.waitForFunction(([old]) => [...document.querySelectorAll("td.big data")].every((d) => d.value !== old), [first], { timeout: 2500 });
+  const took = await quickest(2500, async () => {
+    const first = await cell.getAttribute("value");
+    await p.waitForFunction(([old]) => [...document.querySelectorAll("td.big data")].every((d) => d.value !== old), [first], { timeout: 60_000 });
+  });
+  assert.ok(took < 2500, `${took} ms`);
   // What stands there is what the server says for this second or the one before.
-  const seen = Number(await cell.getAttribute("value"));
-  const spark = await p.evaluate(() => fetch("api/overview").then((r) => r.json())).then((o) => o.rows.find((r) => r.id === "production").spark);
-  assert.ok(spark.slice(-4).includes(seen), `${seen} in ${spark.slice(-4)}`);
+  await until("it shows what the server says", async () => {
+    const seen = Number(await cell.getAttribute("value"));
+    const spark = await p.evaluate(() => fetch("api/overview").then((r) => r.json())).then((o) => o.rows.find((r) => r.id === "production").spark);
+    return spark.slice(-4).includes(seen);
+  });
   await p.keyboard.press("/");
   await p.keyboard.type("arch");
   assert.deepEqual(await p.locator("table.cluster tbody th a").allTextContents(), ["archive"]);
@@ -150,8 +155,7 @@ test("the cluster's chart moves, and as a table it has the same figures", async 
   await settled(p);
   const pixels = () => p.locator(".plot canvas").first().evaluate((c) => c.toDataURL());
   const before = await pixels();
-  await p.waitForTimeout(2300);
-  assert.notEqual(await pixels(), before, "two seconds later the chart is another");
+  await until("the chart is another", async () => (await pixels()) !== before);
   const series = await p.evaluate(() => fetch("api/clusters/production/series?minutes=15").then((r) => r.json()));
   await p.getByRole("button", { name: "As table: Documents a second" }).click();
   const exact = new Intl.NumberFormat("en-US", { maximumFractionDigits: 3 });
@@ -234,8 +238,7 @@ test("dev tools: tabs live on the server, suggestions by flavour, curl, cancel, 
   await p.keyboard.press("Control+Enter");
   await p.getByRole("button", { name: "Cancel" }).click();
   await p.getByText("Cancelled. The cluster was told to stop").waitFor();
-  await p.waitForTimeout(200);
-  assert.equal(mock.cancelled, true, "the call was given up at the server too");
+  await until("the call was given up at the server too", () => mock.cancelled === true);
 
   await write(p, "GET _big?rows=120000");
   const stalls = await p.evaluate(() => {
@@ -245,7 +248,7 @@ test("dev tools: tabs live on the server, suggestions by flavour, curl, cancel, 
   });
   assert.equal(stalls, 0);
   await p.keyboard.press("Control+Enter");
-  await p.locator(".outcome .status", { hasText: "200" }).waitFor({ timeout: 20_000 });
+  await p.locator(".outcome .status", { hasText: "200" }).waitFor({ timeout: 60_000 });
   const nodes = await p.evaluate(() => document.querySelectorAll(".editor")[1].shadowRoot.querySelectorAll("*").length);
   assert.ok(nodes < 3000, `${nodes} nodes drawn of 9 MB`);
   const longest = await p.evaluate(() => Math.max(0, ...globalThis.stalls));

@@ -97,10 +97,10 @@ test("what misbehaves is said in its row, with its age, and the pages stand", as
   for (const [name, mode] of Object.entries(kinds)) all[name].mode = mode;
   const words = { silent: /answer|time|deadline/i, half: /no JSON|JSON/, refused: /401.*so it says/, busy: /429.*so it says/ };
   for (const [name, said] of Object.entries(words)) {
-    await row(p, name).locator(".why li").filter({ hasText: said }).first().waitFor({ timeout: 25_000 });
+    await row(p, name).locator(".why li").filter({ hasText: said }).first().waitFor({ timeout: 60_000 });
     // No rate of old; what else is still shown has its age.
     await row(p, name).locator("td.big .none").waitFor();
-    await row(p, name).locator(".age").waitFor({ timeout: 12_000 });
+    await row(p, name).locator(".age").waitFor({ timeout: 60_000 });
   }
   await shot(p, "broken-overview", { fullPage: true });
   assert.equal(await row(p, "well").locator(".why li").count(), 0, "who is well is not touched");
@@ -111,7 +111,7 @@ test("what misbehaves is said in its row, with its age, and the pages stand", as
       await to(p, `#/c/${id}${part}`);
       await p.getByRole("heading", { level: 1, name: h1, exact: true }).waitFor();
       if (name === "well" || name === "never") continue;
-      await p.locator(".panel-note li").filter({ hasText: words[name] }).first().waitFor({ timeout: 25_000 });
+      await p.locator(".panel-note li").filter({ hasText: words[name] }).first().waitFor({ timeout: 60_000 });
       if (!part) await p.locator(".lead .age").waitFor();
     }
   }

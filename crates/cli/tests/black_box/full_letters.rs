@@ -106,7 +106,12 @@ fn an_index_whose_dead_letters_fill_their_store_holds_up_no_other_and_keeps_them
             );
         }
         purged += purge(&gateway);
-        assert!(began.elapsed().as_secs() < 90, "{purged}");
+        assert!(
+            began.elapsed().as_secs() < 90,
+            "{purged}: {:#}\n{}",
+            wait(&gateway, "c0", |_| true),
+            gateway.log()
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let one = drained(&gateway, "c0");

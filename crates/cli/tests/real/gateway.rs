@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -102,7 +103,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         };
         let began = Instant::now();
         loop {
-            let mut admin = Http::with_patience(&running.admin, Duration::from_secs(5));
+            let mut admin = Http::with_patience(&running.admin, Duration::from_secs(30));
             let account = admin.get("/queue/stats")?["q"]["groups"]["c"].clone();
             if account["pending"] == 0 {
                 let found = (account["indexed"].as_u64(), account["dead"].as_u64());
@@ -209,7 +210,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         let Some(running) = &self.running else {
             return Ok(Value::Null);
         };
-        let all = Http::with_patience(&running.admin, Duration::from_secs(5)).get("/elasticsearch")?;
+        let all = Http::with_patience(&running.admin, Duration::from_secs(30)).get("/elasticsearch")?;
         let one = all.as_object().and_then(|all| all.values().next().cloned());
         one.context("one cluster")
     }
@@ -219,7 +220,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
         let Some(running) = &self.running else {
             return Ok(Value::Null);
         };
-        Ok(Http::with_patience(&running.admin, Duration::from_secs(5)).get("/stats")?["gateway"].clone())
+        Ok(Http::with_patience(&running.admin, Duration::from_secs(30)).get("/stats")?["gateway"].clone())
     }
 
     /// Waits until the topology is as told; without a gateway there is nothing to wait for.
@@ -238,7 +239,7 @@ elasticsearch: [{{name: c, endpoint: '{}'}}]
                 bail!("tidegate ended with {status}: {}", tail(&running.log));
             }
             let admin = running.admin.clone();
-            let answer = Http::with_patience(&admin, Duration::from_secs(5)).get("/elasticsearch");
+            let answer = Http::with_patience(&admin, Duration::from_secs(30)).get("/elasticsearch");
             let one = answer
                 .as_ref()
                 .ok()
@@ -286,10 +287,21 @@ impl Drop for Gateway {
 
 /// What a busy machine takes at most to tell the gateway of a change.
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
-const VERIFIED_WITHIN: Duration = Duration::from_secs(10);
+const VERIFIED_WITHIN: Duration = Duration::from_secs(30);
 
+/// An address that nobody listens at, and that nobody gets who asks for any free port: whoever does so
+/// meanwhile would take the one that was just given back.
 fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Below the ports that Linux gives away by itself, each process of tests from a place of its own.
+    let start = std::process::id().wrapping_mul(137);
+    loop {
+        let at = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = format!("127.0.0.1:{}", 12_000 + at % 18_000);
+        if TcpListener::bind(&address).is_ok() {
+            return Ok(address);
+        }
+    }
 }
 
 fn tail(log: &std::path::Path) -> String {

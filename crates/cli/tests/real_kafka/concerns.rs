@@ -37,7 +37,7 @@ pub(super) fn until(what: &str, gateway: &Gateway, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(
-            began.elapsed() < Duration::from_secs(20),
+            began.elapsed() < Duration::from_secs(60),
             "{what}: {:#}\n{}",
             queue(gateway),
             gateway.log()

@@ -14,7 +14,7 @@ fn stop(gateway: &Gateway) {
     send(gateway, "POST", "/pipeline/p/_stop");
     let began = Instant::now();
     while queue(gateway)["groups"]["c"]["state"] != "stopped" {
-        assert!(began.elapsed() < Duration::from_secs(20), "{}", queue(gateway));
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", queue(gateway));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
