@@ -19,21 +19,20 @@ impl DeadLetters {
         }
     }
 
-    /// Sets the place on before which segments go.
+    /// Sets the place on before which segments go. Letters come in all the while: of those that are behind
+    /// the end that was there first, nothing is known here, and they stay.
     fn release(&self) -> Result<(), LettersError> {
+        let end = self.log.status().end;
         let mut oldest = None;
         self.visit(0, |letter| {
             oldest = Some(letter.at);
             ControlFlow::Break(())
         })?;
-        let to = match oldest {
-            Some(at) => StartAt::Position(at),
-            None => {
-                self.log.roll();
-                StartAt::Newest
-            }
-        };
-        self.kept.seek(to)?;
+        let from = oldest.unwrap_or_else(|| {
+            self.log.roll();
+            end
+        });
+        self.kept.seek(StartAt::Position(from))?;
         Ok(())
     }
 
@@ -135,3 +134,58 @@ const ROOM_AGAIN: Duration = Duration::from_millis(150);
 /// Letters that are written again together, at most.
 const AT_ONCE: usize = 500;
 const BYTES_AT_ONCE: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use log::Options;
+
+    use super::super::letter::Cause;
+    use super::super::wanted::{Committed, Wanted};
+    use super::*;
+
+    /// The store is found empty and is at its end a moment later: what comes between the two stays.
+    #[test]
+    fn letters_that_come_while_others_are_purged_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 8 << 20,
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let letters = DeadLetters::open(folder.path(), options).unwrap();
+        // As the group's lane is past them.
+        let committed = Committed {
+            lanes: [("c0".to_owned(), vec![1])].into(),
+            ..Committed::default()
+        };
+        let puts = 400;
+        let put_all = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            for place in 0..puts {
+                let cause = Cause {
+                    group: "c0".to_owned(),
+                    place,
+                    ..Cause::default()
+                };
+                let put = letters.put(cause, "logs", b"{\"delete\":{\"_id\":\"1\"}}\n");
+                runtime.block_on(put).unwrap();
+                // So that the store is found empty between two of them, too.
+                std::thread::sleep(Duration::from_micros(fastrand::u64(0..5_000)));
+            }
+        };
+        let purge = || letters.purge(&Wanted::default(), &committed, || Ok(()));
+        let mut purged = 0;
+        std::thread::scope(|scope| {
+            let putting = scope.spawn(put_all);
+            while !putting.is_finished() {
+                // One that meets a segment which goes in that moment says so, and has done nothing.
+                purged += purge().unwrap_or(0);
+            }
+        });
+        purged += purge().unwrap();
+        assert_eq!(purged, u64::from(puts));
+        letters.close();
+    }
+}

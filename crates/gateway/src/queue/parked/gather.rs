@@ -37,15 +37,14 @@ impl Parked {
             }
         }
         if !moved.is_empty() {
-            let oldest = {
+            {
                 let mut state = self.state();
                 state.moved(&moved);
                 if let Some(topic) = &self.topic {
                     topic.moved(&moved);
                 }
-                state.oldest()
-            };
-            store.keep_from(oldest.min(store.end()));
+            }
+            store.keep_from(self.needed_from(&store));
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod find;
 mod gather;
 mod history;
 mod key;
+mod putting;
 mod state;
 mod store;
 mod take_over;
@@ -35,6 +36,7 @@ use crate::queue::burying::Burying;
 pub(crate) use error::ParkedError;
 pub(crate) use find::{ParkedFound, ParkedSought};
 pub(crate) use key::{Key, Named, Scope};
+use putting::Putting;
 pub(crate) use state::{ParkedState, Picked, Tried};
 use state::{Piece, Standing};
 use store::Bound;
@@ -56,6 +58,7 @@ pub(crate) struct Parked {
     pub(crate) changed: Notify,
     /// What is becoming dead letters.
     pub(crate) burying: Arc<Burying>,
+    putting: Putting,
     /// Whether operations of any group may wait for room among the dead letters.
     letters_wait: Arc<AtomicBool>,
     /// What the next owner of a lane reads, of a queue in Kafka: the store above is a copy of it then.
@@ -225,6 +228,7 @@ impl Parked {
             any: AtomicBool::new(false),
             changed: Notify::new(),
             burying: Arc::default(),
+            putting: Putting::default(),
             letters_wait,
             topic,
             taking_over: Mutex::default(),
@@ -359,6 +363,7 @@ impl Parked {
             }
         };
         let store = self.open_store()?;
+        let _on_its_way = self.putting.begin(copy.map_or_else(|| store.end(), |(at, _)| at));
         let (at, bytes) = match *copy {
             Some(copy) => copy,
             None => *copy.insert(store.put(&entry, lines, bound).await?),
@@ -434,12 +439,19 @@ impl Parked {
     pub(crate) fn release_room(&self) {
         let Some(store) = self.opened() else { return };
         if store.bytes().0 > RELEASE_BYTES {
-            let oldest = self.state().oldest();
-            store.keep_from(oldest.min(store.end()));
+            store.keep_from(self.needed_from(&store));
         }
         if self.topic.as_ref().is_some_and(|topic| topic.is_untidy()) {
             self.tidy();
         }
+    }
+
+    /// What lies before this in the store is needed no more. Lanes park meanwhile: an entry is behind the end
+    /// that is looked at first, or on its way, or known by the time that memory is looked at last.
+    fn needed_from(&self, store: &Store) -> u64 {
+        let end = store.end();
+        let on_their_way = self.putting.oldest();
+        self.state().oldest().min(on_their_way).min(end)
     }
 
     fn tidy(&self) {

@@ -1,0 +1,118 @@
+//! Entries on their way: they may be durable before memory knows of them, and until then nothing else says
+//! that their segment is needed.
+
+use std::sync::Mutex;
+
+use wire::lock;
+
+/// Where the entries that are being put can be at the earliest.
+#[derive(Debug, Default)]
+pub(super) struct Putting(Mutex<Vec<u64>>);
+
+/// An entry that is being put, until memory knows of it or it is given up.
+#[derive(Debug)]
+pub(super) struct OnItsWay<'p> {
+    putting: &'p Putting,
+    from: u64,
+}
+
+// === impl Putting ===
+
+impl Putting {
+    /// An entry is about to be put, at this place or behind it.
+    pub(super) fn begin(&self, from: u64) -> OnItsWay<'_> {
+        lock(&self.0).push(from);
+        OnItsWay { putting: self, from }
+    }
+
+    /// What lies before this is needed by none of them.
+    pub(super) fn oldest(&self) -> u64 {
+        lock(&self.0).iter().copied().min().unwrap_or(u64::MAX)
+    }
+}
+
+// === impl OnItsWay ===
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        let mut all = lock(&self.putting.0);
+        if let Some(at) = all.iter().position(|from| *from == self.from) {
+            all.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    use std::time::{Duration, Instant};
+
+    use log::Options;
+
+    use super::super::key::Key;
+    use super::super::{Entry, Parked};
+
+    fn entry() -> Entry {
+        Entry {
+            key: Key::Documents,
+            names: vec!["logs".to_owned()],
+            target: "/_bulk".to_owned(),
+            content_type: "application/x-ndjson".to_owned(),
+            minted: Vec::new(),
+            lane: 0,
+            origins: vec![(1, 1)],
+            ops: vec![(0, 0)],
+            documents: Vec::new(),
+            why: "why".to_owned(),
+            attempts: 1,
+            refusals: 0,
+            parked_ms: 5,
+            gone: Vec::new(),
+            refused: Vec::new(),
+            instead_of: None,
+        }
+    }
+
+    /// Waits for something that another thread does.
+    fn until(mut holds: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(30));
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_durable_and_not_yet_known_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            lanes: 1,
+            free_bytes_min: 0,
+            quota_bytes: 1 << 20,
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let parked = Parked::new(folder.path().to_owned(), options, Arc::default(), None);
+        let store = parked.open_store().unwrap();
+        // As after something else was said to be gone.
+        parked.state().last_resolved = u64::MAX;
+        let begins = store.end();
+        let mut copy = None;
+        let mut put = pin!(parked.put(entry(), b"{}\n", false, &mut copy));
+        let mut poll = || put.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let first = poll();
+        assert!(first.is_pending(), "{first:?}");
+        until(|| store.end() > begins);
+        assert_eq!(parked.needed_from(&store), begins);
+        until(|| match poll() {
+            Poll::Ready(done) => done.is_ok(),
+            Poll::Pending => false,
+        });
+        let known = parked.state().oldest();
+        assert!(known < store.end(), "{known}");
+        assert_eq!(parked.needed_from(&store), known);
+        assert_eq!(parked.putting.oldest(), u64::MAX);
+    }
+}
