@@ -117,7 +117,8 @@ impl Wait {
     fn time(&self, retry: &Retry, failures: u32) -> Duration {
         let first = if self.busy { retry.busy_delay } else { retry.delay };
         match self.for_room {
-            true => ROOM_AGAIN,
+            // Each time they are sent again.
+            true => backoff(ROOM_AGAIN, failures.min(2), fastrand::f64()),
             false => backoff(first, failures, fastrand::f64()).max(asked_for(self.after)),
         }
     }

@@ -233,11 +233,11 @@ pipeline:
         &self.admin
     }
 
-    /// What the process holds of the machine's memory.
-    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+    /// The most that the process has held of the machine's memory since it started.
+    pub(crate) fn resident_bytes_max(&self) -> Option<u64> {
         let id = self.process().as_ref()?.id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
     }

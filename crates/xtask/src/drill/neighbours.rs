@@ -50,6 +50,8 @@ struct Outcome {
     requests: usize,
     documents: usize,
     hostilities: u64,
+    /// The most memory that the gateway held.
+    resident_bytes_max: u64,
 }
 
 /// Does it.
@@ -146,7 +148,7 @@ fn neighbours(
                 scope.spawn(move || client.write())
             })
             .collect();
-        let control = scope.spawn(|| Control::run(&control_url, &stop, fabric.pause()));
+        let control = scope.spawn(|| Control::run(&control_url, &stop, &phase, fabric.pause()));
         let watch = scope.spawn(|| gateway.watch(&stop));
         let mut leaks = Vec::new();
         std::thread::sleep(WARM_UP * fabric.slowness());
@@ -178,11 +180,15 @@ fn neighbours(
         (told, seen, control.join().unwrap_or_default())
     });
     seen.missing = gateway.wait_for(fabric, &told)?;
+    seen.resident_bytes_max = gateway.resident_bytes_max();
     let mut flaws = verdict::flaws(&told, &seen, &control);
     if let Some(crash) = gateway.has_crashed() {
         flaws.push(crash);
     }
-    Ok(outcome(seed, &told, &control, flaws, hostilities.into_inner()))
+    Ok(Outcome {
+        resident_bytes_max: seen.resident_bytes_max,
+        ..outcome(seed, &told, &control, flaws, hostilities.into_inner())
+    })
 }
 
 fn outcome(seed: u64, told: &[Told], control: &Control, flaws: Vec<String>, hostilities: u64) -> Outcome {
@@ -195,6 +201,7 @@ fn outcome(seed: u64, told: &[Told], control: &Control, flaws: Vec<String>, host
         waits,
         documents: told.iter().map(|one| one.written.len()).sum(),
         hostilities,
+        resident_bytes_max: 0,
     }
 }
 
@@ -249,15 +256,18 @@ fn conclude(plan: &Plan, done: &[Outcome], took: Duration) -> Result<()> {
         .iter()
         .fold(Waits::default(), |waits, one| waits.and(&one.waits));
     let sum = |of: fn(&Outcome) -> u64| done.iter().map(of).sum::<u64>();
+    let resident = done.iter().map(|one| one.resident_bytes_max).max();
     progress("");
     say(&format!(
-        "{} runs in {:.0} s: {} documents of good clients in {} requests, beside {} hostile acts; {}",
+        "{} runs in {:.0} s: {} documents of good clients in {} requests, beside {} hostile acts; {}; the gateway held {} MiB \
+         at most",
         done.len(),
         took.as_secs_f64(),
         sum(|one| one.documents as u64),
         sum(|one| one.requests as u64),
         sum(|one| one.hostilities),
         waits.shown(),
+        resident.unwrap_or_default() >> 20,
     ));
     let flawed: Vec<String> = done
         .iter()
@@ -292,8 +302,9 @@ const FAKE_HOSTILE_LONG: Duration = Duration::from_millis(2_000);
 const LONG_ONE_IN: u64 = 20;
 const REAL_QUIET: Duration = Duration::from_secs(5);
 const REAL_HOSTILE: Duration = Duration::from_secs(7);
-/// Waits below these, without the machine's own stalls, are no flaw: what the scheduler makes of several
-/// processes on few cores, several runs at the same time.
-const FAKE_WAIT_FREE: Duration = Duration::from_millis(100);
+/// Waits below these, without the machine's own stalls, are no flaw, whatever they were alone: several runs
+/// share two cores with all their clients and clusters, whose scheduler lets a thread wait for tens of
+/// milliseconds, and the gateway is not optimised.
+const FAKE_WAIT_FREE: Duration = Duration::from_millis(80);
 const REAL_WAIT_FREE: Duration = Duration::from_millis(100);
 const FLAWS_SHOWN: usize = 8;

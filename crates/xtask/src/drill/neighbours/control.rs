@@ -4,30 +4,39 @@
 //! Whatever holds it up (other processes on few cores, the load generator's own threads, a cluster that is
 //! slow) holds up the good clients as well, and is nothing that the gateway could have prevented.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use testkit::client::Client;
+
+use super::good::{ALONE, BESIDE};
 
 /// Its requests, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Control {
     waits: Vec<(Instant, Duration)>,
+    /// How long they took while good clients were alone, and beside hostile ones.
+    alone: Vec<Duration>,
+    beside: Vec<Duration>,
 }
 
 impl Control {
     /// Writes small bulks until it is told to stop.
-    pub(super) fn run(url: &str, stop: &AtomicBool, pause: Duration) -> Self {
+    pub(super) fn run(url: &str, stop: &AtomicBool, phase: &AtomicU8, pause: Duration) -> Self {
         let mut control = Self::default();
         let body = "{\"index\":{\"_index\":\"control\",\"_id\":\"1\"}}\n{\"n\":1}\n".repeat(5);
         let Ok(client) = Client::build(url, None, Duration::from_secs(20)) else {
             return control;
         };
         while !stop.load(Ordering::SeqCst) {
-            let began = Instant::now();
+            let (began, during) = (Instant::now(), phase.load(Ordering::SeqCst));
             let answer = client.post_ndjson("/_bulk", body.as_bytes());
+            let took = began.elapsed();
             if answer.is_ok_and(|answer| answer.status == 200) {
-                control.add(began, began.elapsed());
+                control.add(began, took);
+                if during == phase.load(Ordering::SeqCst) {
+                    control.count_in(during, took);
+                }
             }
             std::thread::sleep(pause);
         }
@@ -36,6 +45,20 @@ impl Control {
 
     pub(super) fn add(&mut self, began: Instant, took: Duration) {
         self.waits.push((began, took));
+    }
+
+    /// Counts what a request took in a phase.
+    pub(super) fn count_in(&mut self, phase: u8, took: Duration) {
+        match phase {
+            ALONE => self.alone.push(took),
+            BESIDE => self.beside.push(took),
+            _ => {}
+        }
+    }
+
+    /// How long its requests took while good clients were alone, and beside hostile ones.
+    pub(super) fn took(&self) -> (&[Duration], &[Duration]) {
+        (&self.alone, &self.beside)
     }
 
     pub(super) fn count(&self) -> usize {

@@ -172,6 +172,11 @@ impl Gateway {
         self.admin
     }
 
+    /// The most memory that it has held.
+    pub(super) fn resident_bytes_max(&self) -> u64 {
+        self.place.resident_bytes_max().unwrap_or_default()
+    }
+
     pub(super) fn has_crashed(&self) -> Option<String> {
         self.place.has_crashed()
     }
@@ -199,9 +204,6 @@ impl Gateway {
         let queue = self.place.stats(&self.place.admin_client()?)?;
         let flaws = accounts::flaws(&queue, 0, 1);
         seen.accounts.extend(flaws.into_iter().map(|flaw| flaw.what));
-        if let Some(bytes) = self.place.resident_bytes() {
-            seen.resident_bytes_max = seen.resident_bytes_max.max(bytes);
-        }
         Ok(())
     }
 
