@@ -131,7 +131,10 @@ fn what_is_parked_and_a_group_that_nobody_delivers_for_are_told() {
     gateway.bulk(&body(40).replace("logs", "blocked")).ok().unwrap();
     told(
         &gateway,
-        &["q, c0: 40 documents parked", "`tidegate queues parked` has each"],
+        &[
+            "q, c0: 40 documents parked",
+            "`tidegate queues parked q` lists what for",
+        ],
     );
     let (status, text) = queues(&gateway, &["parked", "q", "--give-up"]);
     assert_ne!(status, 0, "nobody can be asked: {text}");
