@@ -44,6 +44,8 @@ fn a_gateway_that_is_ready_one_that_is_not_and_one_that_is_away_are_told_apart()
     let output = health(&admin, &["--live", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     drop(well);
+    // Its nodes are found out one by one, and the cluster after them or before.
+    gateway.wait_until("the cluster is away", |status| status["state"] == "unreachable");
     let output = until(&admin, 1);
     assert!(said(&output).contains("does not answer"), "{}", said(&output));
     assert_eq!(health(&admin, &["--live"]).status.code(), Some(0));
