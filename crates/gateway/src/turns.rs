@@ -1,5 +1,6 @@
 //! Work that grows with one request, in slices: who does it lets the other tasks of its core go on after
-//! each, so that nobody waits longer for a request of another client than a slice takes.
+//! each, so that nobody waits longer for a request of another client than a slice takes. ARCHITECTURE.md says
+//! which steps are not in slices, and how long they take.
 
 use std::time::{Duration, Instant};
 

@@ -293,8 +293,8 @@ fn whoever_trickles_heads_does_not_keep_others_out_of_an_entry() {
     for from in [1, 2] {
         let before = entry_of(&gateway);
         let _held = begin_heads(200, from, gateway.address);
-        // In the midst of the burst a new connection may be turned away; nobody has to wait for its end, but how
-        // long it lasts depends on how fast the machine is.
+        // In the midst of the burst a new connection may be turned away; nobody has to wait for its end, but
+        // how long it lasts depends on how fast the machine is.
         let began = Instant::now();
         let came =
             |entry: &Value| entry["accepted"].as_u64().unwrap() + entry["turned_away"].as_u64().unwrap();
