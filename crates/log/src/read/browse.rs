@@ -70,7 +70,12 @@ impl Browse {
     /// If the disk cannot be read.
     pub fn each(&mut self, mut each: impl FnMut(Browsed) -> ControlFlow<()>) -> Result<(), ReadError> {
         while let Some(first) = self.segment() {
-            let file = self.shared.folder.open_segment(first)?;
+            let file = match self.shared.folder.open_segment(first) {
+                Ok(file) => file,
+                // It has gone in this moment, since everybody is past it.
+                Err(_) if self.segment() != Some(first) => continue,
+                Err(error) => return Err(error),
+            };
             let end = records_end(&self.shared, &*file, first)?;
             let from = self
                 .at
