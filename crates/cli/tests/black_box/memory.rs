@@ -321,3 +321,21 @@ fn many_small_documents_that_die_of_long_reasons_take_no_more_than_is_configured
         .text();
     assert!(letters.contains(&"e".repeat(200)), "{letters:.900}");
 }
+
+/// Each node's answer would take all the memory that there is for answers.
+#[test]
+fn long_answers_of_several_nodes_to_one_batch_wait_for_none_of_them() {
+    let cluster = indices_of_four_shards(1);
+    let place = Place::before(&[&cluster], "");
+    place.append("worker: {count: 1, delivery_memory: 8mb, body_memory: 128mb}\n");
+    let text = std::fs::read_to_string(&place.file).unwrap();
+    std::fs::write(&place.file, text.replace("lanes: 4", "lanes: 1")).unwrap();
+    cluster.cue(Cue::bulk(refused_at_length(400, "mapper_parsing_exception")).always());
+    let gateway = place.start();
+    let documents = 6_000;
+    let lines =
+        (0..documents).map(|id| format!("{{\"delete\":{{\"_index\":\"logs0\",\"_id\":\"{id}\"}}}}\n"));
+    gateway.bulk(&lines.collect::<String>()).ok().unwrap();
+    let one = wait(&gateway, "c0", |one| one["pending"] == 0);
+    assert_eq!((&one["indexed"], &one["dead"]), (&0.into(), &documents.into()));
+}

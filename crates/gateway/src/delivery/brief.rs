@@ -3,6 +3,7 @@
 //! not to fill the memory.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use bulk::Condense;
 use cluster::Node;
@@ -17,7 +18,7 @@ use crate::nodes::{Message, Outbound};
 pub(crate) struct Brief {
     pub(crate) head: response::Parts,
     pub(crate) body: BriefBody,
-    /// The memory that it takes, with what it says of operations, if it is long.
+    /// The memory that what it says takes, if it is long.
     pub(crate) held: Option<AnswerHeld>,
 }
 
@@ -47,7 +48,7 @@ impl Outbound {
         message: Message<'_>,
         body: Outgoing,
         deadline: Instant,
-        (docs, memory): (u32, &Memory),
+        (docs, memory): (u32, &Arc<Memory>),
     ) -> Result<Brief, SendError> {
         let began = Instant::now();
         let (head, reply) = self.exchange(node, message, body, deadline).await?.into_parts();
@@ -64,7 +65,7 @@ impl Outbound {
         &self,
         mut reply: ReplyBody,
         docs: u32,
-        memory: &Memory,
+        memory: &Arc<Memory>,
     ) -> Result<(BriefBody, Option<AnswerHeld>), SendError> {
         let docs_taken = docs as usize;
         let plain = PLAIN_BYTES.saturating_add(docs_taken * PLAIN_ITEM_BYTES);
@@ -85,11 +86,11 @@ impl Outbound {
         };
         // Who waits here reads nothing, so the node waits too.
         let least = docs_taken * ERROR_BYTES;
-        let held = memory.answer(least + ERRORS_BYTES_MAX).await;
-        let errors = held.bytes.saturating_sub(least);
+        let room = memory.answer(least, ERRORS_BYTES_MAX).await;
+        let errors = room.bytes.saturating_sub(least);
         let mut condense = Condense::new(docs, errors.clamp(ERROR_BYTES, ERROR_BYTES_MAX), errors);
         // It never grows: that would take twice as much. What is not written of it is no memory.
-        let mut kept = Vec::with_capacity(held.bytes);
+        let mut kept = Vec::with_capacity(room.bytes);
         let mut next = condense
             .feed(&read, &mut kept)
             .and_then(|()| condense.feed(&more, &mut kept));
@@ -99,7 +100,10 @@ impl Outbound {
         drop(read);
         while next.is_ok() {
             match reply.chunk().await? {
-                None => return Ok((BriefBody::Reduced(kept), Some(held))),
+                None => {
+                    let held = memory.said(kept.len());
+                    return Ok((BriefBody::Reduced(kept), Some(held)));
+                }
                 Some(more) => next = condense.feed(&more, &mut kept),
             }
         }

@@ -12,15 +12,16 @@
 //! Beside its lines a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a small
 //! one.
 //!
-//! An eighth of all is kept apart for nodes' answers that are long, and for what they say of operations until
-//! that is settled; who reads one waits for nobody else. A request has no more operations than so much memory
-//! can hold errors of.
+//! An eighth of all is kept apart for nodes' answers that are long, which are read in turn; who reads one waits
+//! for nobody else. What an answer says of operations is counted until that is settled, and while there is
+//! much of it less is kept of the next answers. Nobody waits for it: what one node says to a batch is not
+//! settled before all nodes have answered. A request has no more operations than an eighth can hold errors of.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use wire::lock;
 
 use bulk::Operation;
@@ -33,8 +34,10 @@ pub(crate) struct Memory {
     /// For documents.
     bytes_max: usize,
     /// For long answers.
-    answers: Arc<Semaphore>,
+    answers: Semaphore,
     answers_max: u32,
+    /// Bytes of what they have said and nobody has settled.
+    said: AtomicUsize,
     state: Mutex<Balance>,
     /// Bytes that batches have of it now.
     held: AtomicUsize,
@@ -79,11 +82,18 @@ pub(crate) struct Held {
     counted: usize,
 }
 
-/// Memory that a long answer, and what it says, may take until this is dropped.
+/// Memory that a long answer may take while it is read, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct AnswerRoom<'a> {
+    pub(crate) bytes: usize,
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+/// What a long answer says, which takes so much memory until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerHeld {
-    pub(crate) bytes: usize,
-    _permit: Option<OwnedSemaphorePermit>,
+    memory: Arc<Memory>,
+    bytes: usize,
 }
 
 // === impl Memory ===
@@ -102,8 +112,9 @@ impl Memory {
             .min(Semaphore::MAX_PERMITS as u32);
         Arc::new(Self {
             bytes_max,
-            answers: Arc::new(Semaphore::new(answers_max as usize)),
+            answers: Semaphore::new(answers_max as usize),
             answers_max,
+            said: AtomicUsize::new(0),
             state: Mutex::default(),
             held: AtomicUsize::new(0),
             waiting: watch::Sender::new(0),
@@ -118,6 +129,7 @@ impl Memory {
     /// What documents and long answers have of it now, all of it, and how many lanes wait for some.
     pub(crate) fn usage(&self) -> Usage {
         let answers = self.answers_max as usize - self.answers.available_permits();
+        let answers = answers + self.said.load(Ordering::Relaxed);
         Usage {
             held: self.held.load(Ordering::Relaxed) + answers,
             max: self.bytes_max + self.answers_max as usize,
@@ -125,15 +137,26 @@ impl Memory {
         }
     }
 
-    /// Memory for a long answer, in turn: as much as there is, if that is less.
-    pub(crate) async fn answer(&self, bytes: usize) -> AnswerHeld {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.answers_max);
-        let answers = Arc::clone(&self.answers);
+    /// Memory to read a long answer, in turn: `least` bytes, and `more` if nobody else has so much, or as much
+    /// as there is in all, if that is less.
+    pub(crate) async fn answer(&self, least: usize, more: usize) -> AnswerRoom<'_> {
+        let all = u32::try_from(least + more).unwrap_or(u32::MAX);
+        let permits = all.min(self.answers_max);
         // Nobody closes it.
-        let permit = answers.acquire_many_owned(bytes).await.ok();
-        AnswerHeld {
-            bytes: bytes as usize,
+        let permit = self.answers.acquire_many(permits).await.ok();
+        let left = (permits as usize).saturating_sub(self.said.load(Ordering::Relaxed));
+        AnswerRoom {
+            bytes: left.max(least.min(permits as usize)),
             _permit: permit,
+        }
+    }
+
+    /// Counts what an answer has said.
+    pub(crate) fn said(self: &Arc<Self>, bytes: usize) -> AnswerHeld {
+        self.said.fetch_add(bytes, Ordering::Relaxed);
+        AnswerHeld {
+            memory: Arc::clone(self),
+            bytes,
         }
     }
 
@@ -281,6 +304,12 @@ impl Held {
     }
 }
 
+impl Drop for AnswerHeld {
+    fn drop(&mut self) {
+        self.memory.said.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.let_go();
@@ -402,14 +431,30 @@ mod tests {
         let memory = Memory::with(100, 10);
         let _parts = memory.parts(5);
         let _all = now(&memory, 500, 500).unwrap();
-        let Poll::Ready(first) = poll(pin!(memory.answer(1_000))) else {
+        let Poll::Ready(first) = poll(pin!(memory.answer(1_000, 1_000))) else {
             panic!("nobody reads one")
         };
         assert_eq!(first.bytes, 10, "all there is");
-        let mut second = pin!(memory.answer(3));
+        let mut second = pin!(memory.answer(3, 0));
         assert!(poll(second.as_mut()).is_pending());
         drop(first);
         assert!(poll(second.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn what_answers_have_said_leaves_less_to_the_next_and_stops_none() {
+        let memory = Memory::with(100, 10);
+        let room = |least, more| match poll(pin!(memory.answer(least, more))) {
+            Poll::Ready(room) => room.bytes,
+            Poll::Pending => panic!("nobody reads one"),
+        };
+        assert_eq!(room(2, 6), 8);
+        let said = memory.said(5);
+        assert_eq!((room(2, 6), room(2, 100), memory.usage().held), (3, 5, 5));
+        let more = memory.said(50);
+        assert_eq!(room(2, 6), 2, "what each must have");
+        drop((said, more));
+        assert_eq!((room(2, 6), memory.usage().held), (8, 0));
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Route {
         }
         self.group.requests.add(1);
         self.group.parts.add(docs.len() as u64);
-        let room = (all, &*self.shared.delivery_memory);
+        let room = (all, &self.shared.delivery_memory);
         let answer = outbound
             .brief(node, message, body, outbound.deadline(), room)
             .await;
