@@ -12,10 +12,11 @@
 //! Beside its lines a batch takes [`NOTES_BYTES`] for each operation, which is more than the lines of a small
 //! one.
 //!
-//! An eighth of all is kept apart for nodes' answers that are long, which are read in turn; who reads one waits
-//! for nobody else. What an answer says of operations is counted until that is settled, and while there is
-//! much of it less is kept of the next answers. Nobody waits for it: what one node says to a batch is not
-//! settled before all nodes have answered. A request has no more operations than an eighth can hold errors of.
+//! An eighth of all is kept apart for nodes' answers that are long, which are read in turn; who reads one
+//! waits for nobody else. What an answer says of operations is counted until that is settled, and while there
+//! is much of it less is kept of the next answers. Nobody waits for it: what one node says to a batch is not
+//! settled before all nodes have answered. A request has no more operations than an eighth can hold errors
+//! of.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,8 +138,8 @@ impl Memory {
         }
     }
 
-    /// Memory to read a long answer, in turn: `least` bytes, and `more` if nobody else has so much, or as much
-    /// as there is in all, if that is less.
+    /// Memory to read a long answer, in turn: `least` bytes, and `more` if nobody else has so much, or as
+    /// much as there is in all, if that is less.
     pub(crate) async fn answer(&self, least: usize, more: usize) -> AnswerRoom<'_> {
         let all = u32::try_from(least + more).unwrap_or(u32::MAX);
         let permits = all.min(self.answers_max);
