@@ -72,11 +72,11 @@ pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next:
     let said = all[last]["settings"]["index"]["number_of_shards"].as_str();
     let shards: u32 = said.unwrap_or_default().parse()?;
     let shrinks = shards > SPLIT_MAX;
-    let home = if shrinks { json!("node-1") } else { Value::Null };
+    let home = if shrinks { json!(HOME) } else { Value::Null };
     let stop = json!({"index.blocks.write": true, "index.routing.allocation.require._name": home});
     client.put(&format!("/{last}/_settings"), &stop)?.ok()?;
     if shrinks {
-        wait_for(cluster, last, "wait_for_no_relocating_shards=true")?;
+        wait_until_home(cluster, last)?;
     }
     let (action, shards) = if shrinks {
         ("_shrink", 1)
@@ -94,6 +94,28 @@ pub(super) fn split_behind(cluster: &RealCluster, alias: &str, last: &str, next:
     wait_for(cluster, next, "wait_for_status=green")?;
     let lead = json!({"add": {"index": next, "alias": alias, "is_write_index": true}});
     change_aliases(cluster, &[lead, json!({"remove_index": {"index": last}})])
+}
+
+/// Waits until all shards of an index are on one node. That none moves is not enough: some may wait for their
+/// turn to.
+fn wait_until_home(cluster: &RealCluster, index: &str) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let path = format!("/_cat/shards/{index}?format=json&h=shard,state,node");
+        let shards = cluster.client()?.get(&path)?.ok()?.json()?;
+        let at_home = |shard: &Value| shard["state"] == "STARTED" && shard["node"] == HOME;
+        if shards
+            .as_array()
+            .is_some_and(|all| !all.is_empty() && all.iter().all(at_home))
+        {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < until,
+            "{index} does not come to {HOME}: {shards}"
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 fn wait_for(cluster: &RealCluster, index: &str, what: &str) -> Result<()> {
@@ -127,3 +149,5 @@ pub(super) fn make_again(cluster: &RealCluster, name: &str, shards: u32) -> Resu
 
 /// Indices of more shards are shrunk.
 const SPLIT_MAX: u32 = 4;
+/// The node that an index comes to before it is shrunk.
+const HOME: &str = "node-1";
