@@ -200,6 +200,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Who changes its user while it starts is not ended with its parent any more.
+        let parent = self.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").args(["-s", "KILL", child]).status();
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
