@@ -132,27 +132,13 @@ pub(super) fn kept_from(owners: &[(u64, u64)], needed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::Key;
     use super::*;
 
     fn entry(position: u64, ops: u32) -> Box<Entry> {
         Box::new(Entry {
-            key: Key::Documents,
-            names: Vec::new(),
-            target: String::new(),
-            content_type: String::new(),
-            minted: Vec::new(),
-            lane: 0,
             origins: vec![(position, 1)],
             ops: (0..ops).map(|place| (0, place)).collect(),
-            documents: Vec::new(),
-            why: String::new(),
-            attempts: 0,
-            refusals: 0,
-            parked_ms: 0,
-            gone: Vec::new(),
-            refused: Vec::new(),
-            instead_of: None,
+            ..Entry::sample()
         })
     }
 

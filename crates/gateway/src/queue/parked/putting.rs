@@ -51,29 +51,7 @@ mod tests {
 
     use log::Options;
 
-    use super::super::key::Key;
     use super::super::{Entry, Parked};
-
-    fn entry() -> Entry {
-        Entry {
-            key: Key::Documents,
-            names: vec!["logs".to_owned()],
-            target: "/_bulk".to_owned(),
-            content_type: "application/x-ndjson".to_owned(),
-            minted: Vec::new(),
-            lane: 0,
-            origins: vec![(1, 1)],
-            ops: vec![(0, 0)],
-            documents: Vec::new(),
-            why: "why".to_owned(),
-            attempts: 1,
-            refusals: 0,
-            parked_ms: 5,
-            gone: Vec::new(),
-            refused: Vec::new(),
-            instead_of: None,
-        }
-    }
 
     /// Waits for something that another thread does.
     fn until(mut holds: impl FnMut() -> bool) {
@@ -100,7 +78,7 @@ mod tests {
         parked.state().last_resolved = u64::MAX;
         let begins = store.end();
         let mut copy = None;
-        let mut put = pin!(parked.put(entry(), b"{}\n", false, &mut copy));
+        let mut put = pin!(parked.put(Entry::sample(), b"{}\n", false, &mut copy));
         let mut poll = || put.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let first = poll();
         assert!(first.is_pending(), "{first:?}");

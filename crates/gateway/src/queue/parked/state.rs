@@ -712,21 +712,11 @@ mod tests {
             .map(|id| Named::new("logs".to_owned(), None, Some(id)).document);
         Entry {
             key,
-            names: vec!["logs".to_owned()],
-            target: "/_bulk".to_owned(),
-            content_type: "application/x-ndjson".to_owned(),
-            minted: Vec::new(),
             lane: 3,
             origins: vec![(position, 1)],
             ops: (0..ids.len() as u32).map(|place| (0, place)).collect(),
             documents: documents.collect(),
-            why: "why".to_owned(),
-            attempts: 1,
-            refusals: 0,
-            parked_ms: 5,
-            gone: Vec::new(),
-            refused: Vec::new(),
-            instead_of: None,
+            ..Entry::sample()
         }
     }
 

@@ -49,6 +49,31 @@ pub(crate) struct Entry {
     pub(crate) instead_of: Option<u64>,
 }
 
+#[cfg(test)]
+impl Entry {
+    /// Of one operation of one request, in lane 0.
+    pub(super) fn sample() -> Self {
+        Self {
+            key: Key::Documents,
+            names: vec!["logs".to_owned()],
+            target: "/_bulk".to_owned(),
+            content_type: "application/x-ndjson".to_owned(),
+            minted: Vec::new(),
+            lane: 0,
+            origins: vec![(1, 1)],
+            ops: vec![(0, 0)],
+            documents: Vec::new(),
+            why: "why".to_owned(),
+            attempts: 1,
+            refusals: 0,
+            parked_ms: 5,
+            gone: Vec::new(),
+            refused: Vec::new(),
+            instead_of: None,
+        }
+    }
+}
+
 /// Why an operation was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Refused {
