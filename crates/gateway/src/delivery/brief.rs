@@ -67,9 +67,7 @@ impl Outbound {
         docs: u32,
         memory: &Arc<Memory>,
     ) -> Result<(BriefBody, Option<AnswerHeld>), SendError> {
-        let docs_taken = docs as usize;
-        let plain = PLAIN_BYTES.saturating_add(docs_taken * PLAIN_ITEM_BYTES);
-        let plain = plain.min(PLAIN_BYTES_MAX);
+        let plain = (PLAIN_BYTES + docs as usize * PLAIN_ITEM_BYTES).min(PLAIN_BYTES_MAX);
         if reply.length().is_some_and(|length| length <= plain as u64) {
             return Ok((BriefBody::Whole(reply.collect(plain).await?), None));
         }
@@ -85,7 +83,7 @@ impl Outbound {
             }
         };
         // Who waits here reads nothing, so the node waits too.
-        let least = docs_taken * ERROR_BYTES;
+        let least = docs as usize * ERROR_BYTES;
         let room = memory.answer(least, ERRORS_BYTES_MAX).await;
         let errors = room.bytes.saturating_sub(least);
         let mut condense = Condense::new(docs, errors.clamp(ERROR_BYTES, ERROR_BYTES_MAX), errors);
