@@ -17,6 +17,7 @@ mod prove;
 mod release;
 mod steps;
 mod suite;
+mod tally;
 mod terminal;
 mod tidy;
 

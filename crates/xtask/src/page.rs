@@ -7,11 +7,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::steps::{run, run_watched};
-use crate::suite::UNSTEADY_MAX;
+use crate::tally::UNSTEADY_MAX;
 use crate::terminal::say;
 
 /// Checks the page; `browser` also drives it in a real one. What it returns names the tests in the browser
-/// that failed and passed when they were run once more, as [`crate::suite`] does with all tests.
+/// that failed and passed when they were run once more, as [`crate::tally`] does with all tests.
 ///
 /// # Errors
 /// When Node is missing or too old, or a check fails.

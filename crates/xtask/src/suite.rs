@@ -18,7 +18,8 @@ use crate::drill;
 use crate::idle::{self, Building};
 use crate::page;
 use crate::portable;
-use crate::steps::{Steps, cargo, run, run_watched};
+use crate::steps::{Steps, cargo, run};
+use crate::tally::{Tally, UNSTEADY};
 use crate::terminal::{Look, paint, say};
 
 /// What to test.
@@ -37,7 +38,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When one failed, or none was run.
 pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOnce()) -> Result<()> {
-    let mut tally = Tally::default();
+    let (mut tally, filter) = (Tally::default(), options.filter.as_deref());
     let portable = (options.filter.is_none() && !options.quick).then(start_portable_program);
     if options.filter.is_none() {
         ahead_of_tests(options, steps);
@@ -59,8 +60,8 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         steps.step("tests", || {
             let mut args = vec!["--lib", "--bins"];
             args.extend(targets.plain.iter().flat_map(|name| ["--test", name]));
-            let tests = tally.run(&args, options);
-            tests.and(tally.run(&["--doc"], options))
+            let tests = tally.run(&args, filter);
+            tests.and(tally.run(&["--doc"], filter))
         });
         if options.filter.is_none() {
             let drilled = || drill::Options::fake(DRILL_SEEDS, &gateway);
@@ -83,7 +84,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
                 if args.is_empty() {
                     bail!("there are no tests on real clusters")
                 } else {
-                    tally.run(&args, options)
+                    tally.run(&args, filter)
                 }
             });
             if options.filter.is_none() {
@@ -92,7 +93,7 @@ pub(crate) fn run_all(options: &Options, steps: &mut Steps, meanwhile: impl FnOn
         }
     }
     RealCluster::release_all();
-    if tally.passed + tally.failed == 0 {
+    if tally.ran() == 0 {
         bail!("no test was run");
     }
     tally.tell(steps);
@@ -255,172 +256,4 @@ pub(crate) fn metadata() -> Result<Value> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
     }
     serde_json::from_slice(&out.stdout).context("cargo metadata is not JSON")
-}
-
-/// The sums of the closing lines of all test binaries, and what the failed tests printed.
-#[derive(Debug, Default, PartialEq)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    ignored: u64,
-    failures: Failures,
-    /// Of each run of tests in which some failed and passed afterwards: those.
-    unsteady: Vec<Failures>,
-}
-
-/// What failed tests printed, gathered so that the end of a long log tells it once more.
-#[derive(Debug, Default, PartialEq)]
-struct Failures {
-    /// Of the tests, in the order in which they failed.
-    names: Vec<String>,
-    lines: Vec<String>,
-    /// Lines of the test whose output is being read; `None` outside of such output.
-    of_this_one: Option<usize>,
-}
-
-impl Tally {
-    /// Runs tests. If few fail, they are run once more, one after the other with nothing beside them: a
-    /// machine of two cores that runs servers beside a thousand tests may be late for one of them. They are
-    /// told of at the end.
-    fn run(&mut self, targets: &[&str], options: &Options) -> Result<()> {
-        let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-        command.args(targets).arg("--");
-        command.args(&options.filter);
-        let Err(error) = run_watched(&mut command, |line| self.add(line)) else {
-            return Ok(());
-        };
-        let failures = std::mem::take(&mut self.failures);
-        let failed = failures.names.len();
-        let told = |failures: &Failures| anyhow!("{error:#}\n{}", failures.lines.join("\n"));
-        if failed == 0 || failed > UNSTEADY_MAX {
-            return Err(told(&failures));
-        }
-        say(&format!(
-            "\nOnce more by themselves: {}",
-            failures.names.join(", ")
-        ));
-        let mut again = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-        again.args(targets).args(["--", "--test-threads=1", "--exact"]);
-        again.args(&failures.names);
-        let mut second = Tally::default();
-        run_watched(&mut again, |line| second.add(line)).map_err(|_| told(&failures))?;
-        if second.passed < failed as u64 {
-            return Err(told(&failures));
-        }
-        self.failed -= failed as u64;
-        self.passed += failed as u64;
-        self.unsteady.push(failures);
-        Ok(())
-    }
-
-    fn tell(self, steps: &mut Steps) {
-        say(&format!(
-            "\n{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.ignored
-        ));
-        for failures in self.unsteady {
-            let (names, lines) = (failures.names.join(", "), failures.lines.join("\n"));
-            steps.remark(format!("{names}: {UNSTEADY}\n{lines}"));
-        }
-    }
-
-    fn add(&mut self, line: &str) {
-        self.failures.add(line);
-        let Some((_, counts)) = line
-            .trim()
-            .strip_prefix("test result: ")
-            .and_then(|rest| rest.split_once(". "))
-        else {
-            return;
-        };
-        for count in counts.split("; ") {
-            let mut words = count.split(' ');
-            let (Some(Ok(number)), Some(what)) = (words.next().map(str::parse::<u64>), words.next()) else {
-                continue;
-            };
-            match what {
-                "passed" => self.passed += number,
-                "failed" => self.failed += number,
-                "ignored" => self.ignored += number,
-                _ => {}
-            }
-        }
-    }
-}
-
-// === impl Failures ===
-
-impl Failures {
-    /// `---- NAME stdout ----` opens a failed test's output; the list of all failed tests ends it.
-    fn add(&mut self, line: &str) {
-        if let Some(name) = line
-            .strip_prefix("test ")
-            .and_then(|rest| rest.strip_suffix(" ... FAILED"))
-        {
-            self.names
-                .push(name.trim_end_matches(" - should panic").to_owned());
-        }
-        if line.starts_with("---- ") && line.ends_with(" stdout ----") {
-            self.of_this_one = Some(0);
-        } else if line == "failures:" {
-            self.of_this_one = None;
-        }
-        if let Some(lines) = &mut self.of_this_one {
-            *lines += 1;
-            if *lines <= LINES_OF_A_FAILURE {
-                self.lines.push(line.to_owned());
-            }
-        }
-    }
-}
-
-/// More of one failed test than this is to be looked up where it was printed.
-const LINES_OF_A_FAILURE: usize = 40;
-
-/// What is said of a test that failed and passed when it was run once more.
-const UNSTEADY: &str = "failed, and passed when run once more by itself. It is to be mended.";
-
-/// When more tests than this fail in one run of tests, it was not the machine.
-pub(crate) const UNSTEADY_MAX: usize = 2;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tally_adds_up_what_every_test_binary_says() {
-        let mut tally = Tally::default();
-        for line in [
-            "running 3 tests",
-            "test result: ok. 4 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.15s",
-            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 46.63s",
-        ] {
-            tally.add(line);
-        }
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 6,
-                failed: 1,
-                ignored: 1,
-                ..Tally::default()
-            }
-        );
-    }
-
-    #[test]
-    fn what_a_failed_test_printed_is_kept_and_no_more() {
-        let mut tally = Tally::default();
-        let long = "a line\n".repeat(100);
-        let printed = format!(
-            "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nthread 'a' panicked\n\n---- b stdout ----\n{long}\
-             failures:\n    a\n    b\n\ntest result: FAILED. 0 passed; 2 failed"
-        );
-        printed.lines().for_each(|line| tally.add(line));
-        let told = &tally.failures.lines;
-        assert_eq!(told[..3], ["---- a stdout ----", "thread 'a' panicked", ""]);
-        assert_eq!(told.len(), 3 + LINES_OF_A_FAILURE);
-        assert_eq!(told[3], "---- b stdout ----");
-        assert_eq!(tally.failures.names, ["a"]);
-    }
 }
