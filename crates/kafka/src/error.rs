@@ -137,10 +137,3 @@ pub enum ReadError {
     #[error("there is no lane {0}")]
     NoLane(u32),
 }
-
-#[cfg(feature = "client")]
-impl From<rdkafka::error::KafkaError> for ReadError {
-    fn from(error: rdkafka::error::KafkaError) -> Self {
-        Self::Kafka(error.to_string())
-    }
-}

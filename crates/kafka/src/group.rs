@@ -1,30 +1,120 @@
-//! A consumer group, as one process takes part in it.
+//! What can be done in a consumer group, as one process takes part in it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::pin::Pin;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
 
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{Offset, TopicPartitionList};
+use crate::{Cursor, Head, ReadError, StartAt};
 
-use crate::client::consumer_config;
-use crate::hand_over::HandOver;
-use crate::lane::Lane;
-use crate::lock::lock;
-use crate::produce::Voice;
-use crate::topic;
-use crate::{Cursor, LaneReader, OpenError, ReadError, StartAt};
+/// A consumer group.
+pub trait Group: Send + Sync {
+    /// Its name at the brokers: `TOPIC.NAME`.
+    #[must_use]
+    fn id(&self) -> &str;
 
-/// A consumer group. Cheap to clone.
-#[derive(Clone)]
-pub struct Group {
-    pub(crate) inner: Arc<Inner>,
+    /// Takes part from now on: asks the brokers for lanes. `tell` is called on the group's thread, which
+    /// waits there. Waits for the end of a [`Running`] that was dropped; nothing of what that handed over may
+    /// be held any more.
+    ///
+    /// # Errors
+    /// If the thread or the client cannot be made.
+    fn start(&self, tell: Tell) -> Result<Box<dyn Running>, ReadError>;
+
+    /// Reads a lane from what is done.
+    ///
+    /// # Errors
+    /// If there is no such lane.
+    fn reader(&self, lane: u32) -> Result<Box<dyn LaneReader>, ReadError>;
+
+    /// Everything of a lane before an offset is done, `dead` of it since the last call by becoming dead
+    /// letters, `skipped` by being passed over. Committed soon, or with [`Group::flush`].
+    ///
+    /// # Errors
+    /// If there is no such lane, or it is another's by now.
+    fn done(&self, lane: u32, offset: u64, dead: u64, skipped: u64) -> Result<(), ReadError>;
+
+    /// Of what a lane has done, so much is parked now, and so much of what was parked has become dead letters
+    /// ever. Committed as [`Group::done`] is; nothing comes of it if the lane is another's by now.
+    fn keep(&self, lane: u32, parked: u64, parked_dead: u64);
+
+    /// Commits what is done, and waits for the brokers to say so.
+    ///
+    /// # Errors
+    /// If they do not.
+    fn flush(&self) -> Result<(), ReadError>;
+
+    /// Has the brokers say that this process's lanes are its own now.
+    ///
+    /// # Errors
+    /// If they do not.
+    fn confirm(&self) -> Result<(), ReadError>;
+
+    /// Goes on from elsewhere, in all lanes or in one. Its running totals stay. Blocks on the brokers.
+    ///
+    /// # Errors
+    /// If a gateway takes part in the group, this one or another: the brokers refuse it then, and nothing has
+    /// changed. If there is no such lane, or the brokers do not answer.
+    fn seek(&self, to: StartAt, only: Option<u32>) -> Result<Moved, ReadError>;
+
+    /// Until when this process may send what its lanes hold; none: it may not.
+    #[must_use]
+    fn lease(&self) -> Option<Instant>;
+
+    /// The partition's end as the lane came to this process: what lies before may have been delivered by
+    /// another gateway.
+    #[must_use]
+    fn end_when_taken(&self, lane: u32) -> u64;
+
+    /// For each lane the offset before which what this process has put among the dead letters counts: it
+    /// committed past it, or may have.
+    #[must_use]
+    fn claimed(&self) -> Vec<u64>;
+
+    /// How far it is in each lane. Of lanes that are another's it is as of the last look at the brokers,
+    /// every two seconds.
+    #[must_use]
+    fn status(&self) -> Vec<LaneStatus>;
 }
+
+/// A group that takes part; stop it, and wait for its end. Dropped without that (its user has failed), it
+/// leaves by itself, and [`Group::start`] waits for it.
+pub trait Running {
+    /// Gives up all lanes, in the usual way, and leaves the group.
+    fn stop(&self);
+
+    /// Waits until it has.
+    fn join(self: Box<Self>);
+}
+
+/// Reads one lane for its group, from what is done on.
+pub trait LaneReader: Send {
+    /// The lane.
+    #[must_use]
+    fn lane(&self) -> u32;
+
+    /// Offset of the next message.
+    #[must_use]
+    fn position(&self) -> u64;
+
+    /// Goes back to a place where it was since the last [`Group::done`].
+    fn rewind(&mut self, position: u64);
+
+    /// Ready once there is a message. Needs no runtime.
+    fn ready(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Bytes of the next message's lines, and its documents, if it is there.
+    #[must_use]
+    fn peek(&self) -> Option<(usize, u32)>;
+
+    /// Appends the next message's lines to `out` and tells what it is; none if none has come.
+    ///
+    /// # Errors
+    /// [`ReadError::Foreign`]; the reader stays before it.
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Message>, ReadError>;
+}
+
+/// Is told of the lanes of a group that runs.
+pub type Tell = Box<dyn Fn(Change) + Send + Sync>;
 
 /// What happens to the lanes of a group that runs.
 pub enum Change {
@@ -37,13 +127,19 @@ pub enum Change {
 }
 
 /// Held while something of the lanes that go may be under way.
-pub struct Handed(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
+pub struct Handed(#[expect(dead_code, reason = "its end is what counts")] pub(crate) SyncSender<()>);
 
-/// A group that takes part; stop it, and wait for its end. Dropped without that (its user has failed), it
-/// leaves by itself, and [`Group::start`] waits for it.
-pub struct Running {
-    group: Arc<Inner>,
-    stop: Arc<AtomicBool>,
+/// A message; its lines are in the buffer given to [`LaneReader::next`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its offset.
+    pub offset: u64,
+    /// When it was written, ms since 1970.
+    pub time_ms: u64,
+    /// What it says of itself.
+    pub head: Head,
+    /// Its parameters.
+    pub params: Vec<u8>,
 }
 
 /// One lane of a group, as of a moment ago.
@@ -61,476 +157,11 @@ pub struct LaneStatus {
     pub fetched_bytes: u64,
 }
 
-pub(crate) struct Inner {
-    pub(crate) topic: Arc<topic::Inner>,
-    /// Its name at the brokers.
-    pub(crate) id: String,
-    pub(crate) start: StartAt,
-    pub(crate) voice: Voice,
-    lanes: Vec<Mutex<Lane>>,
-    /// Never takes part: asks for what is committed.
-    pub(crate) probe: BaseConsumer<Quiet>,
-    pub(crate) consumer: Mutex<Option<Weak<BaseConsumer<HandOver>>>>,
-    /// The thread that takes part, or did: there is one at a time, since what it knows of lanes is here.
-    member: Mutex<Option<JoinHandle<()>>>,
-    /// Until then no lane of this process can be another's.
-    lease: Mutex<Option<Instant>>,
-    /// Held while something is committed, so that an older offset cannot follow a newer one.
-    pub(crate) committing: Mutex<()>,
+/// How far a group was set elsewhere, summed over its lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Messages that are passed over.
+    pub skipped_messages: u64,
+    /// Messages that are gone back over.
+    pub rewound_messages: u64,
 }
-
-/// Passes on what the library logs, and remembers what was wrong.
-#[derive(Default)]
-pub(crate) struct Quiet {
-    pub(crate) voice: Voice,
-    heard: Mutex<Heard>,
-}
-
-/// What was last wrong with the brokers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
-    pub(crate) why: Option<String>,
-    /// The account or the certificate: that does not pass by itself.
-    pub(crate) is_refusal: bool,
-}
-
-/// What became of a commit.
-#[derive(Debug)]
-pub(crate) enum CommitError {
-    /// The group has given this process up: nothing was committed.
-    Refused(KafkaError),
-    /// Nobody knows.
-    Unknown(KafkaError),
-}
-
-// === impl Group ===
-
-impl Group {
-    /// Knows how far it is when it returns.
-    pub(crate) fn open(topic: &Arc<topic::Inner>, name: &str, start: StartAt) -> Result<Self, OpenError> {
-        let id = format!("{}.{name}", topic.options.topic);
-        let mut config = consumer_config(&topic.options);
-        config.set("group.id", &id);
-        let failed = |why: String| OpenError::Topic {
-            topic: topic.options.topic.clone(),
-            why: format!("consumer group {id}: {why}"),
-        };
-        let probe = config
-            .create_with_context(Quiet::default())
-            .map_err(|error: KafkaError| failed(error.to_string()))?;
-        let group = Self {
-            inner: Arc::new(Inner {
-                topic: Arc::clone(topic),
-                start,
-                voice: Voice::default(),
-                lanes: (0..topic.lanes).map(|_| Mutex::default()).collect(),
-                probe,
-                consumer: Mutex::default(),
-                member: Mutex::default(),
-                lease: Mutex::default(),
-                committing: Mutex::default(),
-                id,
-            }),
-        };
-        let until = Instant::now() + topic::OPEN_TIMEOUT;
-        // Which dead letters count depends on it.
-        while let Err(why) = group.inner.refresh(topic::ASK_TIMEOUT, true) {
-            if Instant::now() > until {
-                let id = &group.inner.id;
-                return Err(OpenError::Topic {
-                    topic: topic.options.topic.clone(),
-                    why: format!("consumer group {id}: {why}"),
-                });
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        Ok(group)
-    }
-
-    /// Its name at the brokers: `TOPIC.NAME`.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.inner.id
-    }
-
-    /// Takes part from now on: asks the brokers for lanes. `tell` is called on the group's thread, which
-    /// waits there. Waits for the end of a [`Running`] that was dropped; nothing of what that handed over may
-    /// be held any more.
-    ///
-    /// # Errors
-    /// If the thread or the client cannot be made.
-    pub fn start(&self, tell: impl Fn(Change) + Send + Sync + 'static) -> Result<Running, ReadError> {
-        self.inner.wait_for_member();
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = HandOver::start(&self.inner, Box::new(tell), Arc::clone(&stop))?;
-        *lock(&self.inner.member) = Some(thread);
-        Ok(Running {
-            group: Arc::clone(&self.inner),
-            stop,
-        })
-    }
-
-    /// Reads a lane from what is done.
-    ///
-    /// # Errors
-    /// If there is no such lane.
-    pub fn reader(&self, lane: u32) -> Result<LaneReader, ReadError> {
-        let position = self.lane(lane)?.done.offset;
-        Ok(LaneReader::new(Arc::clone(&self.inner), lane, position))
-    }
-
-    /// Everything of a lane before an offset is done, `dead` of it since the last call by becoming dead
-    /// letters, `skipped` by being passed over. Committed soon, or with [`Group::flush`].
-    ///
-    /// # Errors
-    /// If there is no such lane, or it is another's by now.
-    pub fn done(&self, lane: u32, offset: u64, dead: u64, skipped: u64) -> Result<(), ReadError> {
-        let mut state = self.lane(lane)?;
-        if !state.held {
-            let why = format!("lane {lane} is not this gateway's any more");
-            return Err(ReadError::Kafka(why));
-        }
-        state.settle(offset, dead, skipped);
-        Ok(())
-    }
-
-    /// Of what a lane has done, so much is parked now, and so much of what was parked has become dead letters
-    /// ever. Committed as [`Group::done`] is; nothing comes of it if the lane is another's by now.
-    pub fn keep(&self, lane: u32, parked: u64, parked_dead: u64) {
-        if let Ok(mut state) = self.lane(lane)
-            && state.held
-        {
-            state.done.parked = parked;
-            state.done.parked_dead = parked_dead;
-            state.dirty = true;
-        }
-    }
-
-    /// Commits what is done, and waits for the brokers to say so.
-    ///
-    /// # Errors
-    /// If they do not.
-    pub fn flush(&self) -> Result<(), ReadError> {
-        match self.inner.consumer() {
-            Some(consumer) => self.commit(&consumer, false),
-            // It committed all it could as it ended.
-            None => Ok(()),
-        }
-    }
-
-    /// Has the brokers say that this process's lanes are its own now.
-    ///
-    /// # Errors
-    /// If they do not.
-    pub fn confirm(&self) -> Result<(), ReadError> {
-        let nobody = || ReadError::Kafka("this gateway takes no part in the group".to_owned());
-        let consumer = self.inner.consumer().ok_or_else(nobody)?;
-        match self.inner.held().is_empty() {
-            true => Err(nobody()),
-            false => self.commit(&consumer, true),
-        }
-    }
-
-    fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), ReadError> {
-        match self.inner.commit(consumer, anyway) {
-            Ok(()) => Ok(()),
-            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
-                Err(ReadError::Kafka(error.to_string()))
-            }
-        }
-    }
-
-    /// Until when this process may send what its lanes hold; none: it may not.
-    #[must_use]
-    pub fn lease(&self) -> Option<Instant> {
-        *self.inner.lease()
-    }
-
-    /// The partition's end as the lane came to this process: what lies before may have been delivered by
-    /// another gateway.
-    #[must_use]
-    pub fn end_when_taken(&self, lane: u32) -> u64 {
-        self.lane(lane).map_or(0, |lane| lane.end_when_taken)
-    }
-
-    /// For each lane the offset before which what this process has put among the dead letters counts: it
-    /// committed past it, or may have.
-    #[must_use]
-    pub fn claimed(&self) -> Vec<u64> {
-        let lanes = self.inner.lanes.iter();
-        lanes.map(|lane| lock(lane).claimed).collect()
-    }
-
-    /// How far it is in each lane. Of lanes that are another's it is as of the last look at the brokers,
-    /// every two seconds.
-    #[must_use]
-    pub fn status(&self) -> Vec<LaneStatus> {
-        let ends = self.inner.topic.ends();
-        let lanes = self.inner.lanes.iter().zip(ends);
-        let status = lanes.map(|(lane, (_, end))| {
-            let lane = lock(lane);
-            let done = if lane.held { lane.done } else { lane.committed };
-            let (fetched_documents, fetched_bytes) = lane.in_hand();
-            LaneStatus {
-                held: lane.held,
-                done,
-                messages: end.max(lane.next).saturating_sub(done.offset),
-                fetched_documents,
-                fetched_bytes,
-            }
-        });
-        status.collect()
-    }
-
-    fn lane(&self, lane: u32) -> Result<MutexGuard<'_, Lane>, ReadError> {
-        let found = self.inner.lanes.get(lane as usize);
-        found.map(lock).ok_or(ReadError::NoLane(lane))
-    }
-}
-
-// === impl Inner ===
-
-impl Inner {
-    /// A lane that is known to exist.
-    pub(crate) fn lane(&self, lane: u32) -> MutexGuard<'_, Lane> {
-        lock(&self.lanes[lane as usize])
-    }
-
-    pub(crate) fn held(&self) -> Vec<u32> {
-        (0..self.topic.lanes)
-            .filter(|lane| self.lane(*lane).held)
-            .collect()
-    }
-
-    /// Waits until the thread that takes part has ended, if there is one.
-    fn wait_for_member(&self) {
-        let thread = lock(&self.member).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("a consumer group's thread failed");
-        }
-    }
-
-    fn consumer(&self) -> Option<Arc<BaseConsumer<HandOver>>> {
-        lock(&self.consumer).as_ref().and_then(Weak::upgrade)
-    }
-
-    fn lease(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.lease)
-    }
-
-    pub(crate) fn end_lease(&self) {
-        *self.lease() = None;
-    }
-
-    /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the
-    /// group.
-    pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
-        let _one = lock(&self.committing);
-        let begun = Instant::now();
-        let mut list = TopicPartitionList::new();
-        let mut committing = Vec::new();
-        let held = self.held();
-        for number in held.iter().copied() {
-            let mut lane = self.lane(number);
-            if lane.dirty || (anyway && committing.is_empty() && Some(&number) == held.last()) {
-                committing.push((number, lane.done, lane.claimed));
-                lane.claimed = lane.claimed.max(lane.done.offset);
-                self.add(&mut list, number, &lane.done);
-            }
-        }
-        if committing.is_empty() {
-            return Ok(());
-        }
-        match consumer.commit(&list, CommitMode::Sync) {
-            Ok(()) => {
-                for (number, cursor, _) in committing {
-                    let mut lane = self.lane(number);
-                    lane.committed = cursor;
-                    lane.dirty = lane.done != cursor;
-                }
-                let session = self.topic.options.session_timeout;
-                *self.lease() = Some(begun + session / 4 * 3);
-                Ok(())
-            }
-            Err(error) if is_refusal(&error) => {
-                self.end_lease();
-                self.claim_what_is_committed(&committing);
-                Err(CommitError::Refused(error))
-            }
-            Err(error) => Err(CommitError::Unknown(error)),
-        }
-    }
-
-    /// The brokers have refused a commit of these lanes: what is claimed is what they have, with what was
-    /// claimed before. The library repeats a commit whose answer was lost, and only the last try was refused:
-    /// one before may have been taken. If they cannot be asked, all stays claimed.
-    fn claim_what_is_committed(&self, refused: &[(u32, Cursor, u64)]) {
-        let numbers: Vec<u32> = refused.iter().map(|(number, ..)| *number).collect();
-        let known = match self.committed(&self.probe, &numbers, topic::ASK_TIMEOUT) {
-            Ok(known) => known,
-            Err(error) => {
-                tracing::warn!(
-                    group = self.id,
-                    %error,
-                    "whether the last commit was taken cannot be asked: its dead letters stay, and others may have them too"
-                );
-                return;
-            }
-        };
-        for (number, cursor) in known {
-            let before = refused.iter().find(|(refused, ..)| *refused == number);
-            let committed = cursor.unwrap_or_default().offset;
-            if let Some((_, tried, before)) = before {
-                let claimed = committed.min(tried.offset).max(*before);
-                if claimed > *before {
-                    tracing::info!(
-                        group = self.id,
-                        lane = number,
-                        "the brokers refused a commit that they have"
-                    );
-                }
-                self.lane(number).claimed = claimed;
-            }
-        }
-    }
-
-    pub(crate) fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
-        let mut one = list.add_partition(&self.topic.options.topic, number as i32);
-        let offset = i64::try_from(cursor.offset).unwrap_or(i64::MAX);
-        // An offset that is not negative can be set.
-        let _ = one.set_offset(Offset::Offset(offset));
-        one.set_metadata(cursor.metadata(self.topic.lanes));
-    }
-
-    /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters
-    /// are judged by.
-    pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), ReadError> {
-        let all: Vec<u32> = (0..self.topic.lanes).collect();
-        let known = self.committed(&self.probe, &all, within)?;
-        for (number, cursor) in known {
-            let mut lane = self.lane(number);
-            if !lane.held {
-                lane.committed = cursor.unwrap_or_default();
-                if first {
-                    lane.claimed = lane.committed.offset;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What is committed in these lanes; none where nothing is.
-    pub(crate) fn committed<C: ConsumerContext>(
-        &self,
-        consumer: &BaseConsumer<C>,
-        lanes: &[u32],
-        within: Duration,
-    ) -> Result<Vec<(u32, Option<Cursor>)>, ReadError> {
-        let mut list = TopicPartitionList::new();
-        for lane in lanes {
-            list.add_partition(&self.topic.options.topic, *lane as i32);
-        }
-        let list = consumer.committed_offsets(list, within)?;
-        let mut known = Vec::with_capacity(lanes.len());
-        for one in list.elements() {
-            one.error()?;
-            let lane = u32::try_from(one.partition()).map_err(|error| ReadError::Kafka(error.to_string()))?;
-            let cursor = match one.offset() {
-                Offset::Offset(offset) => {
-                    let (cursor, of) =
-                        Cursor::read(u64::try_from(offset).unwrap_or_default(), one.metadata());
-                    if let Some(of) = of.filter(|of| *of != self.topic.lanes) {
-                        let lanes = self.topic.lanes;
-                        let why = format!(
-                            "the group {} delivered from this topic when it had {of} partitions, and now it has {lanes}: documents would be in other partitions than before, and overtake each other",
-                            self.id
-                        );
-                        self.topic.poison().set(&why);
-                        return Err(ReadError::Kafka(why));
-                    }
-                    Some(cursor)
-                }
-                _ => None,
-            };
-            known.push((lane, cursor));
-        }
-        Ok(known)
-    }
-}
-
-/// Whether the brokers said no, so that nothing can have been committed.
-pub(crate) fn is_refusal(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
-            RDKafkaErrorCode::UnknownMemberId
-                | RDKafkaErrorCode::IllegalGeneration
-                | RDKafkaErrorCode::FencedInstanceId
-                | RDKafkaErrorCode::RebalanceInProgress
-        )
-    )
-}
-
-// === impl Handed ===
-
-impl Handed {
-    /// And what ends when it is dropped.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<()>) {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        (Self(sender), receiver)
-    }
-}
-
-// === impl Running ===
-
-impl Running {
-    /// Gives up all lanes, in the usual way, and leaves the group.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// Waits until it has.
-    pub fn join(self) {
-        self.stop();
-        self.group.wait_for_member();
-    }
-}
-
-impl Drop for Running {
-    /// Does not wait: what the member waits for may be dropped after this.
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-// === impl Quiet ===
-
-impl Quiet {
-    pub(crate) fn heard(&self) -> Heard {
-        lock(&self.heard).clone()
-    }
-}
-
-impl ClientContext for Quiet {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.voice.log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        let code = error.rdkafka_error_code();
-        // That all are down comes after the reason, and tells less.
-        if code != Some(RDKafkaErrorCode::AllBrokersDown) {
-            let mut heard = lock(&self.heard);
-            heard.is_refusal = matches!(
-                code,
-                Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)
-            );
-            heard.why = Some(reason.to_owned());
-        }
-        self.voice.say(&format!("{error}: {reason}"));
-    }
-}
-
-impl ConsumerContext for Quiet {}

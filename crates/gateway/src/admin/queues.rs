@@ -142,7 +142,7 @@ pub(super) async fn set_offset(
             }
             letters.settle(&group).map_err(Refusal::failed)?;
             if let Some(shared) = &shared {
-                return topics::seek(shared, to, wanted.lane);
+                return topics::seek(&**shared, to, wanted.lane);
             }
             let log = on_disk(&queue, "its consumer groups are set elsewhere")?;
             let consumer = log.consumer(&group, StartAt::Oldest).map_err(Refusal::failed)?;
@@ -214,7 +214,7 @@ pub(super) async fn remove_group(
 /// Where a consumer group is, lane by lane.
 fn place(queue: &Arc<Queue>, group: &str) -> Value {
     if let Some(shared) = queue.log.topic_group(group) {
-        return topics::place(queue, group, &shared);
+        return topics::place(queue, group, &*shared);
     }
     let account = queue.account();
     let one = account.groups.iter().find(|one| one.name == group);

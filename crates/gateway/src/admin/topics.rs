@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use crate::queue::Queue;
 
 /// Where a consumer group is, partition by partition.
-pub(super) fn place(queue: &Arc<Queue>, name: &str, group: &Group) -> Value {
+pub(super) fn place(queue: &Arc<Queue>, name: &str, group: &dyn Group) -> Value {
     let lanes = group.status();
     let pending: u64 = lanes.iter().map(|lane| lane.messages).sum();
     let lanes = lanes.iter().map(|lane| {
@@ -36,7 +36,7 @@ pub(super) fn place(queue: &Arc<Queue>, name: &str, group: &Group) -> Value {
 }
 
 /// Sets a consumer group elsewhere, for all gateways.
-pub(super) fn seek(group: &Group, to: StartAt, lane: Option<u32>) -> Result<Value, Refusal> {
+pub(super) fn seek(group: &dyn Group, to: StartAt, lane: Option<u32>) -> Result<Value, Refusal> {
     let to = match to {
         StartAt::Oldest => kafka::StartAt::Oldest,
         StartAt::Newest => kafka::StartAt::Newest,
@@ -69,7 +69,7 @@ pub(super) fn records(
         return Err(Refusal::invalid(reason));
     };
     let (mut records, mut next, mut left) = (Vec::new(), None, super::queues::TEXT_BYTES_MAX);
-    let browsed = topic.browse(lane, from, |message| {
+    let browsed = topic.browse(lane, from, &mut |message| {
         if records.len() >= limit || left == 0 {
             next = Some(message.offset);
             return false;

@@ -21,7 +21,7 @@ use crate::queue::{Doing, Group};
 /// Delivers what is given to this gateway, until it is told to stop; ends when it has given up all lanes.
 pub(crate) async fn deliver_handed_over(
     route: &Rc<Route>,
-    shared: &kafka::Group,
+    shared: &dyn kafka::Group,
     mut stop: watch::Receiver<bool>,
 ) {
     while !take_part(route, shared, stop.clone()).await {
@@ -35,7 +35,7 @@ pub(crate) async fn deliver_handed_over(
 }
 
 /// `false` if that has ended before it was to.
-async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Receiver<bool>) -> bool {
+async fn take_part(route: &Rc<Route>, shared: &dyn kafka::Group, mut stop: watch::Receiver<bool>) -> bool {
     let group = &route.group;
     // Bounded by what Kafka says: one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
@@ -96,14 +96,14 @@ async fn take_part(route: &Rc<Route>, shared: &kafka::Group, mut stop: watch::Re
 /// Takes part in the group; none if delivery is to stop.
 async fn start(
     group: &Group,
-    shared: &kafka::Group,
+    shared: &dyn kafka::Group,
     tell: &mpsc::UnboundedSender<Change>,
     stop: &mut watch::Receiver<bool>,
-) -> Option<Running> {
+) -> Option<Box<dyn Running>> {
     loop {
         let tell = tell.clone();
         // Whoever listens is there until this has ended.
-        match shared.start(move |change| drop(tell.send(change))) {
+        match shared.start(Box::new(move |change| drop(tell.send(change)))) {
             Ok(running) => return Some(running),
             Err(error) => group.set(0, Doing::Paused, Some(&error.to_string())),
         }

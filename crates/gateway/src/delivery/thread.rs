@@ -65,7 +65,7 @@ pub(crate) async fn deliver(
         worker,
     });
     if let Consumer::Kafka(group) = &route.group.consumer {
-        return deliver_handed_over(&route, group, stop).await;
+        return deliver_handed_over(&route, &**group, stop).await;
     }
     let ended = Rc::new(Cell::new(false));
     let over = Rc::clone(&ended);

@@ -4,13 +4,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bulk::{Ask, Gather, Plan, RouteTable};
 use futures_util::future::Either;
-use kafka::{Group as TopicGroup, Topic};
 use log::{
     AppendError, Commit, ConsumerStatus, Full, LaneStatus, Log, Mark, Next, ReadError, Record, StartAt,
     Status,
@@ -32,8 +31,8 @@ pub(crate) enum Journal {
 
 /// A topic, and the consumer groups that this gateway takes part in.
 pub(crate) struct TopicJournal {
-    topic: Topic,
-    groups: Mutex<Vec<(String, TopicGroup)>>,
+    topic: Arc<dyn kafka::Topic>,
+    groups: Mutex<Vec<(String, Arc<dyn kafka::Group>)>>,
 }
 
 /// A request on its way into a journal.
@@ -72,13 +71,13 @@ pub(crate) enum Receipt {
 /// A consumer group.
 pub(crate) enum Consumer {
     Disk(log::Consumer),
-    Kafka(TopicGroup),
+    Kafka(Arc<dyn kafka::Group>),
 }
 
 /// Reads one lane.
 pub(crate) enum LaneReader {
     Disk(log::LaneReader),
-    Kafka(kafka::LaneReader),
+    Kafka(Box<dyn kafka::LaneReader>),
 }
 
 /// What there is to say of a consumer group that several gateways share.
@@ -107,7 +106,7 @@ impl Entry {
 // === impl Journal ===
 
 impl Journal {
-    pub(crate) fn in_topic(topic: Topic) -> Self {
+    pub(crate) fn in_topic(topic: Arc<dyn kafka::Topic>) -> Self {
         Journal::Kafka(TopicJournal {
             topic,
             groups: Mutex::default(),
@@ -147,18 +146,18 @@ impl Journal {
     }
 
     /// The consumer group of this name, if it is a topic and has one.
-    pub(crate) fn topic_group(&self, name: &str) -> Option<TopicGroup> {
+    pub(crate) fn topic_group(&self, name: &str) -> Option<Arc<dyn kafka::Group>> {
         let Journal::Kafka(kafka) = self else { return None };
         let groups = kafka.groups();
         let found = groups.iter().find(|(known, _)| known == name);
-        found.map(|(_, group)| group.clone())
+        found.map(|(_, group)| Arc::clone(group))
     }
 
     /// The topic itself, if it is one.
-    pub(crate) fn in_kafka(&self) -> Option<&Topic> {
+    pub(crate) fn in_kafka(&self) -> Option<&dyn kafka::Topic> {
         match self {
             Journal::Disk(_) => None,
-            Journal::Kafka(kafka) => Some(&kafka.topic),
+            Journal::Kafka(kafka) => Some(&*kafka.topic),
         }
     }
 
@@ -265,7 +264,7 @@ impl Journal {
             Journal::Kafka(kafka) => {
                 // A pipeline that a reload changes goes on with the group that it had.
                 if let Some((_, group)) = kafka.groups().iter().find(|(known, _)| known == name) {
-                    return Ok(Consumer::Kafka(group.clone()));
+                    return Ok(Consumer::Kafka(Arc::clone(group)));
                 }
                 let start = match start {
                     StartAt::Time(ms) => kafka::StartAt::Time(ms),
@@ -273,7 +272,7 @@ impl Journal {
                     StartAt::Oldest | StartAt::Position(_) => kafka::StartAt::Oldest,
                 };
                 let group = kafka.topic.group(name, start)?;
-                kafka.groups().push((name.to_owned(), group.clone()));
+                kafka.groups().push((name.to_owned(), Arc::clone(&group)));
                 Ok(Consumer::Kafka(group))
             }
         }
@@ -343,7 +342,7 @@ impl Journal {
             Journal::Kafka(kafka) => {
                 let groups = kafka.groups();
                 let groups = groups.iter().map(|(name, group)| {
-                    let (status, parked) = group_status(name, group);
+                    let (status, parked) = group_status(name, &**group);
                     (status, Some(parked))
                 });
                 (self.status(), groups.collect())
@@ -408,7 +407,7 @@ impl Journal {
 }
 
 /// How a group is, and how many documents are parked, which counts neither as indexed nor as dead.
-fn group_status(name: &str, group: &TopicGroup) -> (ConsumerStatus, u64) {
+fn group_status(name: &str, group: &dyn kafka::Group) -> (ConsumerStatus, u64) {
     let known = group.status();
     let parked: u64 = known.iter().map(|lane| lane.done.parked).sum();
     let lanes: Vec<LaneStatus> = known
@@ -481,7 +480,7 @@ fn cut(
 // === impl TopicJournal ===
 
 impl TopicJournal {
-    fn groups(&self) -> MutexGuard<'_, Vec<(String, TopicGroup)>> {
+    fn groups(&self) -> MutexGuard<'_, Vec<(String, Arc<dyn kafka::Group>)>> {
         lock(&self.groups)
     }
 }
@@ -558,7 +557,7 @@ impl Consumer {
     pub(crate) fn status(&self) -> ConsumerStatus {
         match self {
             Consumer::Disk(consumer) => consumer.status(),
-            Consumer::Kafka(group) => group_status("", group).0,
+            Consumer::Kafka(group) => group_status("", &**group).0,
         }
     }
 
@@ -664,7 +663,7 @@ impl LaneReader {
                 params: message.params,
                 documents: message.head.documents,
                 ordinal: 0,
-                mark: mark_of(reader),
+                mark: mark_of(&**reader),
             })
         }))
     }
@@ -681,7 +680,7 @@ impl LaneReader {
     pub(crate) fn mark(&self) -> Mark {
         match self {
             LaneReader::Disk(reader) => reader.mark(),
-            LaneReader::Kafka(reader) => mark_of(reader),
+            LaneReader::Kafka(reader) => mark_of(&**reader),
         }
     }
 
@@ -695,7 +694,7 @@ impl LaneReader {
 }
 
 /// Documents are counted by the group, as they are done.
-fn mark_of(reader: &kafka::LaneReader) -> Mark {
+fn mark_of(reader: &dyn kafka::LaneReader) -> Mark {
     Mark {
         lane: reader.lane(),
         position: reader.position(),

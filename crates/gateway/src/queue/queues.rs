@@ -345,8 +345,8 @@ fn open_log(settings: &config::Queue, data: &Path) -> Result<Log, NoLog> {
 }
 
 /// The topic of a queue in Kafka.
-fn open_topic(settings: &config::KafkaTopic) -> Result<kafka::Topic, kafka::OpenError> {
-    kafka::Topic::open(&kafka::Options {
+fn open_topic(settings: &config::KafkaTopic) -> Result<Arc<dyn kafka::Topic>, kafka::OpenError> {
+    kafka::open(&kafka::Options {
         brokers: settings.brokers.iter().map(ToString::to_string).collect(),
         topic: settings.topic.to_string(),
         partitions: settings.partitions,

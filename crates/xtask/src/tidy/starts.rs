@@ -9,7 +9,7 @@ const SERVING: [&str; 8] = [
 
 /// The modules that start them: `wire::guard`, and one in each crate that knows nothing of it.
 const STARTERS: [&str; 3] = [
-    "crates/kafka/src/threads.rs",
+    "crates/kafka/src/client/threads.rs",
     "crates/log/src/threads.rs",
     "crates/wire/src/guard.rs",
 ];

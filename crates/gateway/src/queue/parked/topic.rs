@@ -19,8 +19,8 @@ use super::store::{Entry, Resolved};
 
 /// The topic of one consumer group.
 pub(crate) struct ParkedTopic {
-    aside: Aside,
-    group: kafka::Group,
+    aside: Arc<dyn Aside>,
+    group: Arc<dyn kafka::Group>,
     lanes: u32,
     owned: Mutex<Owned>,
 }
@@ -78,14 +78,14 @@ pub(super) struct Found<T> {
 impl ParkedTopic {
     /// The topic of a consumer group, which is made if it is missing. Blocks on the brokers.
     pub(crate) fn open(
-        topic: &kafka::Topic,
-        group: &kafka::Group,
+        topic: &dyn kafka::Topic,
+        group: &Arc<dyn kafka::Group>,
         name: &str,
     ) -> Result<Self, kafka::OpenError> {
         let aside = topic.aside(&format!("{}.{}.parked", topic.name(), in_a_topic(name)))?;
         Ok(Self {
             aside,
-            group: group.clone(),
+            group: Arc::clone(group),
             lanes: topic.lanes(),
             owned: Mutex::default(),
         })
@@ -93,7 +93,7 @@ impl ParkedTopic {
 
     /// Bytes that an entry may have with its lines.
     pub(super) fn record_bytes_max(&self) -> usize {
-        self.aside.record_bytes_max(PARAMS_BYTES_MAX)
+        self.aside.part_bytes_max(PARAMS_BYTES_MAX)
     }
 
     /// Begins with lanes that came: from here on what others write counts for nothing. What is parked of them
@@ -123,7 +123,7 @@ impl ParkedTopic {
         let until = self.say(HOLDS, owner, lanes, |_| b"{}".to_vec())?;
         let mut found: BTreeMap<u32, History<T>> = BTreeMap::new();
         let mut failed = None;
-        let read = self.aside.read(&until, |lane, record| {
+        let read = self.aside.read(&until, &mut |lane, record| {
             let history = found.entry(lane).or_default();
             if let Err(why) = take_in(history, record, &mut keep) {
                 failed.get_or_insert(why);

@@ -6,14 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::lock::lock;
-use crate::{AppendError, Receipt};
+use super::lock::lock;
+use crate::{Append, AppendError, Receipt};
 
-/// The outcome of an append, to be awaited on any runtime. It comes when no part of the request is under way
-/// any more, so that nothing of a request that was refused can be stored after one that was accepted later.
-/// Dropping it doesn't undo the append.
-#[must_use = "an append is acknowledged when this says so"]
-pub struct Append(Arc<Pending>);
+/// The outcome of an append.
+struct Outcome(Arc<Pending>);
 
 /// What was accepted, and what waits, of a whole topic.
 #[derive(Debug, Default)]
@@ -40,31 +37,14 @@ struct Progress {
     waker: Option<Waker>,
 }
 
-// === impl Append ===
-
-impl Append {
-    /// One that has ended already.
-    pub(crate) fn refused(error: AppendError) -> Self {
-        Self(Arc::new(Pending {
-            counts: Arc::default(),
-            documents: 0,
-            bytes: 0,
-            parts: 0,
-            state: Mutex::new(Progress {
-                left: 0,
-                receipt: Receipt::default(),
-                failed: Some(error),
-                waker: None,
-            }),
-        }))
-    }
-
-    pub(crate) fn of(pending: &Arc<Pending>) -> Self {
-        Self(Arc::clone(pending))
-    }
+/// An append that has ended already.
+pub(crate) fn refused(error: AppendError) -> Append {
+    Box::pin(std::future::ready(Err(error)))
 }
 
-impl Future for Append {
+// === impl Outcome ===
+
+impl Future for Outcome {
     type Output = Result<Receipt, AppendError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -98,6 +78,11 @@ impl Pending {
                 waker: None,
             }),
         })
+    }
+
+    /// What becomes of it.
+    pub(crate) fn outcome(self: &Arc<Self>) -> Append {
+        Box::pin(Outcome(Arc::clone(self)))
     }
 
     /// A part is stored.
@@ -151,14 +136,14 @@ mod tests {
     use super::*;
 
     fn poll(append: &mut Append) -> Poll<Result<Receipt, AppendError>> {
-        Pin::new(append).poll(&mut Context::from_waker(Waker::noop()))
+        append.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn a_request_is_accepted_when_its_last_part_is_and_refused_when_none_is_under_way_any_more() {
         let counts = Arc::default();
         let pending = Pending::new(&counts, 2, 10, 100);
-        let mut append = Append::of(&pending);
+        let mut append = pending.outcome();
         pending.stored(3, 7);
         assert!(poll(&mut append).is_pending());
         assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 100);
@@ -170,7 +155,7 @@ mod tests {
         assert_eq!(counts.documents.load(Ordering::Relaxed), 10);
 
         let pending = Pending::new(&counts, 3, 10, 100);
-        let mut append = Append::of(&pending);
+        let mut append = pending.outcome();
         pending.failed(1, AppendError::Closed);
         assert!(poll(&mut append).is_pending(), "two parts are under way");
         pending.stored(0, 1);
@@ -189,7 +174,7 @@ mod tests {
         assert_eq!(counts.waiting_bytes.load(Ordering::Relaxed), 0);
 
         let pending = Pending::new(&counts, 2, 10, 100);
-        let mut append = Append::of(&pending);
+        let mut append = pending.outcome();
         pending.failed(2, AppendError::Closed);
         assert_eq!(
             poll(&mut append),

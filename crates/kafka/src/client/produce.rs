@@ -12,10 +12,10 @@ use rdkafka::producer::{
     BaseRecord, DeliveryResult, NoCustomPartitioner, Producer as _, ProducerContext, ThreadedProducer,
 };
 
-use crate::append::{Append, Counts, Pending};
-use crate::lock::lock;
-use crate::threads::caught;
-use crate::{AppendError, Head, Part, Status};
+use super::append::{Counts, Pending, refused};
+use super::lock::lock;
+use super::threads::caught;
+use crate::{Append, AppendError, Head, Part, Status};
 
 /// What tells of messages that the producer was given.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Producing {
         parts: Vec<Part>,
     ) -> Append {
         if let Some(why) = self.poison.why() {
-            return Append::refused(AppendError::Poisoned(why));
+            return refused(AppendError::Poisoned(why));
         }
         let bytes = parts
             .iter()
@@ -65,13 +65,13 @@ impl Producing {
         let waiting = self.counts.waiting_bytes.load(Ordering::Relaxed);
         if waiting > 0 && waiting + bytes > WAITING_BYTES_MAX {
             let most = WAITING_BYTES_MAX;
-            return Append::refused(AppendError::Full { waiting, most });
+            return refused(AppendError::Full { waiting, most });
         }
         let context = self.producer.context();
         if waiting > 0 && context.away.load(Ordering::Relaxed) {
             // What waits already is the try that tells when a broker is back.
             let why = "no broker can be reached".to_owned();
-            return Append::refused(AppendError::Away(why));
+            return refused(AppendError::Away(why));
         }
         let documents = parts.iter().map(|part| u64::from(part.documents)).sum();
         let pending = Pending::new(&self.counts, parts.len(), documents, bytes);
@@ -103,7 +103,7 @@ impl Producing {
                 break;
             }
         }
-        Append::of(&pending)
+        pending.outcome()
     }
 
     pub(crate) fn status(&self) -> Status {

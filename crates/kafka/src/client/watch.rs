@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 
-use crate::lock::lock;
-use crate::threads::{self, caught};
-use crate::topic::{ASK_TIMEOUT, Inner};
+use super::lock::lock;
+use super::threads::{self, caught};
+use super::topic::{ASK_TIMEOUT, Inner};
 
 /// Watches until the topic is closed.
 pub(crate) fn start(topic: &Arc<Inner>) -> io::Result<()> {
@@ -61,7 +61,7 @@ fn look(topic: &Inner) {
     let groups = lock(&topic.groups).clone();
     for group in groups {
         if let Err(error) = group.inner.refresh(ASK_TIMEOUT, false) {
-            tracing::debug!(group = group.id(), %error, "cannot be asked about");
+            tracing::debug!(group = group.inner.id, %error, "cannot be asked about");
             return;
         }
     }

@@ -6,28 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::group::Inner;
-use crate::{Cursor, Head, HeadError, ReadError};
+use super::group::Inner;
+use crate::{Cursor, Head, HeadError, LaneReader, Message, ReadError};
 
-/// Reads one lane for its group, from what is done on.
-pub struct LaneReader {
+/// Reads what was fetched of a lane.
+pub(crate) struct FetchedLane {
     group: Arc<Inner>,
     lane: u32,
     /// Offset of the next one.
     position: u64,
-}
-
-/// A message; its lines are in the buffer given to [`LaneReader::next`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Its offset.
-    pub offset: u64,
-    /// When it was written, ms since 1970.
-    pub time_ms: u64,
-    /// What it says of itself.
-    pub head: Head,
-    /// Its parameters.
-    pub params: Vec<u8>,
 }
 
 /// A message that was fetched.
@@ -143,9 +130,9 @@ impl Fetched {
     }
 }
 
-// === impl LaneReader ===
+// === impl FetchedLane ===
 
-impl LaneReader {
+impl FetchedLane {
     pub(crate) fn new(group: Arc<Inner>, lane: u32, position: u64) -> Self {
         Self {
             group,
@@ -153,48 +140,37 @@ impl LaneReader {
             position,
         }
     }
+}
 
-    /// The lane.
-    #[must_use]
-    pub fn lane(&self) -> u32 {
+impl LaneReader for FetchedLane {
+    fn lane(&self) -> u32 {
         self.lane
     }
 
-    /// Offset of the next message.
-    #[must_use]
-    pub fn position(&self) -> u64 {
+    fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes back to a place where it was since the last [`crate::Group::done`].
-    pub fn rewind(&mut self, position: u64) {
+    fn rewind(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// Ready once there is a message. Needs no runtime.
-    pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
-        Ready {
+    fn ready(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(Ready {
             group: Arc::clone(&self.group),
             lane: self.lane,
             position: self.position,
-        }
+        })
     }
 
-    /// Bytes of the next message's lines, and its documents, if it is there.
-    #[must_use]
-    pub fn peek(&self) -> Option<(usize, u32)> {
+    fn peek(&self) -> Option<(usize, u32)> {
         let lane = self.group.lane(self.lane);
         let next = lane.at(self.position)?;
         let documents = next.head.as_ref().map_or(0, |head| head.documents);
         Some((next.lines.len(), documents))
     }
 
-    /// Appends the next message's lines to `out` and tells what it is; none if none has come.
-    ///
-    /// # Errors
-    /// [`ReadError::Foreign`]; the reader stays before it.
-    #[allow(clippy::should_implement_trait, reason = "it fills a buffer of the caller's")]
-    pub fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Message>, ReadError> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Message>, ReadError> {
         let lanes = self.group.topic.lanes;
         let lane = self.group.lane(self.lane);
         let Some(next) = lane.at(self.position) else {

@@ -1,7 +1,7 @@
 //! The thread of a group: fetches, commits, and hands lanes over when the brokers say so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::client::consumer_config;
-use crate::group::{Change, CommitError, Handed, Inner};
-use crate::lane::Fetched;
-use crate::lock::lock;
-use crate::seek::offset_of;
-use crate::threads::{self, caught};
-use crate::topic;
-use crate::{Cursor, Head, HeadError, ReadError};
+use super::config::consumer_config;
+use super::group::{CommitError, Inner};
+use super::lane::Fetched;
+use super::lock::lock;
+use super::seek::offset_of;
+use super::threads::{self, caught};
+use super::topic;
+use crate::{Change, Cursor, Handed, Head, HeadError, ReadError, Tell};
 
 /// What the library calls when lanes come and go.
 pub(crate) struct HandOver {
     group: Arc<Inner>,
-    tell: Box<dyn Fn(Change) + Send + Sync>,
+    tell: Tell,
     /// Lanes that came could not be begun: the group is to be joined anew.
     join_anew: AtomicBool,
     stop: Arc<AtomicBool>,
@@ -38,7 +38,7 @@ pub(crate) struct HandOver {
 impl HandOver {
     pub(crate) fn start(
         group: &Arc<Inner>,
-        tell: Box<dyn Fn(Change) + Send + Sync>,
+        tell: Tell,
         stop: Arc<AtomicBool>,
     ) -> Result<JoinHandle<()>, ReadError> {
         let failed = |why: String| ReadError::Kafka(why);
@@ -147,8 +147,8 @@ impl HandOver {
         let told = lock(&self.begun).take().is_none();
         if !held.is_empty() {
             if told {
-                let (handed, ended) = Handed::new();
-                (self.tell)(Change::Revoked(handed));
+                let (handed, ended) = mpsc::sync_channel(1);
+                (self.tell)(Change::Revoked(Handed(handed)));
                 // An error says that it was dropped, which is what is waited for.
                 let _ = ended.recv();
             }

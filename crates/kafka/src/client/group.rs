@@ -1,0 +1,466 @@
+//! A consumer group, as one process takes part in it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::config::consumer_config;
+use super::hand_over::HandOver;
+use super::lane::{FetchedLane, Lane};
+use super::lock::lock;
+use super::produce::Voice;
+use super::seek::seek;
+use super::topic;
+use crate::{Cursor, Group, LaneReader, LaneStatus, Moved, OpenError, ReadError, Running, StartAt, Tell};
+
+/// A group whose topic is open.
+pub(crate) struct OpenGroup {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// A group that takes part.
+struct Member {
+    group: Arc<Inner>,
+    stop: Arc<AtomicBool>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) topic: Arc<topic::Inner>,
+    /// Its name at the brokers.
+    pub(crate) id: String,
+    pub(crate) start: StartAt,
+    pub(crate) voice: Voice,
+    lanes: Vec<Mutex<Lane>>,
+    /// Never takes part: asks for what is committed.
+    pub(crate) probe: BaseConsumer<Quiet>,
+    pub(crate) consumer: Mutex<Option<Weak<BaseConsumer<HandOver>>>>,
+    /// The thread that takes part, or did: there is one at a time, since what it knows of lanes is here.
+    member: Mutex<Option<JoinHandle<()>>>,
+    /// Until then no lane of this process can be another's.
+    lease: Mutex<Option<Instant>>,
+    /// Held while something is committed, so that an older offset cannot follow a newer one.
+    pub(crate) committing: Mutex<()>,
+}
+
+/// Passes on what the library logs, and remembers what was wrong.
+#[derive(Default)]
+pub(crate) struct Quiet {
+    pub(crate) voice: Voice,
+    heard: Mutex<Heard>,
+}
+
+/// What was last wrong with the brokers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) why: Option<String>,
+    /// The account or the certificate: that does not pass by itself.
+    pub(crate) is_refusal: bool,
+}
+
+/// What became of a commit.
+#[derive(Debug)]
+pub(crate) enum CommitError {
+    /// The group has given this process up: nothing was committed.
+    Refused(KafkaError),
+    /// Nobody knows.
+    Unknown(KafkaError),
+}
+
+// === impl OpenGroup ===
+
+impl OpenGroup {
+    /// Knows how far it is when it returns.
+    pub(crate) fn open(topic: &Arc<topic::Inner>, name: &str, start: StartAt) -> Result<Self, OpenError> {
+        let id = format!("{}.{name}", topic.options.topic);
+        let mut config = consumer_config(&topic.options);
+        config.set("group.id", &id);
+        let failed = |why: String| OpenError::Topic {
+            topic: topic.options.topic.clone(),
+            why: format!("consumer group {id}: {why}"),
+        };
+        let probe = config
+            .create_with_context(Quiet::default())
+            .map_err(|error: KafkaError| failed(error.to_string()))?;
+        let group = Self {
+            inner: Arc::new(Inner {
+                topic: Arc::clone(topic),
+                start,
+                voice: Voice::default(),
+                lanes: (0..topic.lanes).map(|_| Mutex::default()).collect(),
+                probe,
+                consumer: Mutex::default(),
+                member: Mutex::default(),
+                lease: Mutex::default(),
+                committing: Mutex::default(),
+                id,
+            }),
+        };
+        let until = Instant::now() + topic::OPEN_TIMEOUT;
+        // Which dead letters count depends on it.
+        while let Err(why) = group.inner.refresh(topic::ASK_TIMEOUT, true) {
+            if Instant::now() > until {
+                let id = &group.inner.id;
+                return Err(OpenError::Topic {
+                    topic: topic.options.topic.clone(),
+                    why: format!("consumer group {id}: {why}"),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(group)
+    }
+
+    fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), ReadError> {
+        match self.inner.commit(consumer, anyway) {
+            Ok(()) => Ok(()),
+            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => {
+                Err(ReadError::Kafka(error.to_string()))
+            }
+        }
+    }
+
+    fn lane(&self, lane: u32) -> Result<MutexGuard<'_, Lane>, ReadError> {
+        let found = self.inner.lanes.get(lane as usize);
+        found.map(lock).ok_or(ReadError::NoLane(lane))
+    }
+}
+
+impl Group for OpenGroup {
+    fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    fn start(&self, tell: Tell) -> Result<Box<dyn Running>, ReadError> {
+        self.inner.wait_for_member();
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = HandOver::start(&self.inner, tell, Arc::clone(&stop))?;
+        *lock(&self.inner.member) = Some(thread);
+        Ok(Box::new(Member {
+            group: Arc::clone(&self.inner),
+            stop,
+        }))
+    }
+
+    fn reader(&self, lane: u32) -> Result<Box<dyn LaneReader>, ReadError> {
+        let position = self.lane(lane)?.done.offset;
+        Ok(Box::new(FetchedLane::new(
+            Arc::clone(&self.inner),
+            lane,
+            position,
+        )))
+    }
+
+    fn done(&self, lane: u32, offset: u64, dead: u64, skipped: u64) -> Result<(), ReadError> {
+        let mut state = self.lane(lane)?;
+        if !state.held {
+            let why = format!("lane {lane} is not this gateway's any more");
+            return Err(ReadError::Kafka(why));
+        }
+        state.settle(offset, dead, skipped);
+        Ok(())
+    }
+
+    fn keep(&self, lane: u32, parked: u64, parked_dead: u64) {
+        if let Ok(mut state) = self.lane(lane)
+            && state.held
+        {
+            state.done.parked = parked;
+            state.done.parked_dead = parked_dead;
+            state.dirty = true;
+        }
+    }
+
+    fn flush(&self) -> Result<(), ReadError> {
+        match self.inner.consumer() {
+            Some(consumer) => self.commit(&consumer, false),
+            // It committed all it could as it ended.
+            None => Ok(()),
+        }
+    }
+
+    fn confirm(&self) -> Result<(), ReadError> {
+        let nobody = || ReadError::Kafka("this gateway takes no part in the group".to_owned());
+        let consumer = self.inner.consumer().ok_or_else(nobody)?;
+        match self.inner.held().is_empty() {
+            true => Err(nobody()),
+            false => self.commit(&consumer, true),
+        }
+    }
+
+    fn seek(&self, to: StartAt, only: Option<u32>) -> Result<Moved, ReadError> {
+        seek(&self.inner, to, only)
+    }
+
+    fn lease(&self) -> Option<Instant> {
+        *self.inner.lease()
+    }
+
+    fn end_when_taken(&self, lane: u32) -> u64 {
+        self.lane(lane).map_or(0, |lane| lane.end_when_taken)
+    }
+
+    fn claimed(&self) -> Vec<u64> {
+        let lanes = self.inner.lanes.iter();
+        lanes.map(|lane| lock(lane).claimed).collect()
+    }
+
+    fn status(&self) -> Vec<LaneStatus> {
+        let ends = self.inner.topic.ends();
+        let lanes = self.inner.lanes.iter().zip(ends);
+        let status = lanes.map(|(lane, (_, end))| {
+            let lane = lock(lane);
+            let done = if lane.held { lane.done } else { lane.committed };
+            let (fetched_documents, fetched_bytes) = lane.in_hand();
+            LaneStatus {
+                held: lane.held,
+                done,
+                messages: end.max(lane.next).saturating_sub(done.offset),
+                fetched_documents,
+                fetched_bytes,
+            }
+        });
+        status.collect()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// A lane that is known to exist.
+    pub(crate) fn lane(&self, lane: u32) -> MutexGuard<'_, Lane> {
+        lock(&self.lanes[lane as usize])
+    }
+
+    pub(crate) fn held(&self) -> Vec<u32> {
+        (0..self.topic.lanes)
+            .filter(|lane| self.lane(*lane).held)
+            .collect()
+    }
+
+    /// Waits until the thread that takes part has ended, if there is one.
+    fn wait_for_member(&self) {
+        let thread = lock(&self.member).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("a consumer group's thread failed");
+        }
+    }
+
+    fn consumer(&self) -> Option<Arc<BaseConsumer<HandOver>>> {
+        lock(&self.consumer).as_ref().and_then(Weak::upgrade)
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Option<Instant>> {
+        lock(&self.lease)
+    }
+
+    pub(crate) fn end_lease(&self) {
+        *self.lease() = None;
+    }
+
+    /// Commits what is done and not committed; with `anyway` something, to hear that this process is of the
+    /// group.
+    pub(crate) fn commit(&self, consumer: &BaseConsumer<HandOver>, anyway: bool) -> Result<(), CommitError> {
+        let _one = lock(&self.committing);
+        let begun = Instant::now();
+        let mut list = TopicPartitionList::new();
+        let mut committing = Vec::new();
+        let held = self.held();
+        for number in held.iter().copied() {
+            let mut lane = self.lane(number);
+            if lane.dirty || (anyway && committing.is_empty() && Some(&number) == held.last()) {
+                committing.push((number, lane.done, lane.claimed));
+                lane.claimed = lane.claimed.max(lane.done.offset);
+                self.add(&mut list, number, &lane.done);
+            }
+        }
+        if committing.is_empty() {
+            return Ok(());
+        }
+        match consumer.commit(&list, CommitMode::Sync) {
+            Ok(()) => {
+                for (number, cursor, _) in committing {
+                    let mut lane = self.lane(number);
+                    lane.committed = cursor;
+                    lane.dirty = lane.done != cursor;
+                }
+                let session = self.topic.options.session_timeout;
+                *self.lease() = Some(begun + session / 4 * 3);
+                Ok(())
+            }
+            Err(error) if is_refusal(&error) => {
+                self.end_lease();
+                self.claim_what_is_committed(&committing);
+                Err(CommitError::Refused(error))
+            }
+            Err(error) => Err(CommitError::Unknown(error)),
+        }
+    }
+
+    /// The brokers have refused a commit of these lanes: what is claimed is what they have, with what was
+    /// claimed before. The library repeats a commit whose answer was lost, and only the last try was refused:
+    /// one before may have been taken. If they cannot be asked, all stays claimed.
+    fn claim_what_is_committed(&self, refused: &[(u32, Cursor, u64)]) {
+        let numbers: Vec<u32> = refused.iter().map(|(number, ..)| *number).collect();
+        let known = match self.committed(&self.probe, &numbers, topic::ASK_TIMEOUT) {
+            Ok(known) => known,
+            Err(error) => {
+                tracing::warn!(
+                    group = self.id,
+                    %error,
+                    "whether the last commit was taken cannot be asked: its dead letters stay, and others may have them too"
+                );
+                return;
+            }
+        };
+        for (number, cursor) in known {
+            let before = refused.iter().find(|(refused, ..)| *refused == number);
+            let committed = cursor.unwrap_or_default().offset;
+            if let Some((_, tried, before)) = before {
+                let claimed = committed.min(tried.offset).max(*before);
+                if claimed > *before {
+                    tracing::info!(
+                        group = self.id,
+                        lane = number,
+                        "the brokers refused a commit that they have"
+                    );
+                }
+                self.lane(number).claimed = claimed;
+            }
+        }
+    }
+
+    pub(crate) fn add(&self, list: &mut TopicPartitionList, number: u32, cursor: &Cursor) {
+        let mut one = list.add_partition(&self.topic.options.topic, number as i32);
+        let offset = i64::try_from(cursor.offset).unwrap_or(i64::MAX);
+        // An offset that is not negative can be set.
+        let _ = one.set_offset(Offset::Offset(offset));
+        one.set_metadata(cursor.metadata(self.topic.lanes));
+    }
+
+    /// Asks what is committed, for lanes that are not this process's. With `first` it is what dead letters
+    /// are judged by.
+    pub(crate) fn refresh(&self, within: Duration, first: bool) -> Result<(), ReadError> {
+        let all: Vec<u32> = (0..self.topic.lanes).collect();
+        let known = self.committed(&self.probe, &all, within)?;
+        for (number, cursor) in known {
+            let mut lane = self.lane(number);
+            if !lane.held {
+                lane.committed = cursor.unwrap_or_default();
+                if first {
+                    lane.claimed = lane.committed.offset;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is committed in these lanes; none where nothing is.
+    pub(crate) fn committed<C: ConsumerContext>(
+        &self,
+        consumer: &BaseConsumer<C>,
+        lanes: &[u32],
+        within: Duration,
+    ) -> Result<Vec<(u32, Option<Cursor>)>, ReadError> {
+        let mut list = TopicPartitionList::new();
+        for lane in lanes {
+            list.add_partition(&self.topic.options.topic, *lane as i32);
+        }
+        let list = consumer.committed_offsets(list, within)?;
+        let mut known = Vec::with_capacity(lanes.len());
+        for one in list.elements() {
+            one.error()?;
+            let lane = u32::try_from(one.partition()).map_err(|error| ReadError::Kafka(error.to_string()))?;
+            let cursor = match one.offset() {
+                Offset::Offset(offset) => {
+                    let (cursor, of) =
+                        Cursor::read(u64::try_from(offset).unwrap_or_default(), one.metadata());
+                    if let Some(of) = of.filter(|of| *of != self.topic.lanes) {
+                        let lanes = self.topic.lanes;
+                        let why = format!(
+                            "the group {} delivered from this topic when it had {of} partitions, and now it has {lanes}: documents would be in other partitions than before, and overtake each other",
+                            self.id
+                        );
+                        self.topic.poison().set(&why);
+                        return Err(ReadError::Kafka(why));
+                    }
+                    Some(cursor)
+                }
+                _ => None,
+            };
+            known.push((lane, cursor));
+        }
+        Ok(known)
+    }
+}
+
+/// Whether the brokers said no, so that nothing can have been committed.
+pub(crate) fn is_refusal(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::UnknownMemberId
+                | RDKafkaErrorCode::IllegalGeneration
+                | RDKafkaErrorCode::FencedInstanceId
+                | RDKafkaErrorCode::RebalanceInProgress
+        )
+    )
+}
+
+// === impl Member ===
+
+impl Running for Member {
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn join(self: Box<Self>) {
+        self.stop();
+        self.group.wait_for_member();
+    }
+}
+
+impl Drop for Member {
+    /// Does not wait: what the member waits for may be dropped after this.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+// === impl Quiet ===
+
+impl Quiet {
+    pub(crate) fn heard(&self) -> Heard {
+        lock(&self.heard).clone()
+    }
+}
+
+impl ClientContext for Quiet {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.voice.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code();
+        // That all are down comes after the reason, and tells less.
+        if code != Some(RDKafkaErrorCode::AllBrokersDown) {
+            let mut heard = lock(&self.heard);
+            heard.is_refusal = matches!(
+                code,
+                Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)
+            );
+            heard.why = Some(reason.to_owned());
+        }
+        self.voice.say(&format!("{error}: {reason}"));
+    }
+}
+
+impl ConsumerContext for Quiet {}

@@ -1,0 +1,33 @@
+//! The client, with librdkafka.
+
+mod append;
+mod aside;
+mod browse;
+mod config;
+mod group;
+mod hand_over;
+mod lane;
+mod lock;
+mod produce;
+mod seek;
+mod threads;
+mod topic;
+mod watch;
+
+use std::sync::Arc;
+
+use crate::{OpenError, Options, ReadError, Topic};
+
+/// Finds the topic, or makes it. Blocks until the brokers have said what there is to know.
+///
+/// # Errors
+/// If no broker answers within some seconds, or the topic cannot be used.
+pub fn open(options: &Options) -> Result<Arc<dyn Topic>, OpenError> {
+    Ok(Arc::new(topic::OpenTopic::open(options)?))
+}
+
+impl From<rdkafka::error::KafkaError> for ReadError {
+    fn from(error: rdkafka::error::KafkaError) -> Self {
+        Self::Kafka(error.to_string())
+    }
+}

@@ -1,0 +1,474 @@
+//! A topic: found or made, written to, and looked at.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use rdkafka::Offset;
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use super::append::{Counts, refused};
+use super::browse::{browse, read_until};
+use super::config::{base_config, consumer_config};
+use super::group::{OpenGroup, Quiet};
+use super::lock::lock;
+use super::produce::{Outcomes, Poison, Producing};
+use super::watch;
+use crate::{
+    Append, AppendError, Aside, Browsed, Group, Head, OpenError, Options, Part, ReadError, Receipt, StartAt,
+    Status, Topic,
+};
+
+/// A topic that is open.
+pub(crate) struct OpenTopic {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) lanes: u32,
+    /// Bytes of a message at most, as the topic has it.
+    pub(crate) message_bytes_max: u64,
+    /// It deletes what is old or too much, as far as it says.
+    forgets: bool,
+    /// A document's lane follows from its id.
+    by_id: bool,
+    /// Somebody was told that other gateways have it otherwise.
+    told_otherwise: AtomicBool,
+    producing: Producing,
+    /// Of no group: asks about the topic.
+    pub(crate) probe: BaseConsumer<Quiet>,
+    pub(crate) groups: Mutex<Vec<Arc<OpenGroup>>>,
+    /// First and next offset of each partition, as of the last look.
+    pub(crate) ends: Mutex<Vec<(u64, u64)>>,
+    /// How often the ends and the groups' places were looked at.
+    pub(crate) looks: AtomicU64,
+    closed: AtomicBool,
+}
+
+// === impl OpenTopic ===
+
+impl OpenTopic {
+    /// See [`open`](super::open).
+    pub(crate) fn open(options: &Options) -> Result<Self, OpenError> {
+        let topic = Self::open_unwatched(options, true)?;
+        watch::start(&topic.inner).map_err(|error| about(options, error.to_string()))?;
+        Ok(topic)
+    }
+
+    /// One that must keep what it has: nobody looks how long it is.
+    pub(crate) fn open_aside(options: &Options) -> Result<Self, OpenError> {
+        let topic = Self::open_unwatched(options, false)?;
+        match topic.inner.forgets {
+            false => Ok(topic),
+            true => Err(about(
+                options,
+                "it deletes what is old, delivered or not: set its `retention.ms` and `retention.bytes` to -1"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn open_unwatched(options: &Options, is_queue: bool) -> Result<Self, OpenError> {
+        let failed = |error: KafkaError| about(options, error.to_string());
+        let probe: BaseConsumer<Quiet> = consumer_config(options)
+            .create_with_context(Quiet::default())
+            .map_err(failed)?;
+        let admin: AdminClient<Quiet> = base_config(options)
+            .create_with_context(Quiet::default())
+            .map_err(failed)?;
+        let mut lanes = partitions(&probe, options)?;
+        if lanes.is_none() {
+            make(&admin, options)?;
+        }
+        // Not every broker knows at once what was made.
+        let until = Instant::now() + OPEN_TIMEOUT;
+        let lanes = loop {
+            match lanes {
+                Some(lanes) => break lanes,
+                None if Instant::now() > until => {
+                    return Err(about(options, "it was made and is not there".to_owned()));
+                }
+                None => lanes = partitions(&probe, options)?,
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        if let Some(said) = options.partitions.filter(|said| *said != lanes) {
+            return Err(OpenError::Partitions {
+                topic: options.topic.clone(),
+                has: lanes,
+                said,
+            });
+        }
+        let (message_bytes_max, forgets) = look_at_settings(&admin, options)?;
+        let by_id = is_queue && lanes_are_by_id(&probe, options, lanes)?;
+        let poison = Poison::default();
+        let producer = base_config(options)
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("max.in.flight.requests.per.connection", "5")
+            .set("message.timeout.ms", options.ack_timeout.as_millis().to_string())
+            .set("linger.ms", "1")
+            .set("message.max.bytes", message_bytes_max.to_string())
+            .set("batch.size", message_bytes_max.min(1_000_000).to_string())
+            // The bound is ours, so that a request is refused as a whole.
+            .set("queue.buffering.max.kbytes", "1048576")
+            .set("queue.buffering.max.messages", "1000000")
+            .create_with_context(Outcomes::poisoning(&poison))
+            .map_err(failed)?;
+        let inner = Arc::new(Inner {
+            options: options.clone(),
+            lanes,
+            message_bytes_max,
+            forgets,
+            by_id,
+            told_otherwise: AtomicBool::default(),
+            producing: Producing {
+                producer,
+                counts: Arc::new(Counts::default()),
+                poison,
+            },
+            probe,
+            groups: Mutex::default(),
+            ends: Mutex::new(vec![(0, 0); lanes as usize]),
+            looks: AtomicU64::default(),
+            closed: AtomicBool::new(false),
+        });
+        Ok(Self { inner })
+    }
+}
+
+impl Topic for OpenTopic {
+    fn lanes(&self) -> u32 {
+        self.inner.lanes
+    }
+
+    fn has_lanes_by_id(&self) -> bool {
+        self.inner.by_id
+    }
+
+    fn name(&self) -> &str {
+        &self.inner.options.topic
+    }
+
+    fn part_bytes_max(&self, params: usize) -> usize {
+        let most = usize::try_from(self.inner.message_bytes_max).unwrap_or(usize::MAX);
+        most.saturating_sub(params + OVERHEAD_BYTES)
+    }
+
+    fn append(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Append {
+        let inner = &self.inner;
+        let most = self.part_bytes_max(params.len());
+        if let Some(part) = parts.iter().find(|part| part.bytes.len() > most) {
+            let (bytes, most) = (part.bytes.len() as u64, most as u64);
+            return refused(AppendError::TooLarge { bytes, most });
+        }
+        inner.producing.append(
+            &inner.options.topic,
+            kind,
+            (inner.lanes, inner.by_id),
+            params,
+            parts,
+        )
+    }
+
+    fn append_blocking(&self, kind: u8, params: &[u8], parts: Vec<Part>) -> Result<Receipt, AppendError> {
+        wait(self.append(kind, params, parts))
+    }
+
+    fn group(&self, name: &str, start: StartAt) -> Result<Arc<dyn Group>, OpenError> {
+        let group = Arc::new(OpenGroup::open(&self.inner, name, start)?);
+        lock(&self.inner.groups).push(Arc::clone(&group));
+        Ok(group)
+    }
+
+    fn aside(&self, name: &str) -> Result<Arc<dyn Aside>, OpenError> {
+        Ok(Arc::new(self.open_beside(name)?))
+    }
+
+    fn browse(&self, lane: u32, from: u64, each: &mut dyn FnMut(Browsed) -> bool) -> Result<(), ReadError> {
+        browse(self, lane, from, each)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            messages: self.inner.ends().iter().map(|(low, high)| high - low).sum(),
+            ..self.inner.producing.status()
+        }
+    }
+
+    fn looks(&self) -> u64 {
+        self.inner.looks.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.inner.closed.store(true, Ordering::Relaxed);
+        self.inner.producing.close(self.inner.options.ack_timeout);
+        lock(&self.inner.groups).clear();
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Says so, once, if a message of another gateway was put into its lane in another way than this one
+    /// would have.
+    pub(crate) fn notice(&self, head: &Head) {
+        if head.by_id != self.by_id && !self.told_otherwise.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                topic = self.options.topic,
+                "gateways of several versions put documents into this topic, and not into the same partitions: they may overtake each other; have all gateways be of one version, and start them again"
+            );
+        }
+    }
+
+    pub(crate) fn ends(&self) -> Vec<(u64, u64)> {
+        lock(&self.ends).clone()
+    }
+
+    pub(crate) fn poison(&self) -> &Poison {
+        &self.producing.poison
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+}
+
+/// The partitions of the topic; none if there is no topic. Waits for brokers, and for partitions that have no
+/// leader yet.
+fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u32>, OpenError> {
+    let began = Instant::now();
+    loop {
+        let heard = probe.context().heard();
+        // Another broker may let the gateway in; if none does soon, waiting is of no use.
+        if heard.is_refusal && began.elapsed() > REFUSED_TIMEOUT {
+            return Err(OpenError::Refused {
+                brokers: options.brokers.join(", "),
+                why: heard.why.unwrap_or_default(),
+            });
+        }
+        let late = began.elapsed() > OPEN_TIMEOUT;
+        // Serves what the library wants to say.
+        drop(probe.poll(Duration::ZERO));
+        match probe.fetch_metadata(Some(&options.topic), METADATA_TIMEOUT) {
+            Err(error) if late => {
+                return Err(OpenError::Away {
+                    brokers: options.brokers.join(", "),
+                    why: heard.why.unwrap_or_else(|| error.to_string()),
+                });
+            }
+            Err(_) => {}
+            Ok(metadata) => {
+                let topic = metadata
+                    .topics()
+                    .iter()
+                    .find(|topic| topic.name() == options.topic);
+                let error = topic.and_then(|topic| topic.error()).map(RDKafkaErrorCode::from);
+                let partitions = topic.map(|topic| topic.partitions()).unwrap_or_default();
+                let led = partitions.iter().all(|partition| partition.leader() >= 0);
+                match error {
+                    None if !partitions.is_empty() && (led || late) => {
+                        return Ok(u32::try_from(partitions.len()).ok());
+                    }
+                    Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+                        return Ok(None);
+                    }
+                    Some(error) if late => return Err(about(options, error.to_string())),
+                    _ if late => return Err(about(options, "it has no partitions".to_owned())),
+                    _ => {}
+                }
+            }
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether the newest message of each partition is in its lane by ids, as far as there are any.
+fn lanes_are_by_id(probe: &BaseConsumer<Quiet>, options: &Options, lanes: u32) -> Result<bool, OpenError> {
+    let failed = |why: String| about(options, format!("its newest messages cannot be read: {why}"));
+    let mut newest = Vec::new();
+    for lane in 0..lanes {
+        // Of a topic that was just made not every broker knows at once who leads a partition.
+        let until = Instant::now() + OPEN_TIMEOUT;
+        let (low, high) = loop {
+            match probe.fetch_watermarks(&options.topic, lane as i32, ASK_TIMEOUT) {
+                Ok(marks) => break marks,
+                Err(error) if Instant::now() > until => return Err(failed(error.to_string())),
+                Err(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        if high > low {
+            newest.push((lane, u64::try_from(high - 1).unwrap_or_default()));
+        }
+    }
+    let mut by_id = true;
+    let from = |newest: u64| i64::try_from(newest).map_or(Offset::End, Offset::Offset);
+    let read = read_until(options, &newest, from, &mut |_, message| {
+        // What is none of a gateway's says nothing, and stops its lane later.
+        by_id &= !message.head.is_ok_and(|head| !head.by_id);
+    });
+    read.map_err(|error| failed(error.to_string()))?;
+    Ok(by_id)
+}
+
+/// Makes the topic; another gateway may have done so in the meantime.
+fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> {
+    let retention = match options.retention {
+        Duration::MAX => "-1".to_owned(),
+        retention => retention.as_millis().to_string(),
+    };
+    let bytes = options.message_bytes_max.map(|bytes| bytes.to_string());
+    let partitions = i32::try_from(options.partitions.unwrap_or(PARTITIONS)).unwrap_or(i32::MAX);
+    let replicas = options.replicas.map_or(-1, i32::from);
+    let mut topic = NewTopic::new(&options.topic, partitions, TopicReplication::Fixed(replicas))
+        .set("cleanup.policy", "delete")
+        .set("retention.ms", &retention);
+    if options.retention == Duration::MAX {
+        topic = topic.set("retention.bytes", "-1");
+    }
+    if let Some(bytes) = &bytes {
+        topic = topic.set("max.message.bytes", bytes);
+    }
+    if replicas >= 3 {
+        // An acknowledged message is on two machines at least.
+        topic = topic.set("min.insync.replicas", "2");
+    }
+    let asking = AdminOptions::new()
+        .request_timeout(Some(OPEN_TIMEOUT))
+        .operation_timeout(Some(OPEN_TIMEOUT));
+    let made =
+        wait(admin.create_topics([&topic], &asking)).map_err(|error| about(options, error.to_string()))?;
+    match made.into_iter().next() {
+        Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => {
+            Err(about(options, format!("it cannot be made: {error}")))
+        }
+        _ => {
+            let (topic, partitions) = (&options.topic, options.partitions.unwrap_or(PARTITIONS));
+            tracing::info!(topic, partitions, "a Kafka topic was made for a queue");
+            Ok(())
+        }
+    }
+}
+
+/// Bytes of a message at most, and whether what is old goes. Refuses what a queue cannot live with.
+fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<(u64, bool), OpenError> {
+    let until = Instant::now() + OPEN_TIMEOUT;
+    let described = loop {
+        match describe(admin, options) {
+            // Another broker may know, or the same one in a moment.
+            Err(error) if passes(&error) && Instant::now() < until => thread::sleep(ASK_AGAIN),
+            described => break described,
+        }
+    };
+    let settings = match described {
+        Ok(settings) => settings,
+        Err(error) => {
+            tracing::warn!(
+                topic = options.topic,
+                %error,
+                "the topic's settings cannot be read; messages are taken to be 1000000 bytes at most"
+            );
+            return Ok((MESSAGE_BYTES, false));
+        }
+    };
+    let value = |name: &str| settings.get(name).and_then(|entry| entry.value.as_deref());
+    if value("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
+        let why =
+            "it is compacted (`cleanup.policy`), which deletes messages that were not delivered".to_owned();
+        return Err(about(options, why));
+    }
+    if let Some(codec @ ("gzip" | "zstd")) = value("compression.type") {
+        let why = format!(
+            "its messages are compressed with {codec} (`compression.type`), which this build cannot read"
+        );
+        return Err(about(options, why));
+    }
+    let bytes = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
+    let bytes = bytes.unwrap_or(MESSAGE_BYTES).clamp(1000, 1_000_000_000);
+    let forgets =
+        ["retention.ms", "retention.bytes"].map(|name| value(name).is_some_and(|most| most != "-1"));
+    Ok((bytes, forgets.contains(&true)))
+}
+
+fn describe(admin: &AdminClient<Quiet>, options: &Options) -> Result<ConfigResource, KafkaError> {
+    let asking = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
+    let resource = ResourceSpecifier::Topic(&options.topic);
+    let mut described = wait(admin.describe_configs([&resource], &asking))?;
+    let one = described.pop().unwrap_or(Err(RDKafkaErrorCode::UnknownTopic));
+    one.map_err(KafkaError::AdminOp)
+}
+
+/// Whether the brokers may answer otherwise in a moment: one of them is away, or does not know yet.
+fn passes(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::OperationTimedOut
+                | Code::RequestTimedOut
+                | Code::MessageTimedOut
+                | Code::TimedOutQueue
+                | Code::BrokerTransportFailure
+                | Code::AllBrokersDown
+                | Code::BrokerNotAvailable
+                | Code::NetworkException
+                | Code::NotController
+                | Code::LeaderNotAvailable
+                | Code::UnknownTopic
+                | Code::UnknownTopicOrPartition
+        )
+    )
+}
+
+fn about(options: &Options, why: String) -> OpenError {
+    OpenError::Topic {
+        topic: options.topic.clone(),
+        why,
+    }
+}
+
+/// Waits on this thread.
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Partitions of a topic that is made, unless it is said how many.
+const PARTITIONS: u32 = 16;
+/// For brokers to answer as a gateway starts.
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Between two questions that a broker could not answer.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Brokers that refuse the gateway are asked again for so long.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(2);
+/// For the first question to them, so that what is heard meanwhile is seen soon.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+/// For a gateway that has just left a group to be out of it.
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// For one question to them.
+pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// What a message has beside parameters and lines, and a batch beside its messages.
+const OVERHEAD_BYTES: usize = 512;
+/// What Kafka's clients and brokers take if nothing else is said.
+const MESSAGE_BYTES: u64 = 1_000_000;
