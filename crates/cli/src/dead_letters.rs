@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::admin::{self, Admin, AdminArguments, Terms};
 use crate::output::{no_json, plain, table, time};
 
-/// Dead letters of a running gateway: list, show, edit, replay, purge
+/// Dead letters of a running gateway: list, count, show, edit, replay, purge
 ///
 /// A dead letter is a document that asynchronous mode accepted and a cluster
 /// finally refused. The gateway keeps it, with the reason, until somebody replays
@@ -38,6 +38,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     List(List),
+    Count(Count),
     Show(Show),
     Edit(Edit),
     Replay(Replay),
@@ -62,6 +63,12 @@ struct Filter {
     /// With this text in the reason; case doesn't matter
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// With a reason like this one: what stands in quotes and numbers may differ
+    #[arg(long, value_name = "REASON")]
+    like: Option<String>,
+    /// About this field of the document, as the reason names it
+    #[arg(long, value_name = "FIELD")]
+    field: Option<String>,
     /// Given up at this time or later: 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -84,6 +91,18 @@ struct List {
     /// Go on where an earlier list ended
     #[arg(long, value_name = "NEXT")]
     from: Option<u64>,
+}
+
+/// Count dead letters by what they have in common
+///
+/// A line for each value of each thing, the most frequent first. A reason stands
+/// for all that differ from it only in numbers and in what is quoted. --like,
+/// --field, --index, --type, --status and --group take these values.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Count {
+    #[command(flatten)]
+    filter: Filter,
 }
 
 /// Show one letter: why it died, and its lines
@@ -166,6 +185,7 @@ fn dispatch(arguments: &Arguments) -> Result<bool> {
     let json = arguments.admin.json;
     match &arguments.verb {
         Verb::List(list) => run_list(list, &admin, query, json, &mut out),
+        Verb::Count(count) => run_count(count, &admin, query, json, &mut out),
         Verb::Show(show) => {
             let letter = admin.get(&format!("/dead_letters/{}", show.id), &query)?;
             write_letter(&letter, json, &mut out)
@@ -213,6 +233,55 @@ fn run_list(list: &List, admin: &Admin, mut query: Terms, json: bool, out: &mut 
     if let Some(next) = listed["next"].as_u64() {
         writeln!(out, "more: --from {next}")?;
     }
+    Ok(true)
+}
+
+/// What letters have in common, in the order in which people ask for it.
+const COMMON: [(&str, &str); 6] = [
+    ("like", "reason like"),
+    ("field", "field"),
+    ("index", "index"),
+    ("type", "type"),
+    ("status", "status"),
+    ("group", "group"),
+];
+
+fn run_count(
+    count: &Count,
+    admin: &Admin,
+    mut query: Terms,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<bool> {
+    count.filter.add_to(&mut query)?;
+    let counted = admin.get("/dead_letters/_facets", &query)?;
+    if json {
+        writeln!(out, "{counted:#}")?;
+        return Ok(true);
+    }
+    let mut rows = vec![vec![
+        counted["letters"].to_string(),
+        "all".to_owned(),
+        String::new(),
+    ]];
+    for (key, name) in COMMON {
+        let values = counted[key]["values"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        for value in values {
+            let text = value["value"].as_str().unwrap_or("-");
+            rows.push(vec![
+                value["letters"].to_string(),
+                name.to_owned(),
+                text.to_owned(),
+            ]);
+        }
+        if let Some(others @ 1..) = counted[key]["others"].as_u64() {
+            rows.push(vec![others.to_string(), name.to_owned(), "(others)".to_owned()]);
+        }
+    }
+    table(out, &[">letters", "what", "value"], &rows)?;
     Ok(true)
 }
 
@@ -368,6 +437,9 @@ fn chosen(
     }
     if which.all {
         query.push(("all", true.to_string()));
+    } else if which.ids.is_empty() && which.filter.is_empty() {
+        let reason = "say which letters: their ids, a filter as in `--index NAME`, or --all";
+        return Err(admin::refuse(400, reason.to_owned()));
     }
     if which.yes && !which.dry_run {
         return Ok(ControlFlow::Continue(query));
@@ -417,21 +489,32 @@ impl Which {
 // === impl Filter ===
 
 impl Filter {
-    fn add_to(&self, query: &mut Terms) -> Result<()> {
-        let terms = [
+    fn terms(&self) -> [(&'static str, &Option<String>); 9] {
+        [
             ("group", &self.group),
             ("index", &self.index),
             ("status", &self.status),
             ("type", &self.kind),
             ("reason", &self.reason),
-        ];
-        for (name, value) in terms {
-            query.extend(value.clone().map(|value| (name, value)));
-        }
-        for (name, value) in [("since", &self.since), ("until", &self.until)] {
-            if let Some(value) = value {
-                query.push((name, moment(value)?));
-            }
+            ("like", &self.like),
+            ("field", &self.field),
+            ("since", &self.since),
+            ("until", &self.until),
+        ]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.terms().iter().all(|(_, value)| value.is_none())
+    }
+
+    fn add_to(&self, query: &mut Terms) -> Result<()> {
+        for (name, value) in self.terms() {
+            let Some(value) = value else { continue };
+            let value = match name {
+                "since" | "until" => moment(value)?,
+                _ => value.clone(),
+            };
+            query.push((name, value));
         }
         Ok(())
     }

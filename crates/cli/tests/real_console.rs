@@ -55,7 +55,8 @@ fn what_misbehaves_and_a_proxy_before_it_in_a_browser() -> Result<()> {
 }
 
 /// Documents with a number as text, which the cluster refuses.
-const LETTERS: usize = 20_000;
+const LETTERS: usize = 100_000;
+const BULK: usize = 5000;
 
 #[test]
 fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_exact() -> Result<()> {
@@ -74,9 +75,9 @@ fn many_dead_letters_are_changed_and_replayed_in_a_browser_and_every_count_is_ex
         })
         .always(),
     );
-    for bulk in 0..LETTERS / 1000 {
-        let lines = (0..1000).map(|n| {
-            let id = bulk * 1000 + n;
+    for bulk in 0..LETTERS / BULK {
+        let lines = (0..BULK).map(|n| {
+            let id = bulk * BULK + n;
             format!("{{\"index\":{{\"_index\":\"logs\",\"_id\":\"{id}\"}}}}\n{{\"n\":\"{id}\",\"f\":1.10}}\n")
         });
         gateway.bulk(&lines.collect::<String>()).ok()?;

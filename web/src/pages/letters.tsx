@@ -68,7 +68,9 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
   for (const name of FACETS) filter[name] = q.get(name);
   const key = JSON.stringify(filter);
   const facets = usePoll((signal) => ask<Facets>(id, { method: "GET", path: pathOf(["dead_letters", "_facets"], filter) }, signal), 0, [id, key]);
-  const [opened, open] = useState<Letter | null>(null);
+  // A letter has an address of its own, for whoever is sent there by a trace or by a colleague.
+  const opened = q.get("letter");
+  const open = (one: number | null) => requery({ letter: one === null ? undefined : String(one) });
   const [doing, act] = useState<"patch" | "replay" | "purge" | null>(null);
   const [round, setRound] = useState(0);
   const again = () => (facets.again(), setRound(round + 1));
@@ -101,7 +103,7 @@ export function Letters({ id, queue }: { id: string; queue: string }) {
       {facets.problem ? <Trouble text={facets.problem} onRetry={facets.again} /> : null}
       {facets.data ? <FacetLists facets={facets.data} filter={filter} /> : facets.problem ? null : <Loading />}
       <List key={`${key} ${round}`} id={id} filter={filter} onOpen={open} narrowed={narrowed} />
-      {opened ? <One id={id} queue={queue} letter={opened} onClose={() => open(null)} onChanged={() => (open(null), again())} /> : null}
+      {opened ? <Opened key={opened} id={id} queue={queue} letter={opened} onClose={() => open(null)} onChanged={() => (open(null), again())} /> : null}
       {doing === "patch" ? <PatchForm id={id} which={which} n={n} onDone={done} onClose={() => act(null)} /> : null}
       {doing === "replay" ? <Replay id={id} which={which} n={n} onClose={done} /> : null}
       {doing === "purge" ? (
@@ -152,7 +154,7 @@ function FacetLists({ facets, filter }: { facets: Facets; filter: Words }) {
   );
 }
 
-function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onOpen: (letter: Letter) => void; narrowed: boolean }) {
+function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onOpen: (letter: number) => void; narrowed: boolean }) {
   const [from, setFrom] = useState<readonly number[]>([0]);
   const at = from.at(-1)!;
   const { data, problem, again } = usePoll((signal) => ask<Page>(id, { method: "GET", path: pathOf(["dead_letters"], { ...filter, from: at, limit: PAGE }) }, signal), 0, [id, JSON.stringify(filter), at]);
@@ -175,7 +177,7 @@ function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onO
           {data.dead_letters.map((one) => (
             <tr key={one.id} data-row>
               <th scope="row" data-label={c.id}>
-                <Button look="quiet" onClick={() => onOpen(one)} aria-label={`${c.id} ${one.id}`}>
+                <Button look="quiet" onClick={() => onOpen(one.id)} aria-label={`${c.id} ${one.id}`}>
                   {one.id}
                 </Button>
               </th>
@@ -205,6 +207,17 @@ function List({ id, filter, onOpen, narrowed }: { id: string; filter: Words; onO
 }
 
 const json = (value: unknown) => (value === null || value === undefined ? "" : JSON.stringify(value, null, 2));
+
+/** The letter that the address names, as it is now. It may be gone since. */
+function Opened({ letter, ...rest }: { id: string; queue: string; letter: string; onClose: () => void; onChanged: () => void }) {
+  const { data, problem, again } = usePoll((signal) => ask<Letter>(rest.id, { method: "GET", path: pathOf(["dead_letters", letter], { queue: rest.queue }) }, signal), 0, [rest.id, rest.queue, letter]);
+  if (data) return <One {...rest} letter={data} />;
+  return (
+    <Dialog title={`${l.columns.id} ${visible(letter)}`} onClose={rest.onClose}>
+      {problem ? <Trouble text={problem} onRetry={again} /> : <Loading />}
+    </Dialog>
+  );
+}
 
 function One({ id, queue, letter, onClose, onChanged }: { id: string; queue: string; letter: Letter; onClose: () => void; onChanged: () => void }) {
   const [source, setSource] = useState(json(letter.source));

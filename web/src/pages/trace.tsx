@@ -244,7 +244,7 @@ function OfGroup({ group, gateway, queue }: { group: Group; gateway: string; que
         ))}
         {group.dead.map((one) => (
           <li key={one.id}>
-            <a href={link(["g", gateway, "q", queue, "letters"])}>{r.letter(String(one.id))}</a> {r.died(dateTime(one.died_ms), exact(one.status))} <Name value={one.type} />
+            <a href={link(["g", gateway, "q", queue, "letters"], { letter: String(one.id) })}>{r.letter(String(one.id))}</a> {r.died(dateTime(one.died_ms), exact(one.status))} <Name value={one.type} />
             <p class="held">
               <bdi>{visible(one.reason)}</bdi>
             </p>

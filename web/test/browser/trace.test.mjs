@@ -38,6 +38,18 @@ for (const colorScheme of ["light", "dark"]) {
     await p.reload();
     await settled(p);
     assert.equal(await p.locator(".fate").count(), 4);
+    // A dead letter leads to itself, by an address that stays.
+    await p.getByRole("link", { name: "Letter 1000" }).click();
+    const letter = p.getByRole("dialog", { name: "Letter 1000" });
+    await letter.getByText("400 mapper_parsing_exception", { exact: false }).waitFor();
+    assert.match(p.url(), /#\/g\/gateway-1\/q\/logs\/letters\?letter=1000$/);
+    await p.reload();
+    await letter.getByText("400 mapper_parsing_exception", { exact: false }).waitFor();
+    await letter.getByRole("button", { name: "Close" }).click();
+    await letter.waitFor({ state: "detached" });
+    assert.match(p.url(), /letters$/);
+    await to(p, "#/g/gateway-1/q/logs/letters?letter=7");
+    await p.getByRole("dialog").getByText("there is no dead letter 7").waitFor();
     await finish(p);
     close();
   });

@@ -298,7 +298,7 @@ function gatewayCall(mock, entry, { method, path }) {
   }
   const records = /^\/queue\/.*\/records$/.test(at);
   if (records) return told(recordsOf(entry, new URLSearchParams(path.split("?")[1])));
-  if (at.startsWith("/dead_letters")) return told(lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
+  if (at.startsWith("/dead_letters")) return told(...lettersOf(entry, at, new URLSearchParams(path.split("?")[1])));
   if (at === "/trace") return told(...traceOf(entry, new URLSearchParams(path.split("?")[1])));
   return told({ error: { reason: "no such endpoint" } }, 404);
 }
@@ -335,13 +335,18 @@ function lettersOf(entry, at, query) {
   const reasons = entry.queueNames ?? ["failed to parse field [price] of type [long] in document with id '…'. Preview of field's value: '…'", "mapping set to strict, dynamic introduction of [colour] within [_doc] is not allowed"];
   const fields = entry.queueNames ?? ["price", "colour"];
   entry.letters ??= Array.from({ length: 120 }, (_, n) => ({ id: 1000 + n, died_ms: Date.now() - n * 60_000, index: entry.queueNames?.[n % 7] ?? "orders-2026.11", action: { index: { _index: "orders-2026.11", _id: String(n) } }, source: { price: `${n}`, note: reasons[0] }, status: 400, type: "mapper_parsing_exception", reason: reasons[n % reasons.length], field: fields[n % fields.length], attempts: 1, group: "archive", cluster: "archive" }));
+  const alone = at.match(/^\/dead_letters\/(\d+)$/)?.[1];
+  if (alone) {
+    const found = entry.letters.find((one) => one.id === Number(alone));
+    return found ? [found] : [{ error: { reason: `there is no dead letter ${alone}` } }, 404];
+  }
   const fits = (one) => ["index", "type", "group", "field"].every((name) => !query.get(name) || one[name] === query.get(name)) && (!query.get("like") || one.reason === query.get("like")) && (!query.get("status") || String(one.status) === query.get("status")) && (!query.get("reason") || one.reason.includes(query.get("reason")));
   const found = entry.letters.filter(fits);
   const facet = (of) => ({ values: [...new Set(found.map(of))].map((value) => ({ value: String(value), letters: found.filter((one) => of(one) === value).length })), others: 0 });
-  if (at.endsWith("_facets")) return { letters: found.length, like: facet((one) => one.reason), field: facet((one) => one.field), index: facet((one) => one.index), type: facet((one) => one.type), status: facet((one) => one.status), group: facet((one) => one.group) };
+  if (at.endsWith("_facets")) return [{ letters: found.length, like: facet((one) => one.reason), field: facet((one) => one.field), index: facet((one) => one.index), type: facet((one) => one.type), status: facet((one) => one.status), group: facet((one) => one.group) }];
   const from = Number(query.get("from") ?? 0);
   const limit = Number(query.get("limit") ?? 100);
-  return { dead_letters: found.slice(from, from + limit), next: from + limit < found.length ? from + limit : null };
+  return [{ dead_letters: found.slice(from, from + limit), next: from + limit < found.length ? from + limit : null }];
 }
 
 const WRITES = (method, path) => method === "DELETE" || method === "PUT" || (method === "POST" && !/_search|_count|_simulate|_analyze|_msearch/.test(path));

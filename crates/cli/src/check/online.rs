@@ -53,19 +53,19 @@ pub(crate) fn look(config: &Config, indices: &[String]) -> Vec<Finding> {
     for (name, queue) in &config.queues {
         findings.push(look_at_queue(name, queue, &config.paths.data));
     }
-    let gateway_runs = config.admin.binding.is_some_and(answers_as_gateway);
+    let running = config.admin.binding.map_or(Running::No, running);
     for entry in &config.entries {
         let spread = entry.skip_occupied_port || entry.reuse_port;
         findings.push(look_at_address(
             "entry",
             &entry.name,
             entry.binding,
-            gateway_runs,
+            &running,
             spread,
         ));
     }
     if let Some(binding) = config.admin.binding {
-        findings.push(look_at_address("admin", "admin", binding, gateway_runs, false));
+        findings.push(look_at_address("admin", "admin", binding, &running, false));
     }
     findings.push(look_at_open_files(config));
     look_at_certificates(config, &mut findings);
@@ -277,7 +277,7 @@ fn look_at_address(
     of: &'static str,
     name: &str,
     binding: SocketAddr,
-    gateway_runs: bool,
+    running: &Running,
     spread: bool,
 ) -> Finding {
     let found = |level, says: String, then: Option<&str>| Finding {
@@ -289,11 +289,21 @@ fn look_at_address(
     };
     match TcpListener::bind(binding) {
         Ok(_) => found(Level::Fine, format!("{binding} is free"), None),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && gateway_runs => found(
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && running.listens_on(binding) => found(
             Level::Fine,
-            format!("{binding} is held, and a gateway answers at the admin port"),
+            format!("{binding} is held by the gateway that answers at the admin port"),
             None,
         ),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && matches!(running, Running::Silent) => {
+            found(
+                Level::Fine,
+                format!(
+                    "{binding} is held; a gateway answers at the admin port, but does not say without a token \
+                 what it listens on"
+                ),
+                None,
+            )
+        }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && spread => {
             let says = format!("{binding} is taken; `skip_occupied_port` or `reuse_port` allow for that");
             found(Level::Warning, says, None)
@@ -345,9 +355,23 @@ fn look_at_open_files(config: &Config) -> Finding {
     }
 }
 
-/// Whether a gateway's admin port is there. One with a token refuses, and says of itself what it is.
-fn answers_as_gateway(binding: SocketAddr) -> bool {
-    let mut address = binding;
+/// The gateway that answers at the admin port, if one does.
+enum Running {
+    No,
+    /// It wants a token, so nobody knows what it listens on.
+    Silent,
+    /// It listens on these.
+    On(Vec<SocketAddr>),
+}
+
+impl Running {
+    fn listens_on(&self, address: SocketAddr) -> bool {
+        matches!(self, Self::On(addresses) if addresses.contains(&address))
+    }
+}
+
+fn running(admin: SocketAddr) -> Running {
+    let mut address = admin;
     if address.ip().is_unspecified() {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
@@ -355,13 +379,28 @@ fn answers_as_gateway(binding: SocketAddr) -> bool {
         .timeout_global(Some(CONNECT_TIMEOUT))
         .http_status_as_error(false)
         .build();
-    let answer = ureq::Agent::new_with_config(config)
-        .get(format!("http://{address}/"))
-        .call();
-    let text = answer
-        .ok()
-        .and_then(|mut answer| answer.body_mut().read_to_string().ok());
-    text.is_some_and(|text| text.contains("\"tidegate\"") || text.contains("admin token"))
+    let agent = ureq::Agent::new_with_config(config);
+    let get = |path: &str| {
+        let mut answer = agent.get(format!("http://{address}{path}")).call().ok()?;
+        let ok = answer.status().is_success();
+        Some((ok, answer.body_mut().read_to_string().ok()?))
+    };
+    match get("/") {
+        Some((_, text)) if text.contains("admin token") => Running::Silent,
+        Some((_, text)) if text.contains("\"tidegate\"") => match get("/stats") {
+            Some((true, text)) => Running::On(addresses(&text).chain([admin]).collect()),
+            _ => Running::Silent,
+        },
+        _ => Running::No,
+    }
+}
+
+/// What a gateway's entries listen on, in its own numbers.
+fn addresses(stats: &str) -> impl Iterator<Item = SocketAddr> {
+    let stats: serde_json::Value = serde_json::from_str(stats).unwrap_or_default();
+    let entries = stats["entries"].as_object().cloned().unwrap_or_default();
+    let address = |entry: serde_json::Value| entry["address"].as_str()?.parse().ok();
+    entries.into_iter().filter_map(move |(_, entry)| address(entry))
 }
 
 fn look_at_certificates(config: &Config, findings: &mut Vec<Finding>) {

@@ -345,9 +345,27 @@ fn a_port_that_is_taken_is_an_error_unless_a_gateway_holds_it() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_eq!(
-        text.matches("is held, and a gateway answers at the admin port")
+        text.matches("is held by the gateway that answers at the admin port")
             .count(),
         2,
+        "{text}"
+    );
+
+    // Another program has the port, and a gateway runs all the same: it is not the gateway that has it.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = other.local_addr().map(|address| (other, address)).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace(&gateway.address.to_string(), &other.1.to_string());
+    std::fs::write(&file, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["check", "--online"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(&format!("{} is taken by another program", other.1)),
         "{text}"
     );
 }

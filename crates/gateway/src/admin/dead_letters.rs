@@ -15,7 +15,7 @@ use super::AdminState;
 use super::refusal::Refusal;
 use crate::beside::beside;
 use crate::queue::Queue;
-use crate::queue::dead_letters::{Edit, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, Wanted};
+use crate::queue::dead_letters::{Edit, LettersError, Patch, PatchTerms, ReplayTarget, Unfit, Wanted, like};
 
 /// What the query of these endpoints may say.
 #[derive(Debug, Default, Deserialize)]
@@ -331,7 +331,7 @@ impl Asked {
             status: status.transpose()?,
             kind: self.r#type.clone(),
             reason: self.reason.clone(),
-            like: self.like.clone(),
+            like: self.like.as_deref().map(like),
             field: self.field.clone(),
             since_ms: self.since.as_deref().map(time_ms).transpose()?,
             until_ms: self.until.as_deref().map(time_ms).transpose()?,

@@ -406,7 +406,7 @@ const REASON: Parameter = parameter(
 const LIKE: Parameter = parameter(
     "like",
     "string",
-    "With a reason like this: a value of `like` in the facets, where numbers and quoted text are left out.",
+    "With a reason like this, numbers and quoted text aside: a reason, or a value of `like` in the facets.",
 );
 const FIELD: Parameter = parameter("field", "string", "With a reason that is about this field.");
 const SINCE: Parameter = parameter(

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use log::ReadError;
 use serde::Serialize;
 
-use super::{Committed, DeadLetters, Wanted};
+use super::{Committed, DeadLetters, Letter, Wanted};
 
 /// Letters, by each of the things that they can have in common.
 #[derive(Debug, Default, Serialize)]
@@ -24,11 +24,27 @@ pub(crate) struct Facets {
 }
 
 /// One of them.
+///
+/// Of more than [`KEPT_MAX`] values, a first look finds those that are frequent, whenever they come (Misra
+/// and Gries, "Finding repeated elements", 1982: of `n` letters, each value with more than `n / KEPT_MAX` of
+/// them), and a second one counts these.
 #[derive(Debug, Default)]
 struct Facet {
     counts: BTreeMap<String, u64>,
     /// Of values beyond those that are kept apart.
     others: u64,
+    look: Look,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Every value has its own count so far.
+    #[default]
+    Exact,
+    /// The counts are lower than the truth: values had to go.
+    Candidates,
+    /// Only candidates are counted, each exactly.
+    Second,
 }
 
 impl Serialize for Facet {
@@ -46,6 +62,7 @@ impl Serialize for Facet {
         let mut values: Vec<_> = self
             .counts
             .iter()
+            .filter(|(_, letters)| **letters > 0)
             .map(|(value, letters)| Value {
                 value,
                 letters: *letters,
@@ -63,38 +80,84 @@ impl Facet {
         let Some(value) = value else { return };
         if let Some(count) = self.counts.get_mut(value) {
             *count += 1;
+        } else if self.look == Look::Second {
+            self.others += 1;
         } else if self.counts.len() < KEPT_MAX {
             self.counts.insert(value.to_owned(), 1);
         } else {
-            self.others += 1;
+            // One of each value goes together with this one, so this walk is paid for by as many letters.
+            self.look = Look::Candidates;
+            self.counts.retain(|_, count| {
+                *count -= 1;
+                *count > 0
+            });
         }
+    }
+
+    /// From here on, the values that are known are counted anew, and no others.
+    fn look_again(&mut self) {
+        self.look = Look::Second;
+        self.others = 0;
+        self.counts.values_mut().for_each(|count| *count = 0);
+    }
+}
+
+impl Facets {
+    fn count(&mut self, letter: &Letter) {
+        let cause = &letter.cause;
+        self.letters += 1;
+        self.like.count(Some(&like(&cause.reason)));
+        self.field.count(field(&cause.reason));
+        self.index.count(letter.index().as_deref());
+        self.r#type.count(Some(&cause.kind));
+        self.status.count(Some(&cause.status.to_string()));
+        self.group.count(Some(&cause.group));
+    }
+
+    fn all(&mut self) -> [&mut Facet; 6] {
+        [
+            &mut self.like,
+            &mut self.field,
+            &mut self.index,
+            &mut self.r#type,
+            &mut self.status,
+            &mut self.group,
+        ]
     }
 }
 
 impl DeadLetters {
-    /// Counts the letters that somebody means. Reads all of the store.
+    /// Counts the letters that somebody means. Reads all of the store, and reads it again if one of the
+    /// facets has very many values.
     pub(crate) fn facets(&self, wanted: &Wanted, committed: &Committed) -> Result<Facets, ReadError> {
         let mut facets = Facets::default();
+        self.count_into(&mut facets, wanted, committed)?;
+        if facets.all().iter().any(|facet| facet.look == Look::Candidates) {
+            facets.letters = 0;
+            facets.all().into_iter().for_each(Facet::look_again);
+            self.count_into(&mut facets, wanted, committed)?;
+        }
+        Ok(facets)
+    }
+
+    fn count_into(
+        &self,
+        facets: &mut Facets,
+        wanted: &Wanted,
+        committed: &Committed,
+    ) -> Result<(), ReadError> {
         self.visit_settled(0, committed, |letter| {
             if wanted.takes(&letter) {
-                let cause = &letter.cause;
-                facets.letters += 1;
-                facets.like.count(Some(&like(&cause.reason)));
-                facets.field.count(field(&cause.reason));
-                facets.index.count(letter.index().as_deref());
-                facets.r#type.count(Some(&cause.kind));
-                facets.status.count(Some(&cause.status.to_string()));
-                facets.group.count(Some(&cause.group));
+                facets.count(&letter);
             }
             ControlFlow::Continue(())
-        })?;
-        Ok(facets)
+        })
     }
 }
 
 /// A reason without what differs from document to document: what stands in quotes, numbers, and the id that
 /// reasons of conflicts begin with.
-pub(super) fn like(reason: &str) -> String {
+pub(crate) fn like(reason: &str) -> String {
     let mut out = String::with_capacity(reason.len().min(LIKE_BYTES_MAX) + 4);
     let mut rest = reason;
     if let Some((_, after)) = reason.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
@@ -158,6 +221,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_frequent_value_that_comes_late_is_counted_exactly() {
+        let letters = || {
+            let rare = (0..3 * KEPT_MAX).map(|n| format!("rare {n}"));
+            rare.chain((0..50).map(|_| "frequent".to_owned()))
+        };
+        let mut facet = Facet::default();
+        letters().for_each(|value| facet.count(Some(&value)));
+        assert_eq!(facet.look, Look::Candidates);
+        facet.look_again();
+        letters().for_each(|value| facet.count(Some(&value)));
+        let shown = serde_json::to_value(&facet).unwrap();
+        assert_eq!(
+            shown["values"][0],
+            serde_json::json!({"value": "frequent", "letters": 50})
+        );
+        let told = shown["values"].as_array().unwrap();
+        let told: u64 = told.iter().filter_map(|one| one["letters"].as_u64()).sum();
+        assert_eq!(told + shown["others"].as_u64().unwrap(), 3 * KEPT_MAX as u64 + 50);
+    }
+
+    #[test]
+    fn few_values_are_counted_in_one_look() {
+        let mut facet = Facet::default();
+        (0..KEPT_MAX).for_each(|n| facet.count(Some(&n.to_string())));
+        facet.count(Some("0"));
+        facet.count(None);
+        assert_eq!(facet.look, Look::Exact);
+        assert_eq!(facet.counts["0"], 2);
+    }
+
+    #[test]
     fn reasons_that_differ_by_their_documents_are_alike() {
         let parse = |id: &str, value: &str| {
             format!(
@@ -174,6 +268,19 @@ mod tests {
             "[…]: version conflict, current version [#] is higher"
         );
         assert_eq!(like("never 'closed"), "never '…");
+        for reason in [
+            &*parse("a", "x 1"),
+            "[x7]: version [12]",
+            "[a] [b]: 5'x' 7\"y",
+            "'1' 's don't",
+            &"x'9".repeat(400),
+        ] {
+            assert_eq!(
+                like(&like(reason)),
+                like(reason),
+                "a pattern is like itself: {reason}"
+            );
+        }
         assert!(like(&"x".repeat(10_000)).len() < 400);
     }
 

@@ -30,6 +30,7 @@ use wire::lock;
 use catalog::Catalog;
 pub(crate) use catalog::Tally;
 pub(crate) use edit::{Edit, Unfit};
+pub(crate) use facets::like;
 pub(crate) use find::{LettersFound, LettersSought};
 pub(crate) use letter::{Cause, Letter, Shown};
 pub(crate) use patch::{Patch, PatchTerms};

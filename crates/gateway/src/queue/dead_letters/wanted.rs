@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) kind: Option<String>,
     /// With this text in the reason; case doesn't matter.
     pub(crate) reason: Option<String>,
-    /// With a reason like this one: as the facets tell it.
+    /// With a reason like this one, as [`super::like`] makes it.
     pub(crate) like: Option<String>,
     /// With a reason that is about this field.
     pub(crate) field: Option<String>,
