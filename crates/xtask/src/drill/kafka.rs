@@ -3,8 +3,8 @@
 //! and all away, gateways are killed, stopped, frozen, added and removed, and the clusters have their own
 //! troubles. Ledger and checker are the other drill's.
 
-mod load;
 mod run;
+mod target;
 mod troubles;
 
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! The load: clients that each send one request after another, and enter into the ledger what became of it.
+//! The load of the drills: clients that each send one request after another, and enter into the ledger what
+//! became of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,69 +9,89 @@ use fastrand::Rng;
 use serde_json::Value;
 use testkit::client::{Answer, Client};
 
+use super::gateway_under_test::GatewayUnderTest;
 use super::ledger::{Kind, Ledger, Request, Told, Write};
 use super::schedule::Setup;
 use super::ways::Way;
 use super::world::{UNFIT, alias, made_again};
 
+/// What clients write to: where it is, which requests it takes, and what its answers mean.
+pub(super) trait Target: Sync {
+    /// Where a request goes; none: no gateway is up.
+    fn url(&self, rng: &mut Rng) -> Option<String>;
+
+    /// How it is sent.
+    fn way(&self, rng: &mut Rng) -> Way;
+
+    /// Gives operations other ids, `age_ms` after the client began.
+    fn rename(&self, _writes: &mut [Write], _age_ms: u64) {}
+
+    /// What the client knows once it has an answer, or has none; ids that the gateway made are written down.
+    /// The request ended at this moment of the ledger's clock.
+    ///
+    /// # Errors
+    /// When the answer is not what the API promises.
+    fn told(&self, way: Way, answer: Result<Answer>, writes: &mut [Write], ended: u64) -> Result<Told>;
+
+    /// How long a client waits beside its usual pause after a request that was not queued.
+    fn after_failure(&self) -> Duration;
+}
+
 /// A client: what it needs to write, and for how long.
-pub(crate) struct Load<'l> {
+pub(super) struct Load<'l> {
+    pub(super) target: &'l dyn Target,
     pub(super) stop: &'l AtomicBool,
     pub(super) ledger: &'l Ledger,
     pub(super) setup: &'l Setup,
-    pub(super) url: &'l str,
-    index: &'l str,
+    pub(super) index: &'l str,
     pub(super) rng: Rng,
     /// It writes through names that come to lead elsewhere.
-    moving: bool,
-    begun: Instant,
+    pub(super) moving: bool,
+    pub(super) begun: Instant,
 }
 
-impl<'l> Load<'l> {
-    pub(crate) fn new(
-        stop: &'l AtomicBool,
-        ledger: &'l Ledger,
-        setup: &'l Setup,
-        (url, index): (&'l str, &'l str),
-        rng: Rng,
-    ) -> Self {
-        Self {
-            stop,
-            ledger,
-            setup,
-            url,
-            index,
-            rng,
-            moving: true,
-            begun: Instant::now(),
+/// With its queue on its disk.
+impl Target for GatewayUnderTest {
+    fn url(&self, _rng: &mut Rng) -> Option<String> {
+        Some(GatewayUnderTest::url(self))
+    }
+
+    fn way(&self, rng: &mut Rng) -> Way {
+        Way::any(rng)
+    }
+
+    fn told(&self, way: Way, answer: Result<Answer>, writes: &mut [Write], _ended: u64) -> Result<Told> {
+        match answer {
+            Err(_) => Ok(Told::Nothing),
+            Ok(answer) => way.told(&answer, writes),
         }
     }
 
-    /// The same, but for names that come to lead elsewhere: answers that are given once more would tell of
-    /// that.
-    pub(super) fn without_moving(mut self) -> Self {
-        self.moving = false;
-        self
+    fn after_failure(&self) -> Duration {
+        Duration::from_millis(10)
     }
+}
 
+impl Load<'_> {
     /// Writes until it is told to stop.
     ///
     /// # Errors
     /// When an answer is not what the API promises.
-    pub(crate) fn write(mut self) -> Result<()> {
+    pub(super) fn write(mut self) -> Result<()> {
         while !self.is_over() {
-            let way = Way::any(&mut self.rng);
+            let Some(url) = self.target.url(&mut self.rng) else {
+                std::thread::sleep(self.target.after_failure());
+                continue;
+            };
+            let way = self.target.way(&mut self.rng);
             let (mut writes, body) = self.request_by(way)?;
             // A client for each request: a connection that broke while it was idle would make another kind of
             // failure.
-            let client = Client::build(self.url, None, ANSWER_MAX)?;
+            let client = Client::build(&url, None, ANSWER_MAX)?;
             let (first, sent) = (self.ledger.process(), self.ledger.now());
             let answer = way.send(&client, self.index, &writes, &body);
             let ended = self.ledger.now();
-            let told = match &answer {
-                Err(_) => Told::Nothing,
-                Ok(answer) => way.told(answer, &mut writes)?,
-            };
+            let told = self.target.told(way, answer, &mut writes, ended)?;
             let is_good = matches!(told, Told::Queued(_));
             self.ledger.enter(Request {
                 sent,
@@ -93,12 +114,13 @@ impl<'l> Load<'l> {
     fn request_by(&mut self, way: Way) -> Result<(Vec<Write>, String)> {
         let age_ms = u64::try_from(self.begun.elapsed().as_millis())?;
         let fresh = format!("{}-new-{}", self.index, age_ms / self.setup.index_ms);
-        let moving = self.moving.then(|| (alias(self.index), made_again(self.index)));
         let mut writes = writes(self.ledger, self.setup, &fresh, &mut self.rng);
-        if let Some((alias, again)) = moving {
+        if self.moving {
+            let (alias, again) = (alias(self.index), made_again(self.index));
             through_moving_names(&mut writes, &alias, &again, &mut self.rng);
         }
         way.choose(&mut writes);
+        self.target.rename(&mut writes, age_ms);
         let body = body(&writes, &mut self.rng);
         Ok((writes, body))
     }
@@ -112,8 +134,11 @@ impl<'l> Load<'l> {
     }
 
     pub(super) fn pause(&mut self, is_good: bool) {
-        let pause = self.rng.u64(..=self.setup.pause_ms) + if is_good { 0 } else { AFTER_FAILURE_MS };
-        std::thread::sleep(Duration::from_millis(pause));
+        let pause = Duration::from_millis(self.rng.u64(..=self.setup.pause_ms));
+        std::thread::sleep(match is_good {
+            true => pause,
+            false => pause + self.target.after_failure(),
+        });
     }
 }
 
@@ -165,7 +190,7 @@ pub(super) fn position(answer: &Answer) -> Result<u64> {
 
 /// The operations of a request: documents of its own, with and without ids, and documents that everybody
 /// writes to. One of its own is always there and will be taken, so that what became of a request shows.
-pub(super) fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Write> {
+fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng) -> Vec<Write> {
     let count = rng.usize(1..=setup.docs_max);
     let mut deleted = Vec::new();
     let one = |number: usize| {
@@ -209,7 +234,7 @@ pub(super) fn writes(ledger: &Ledger, setup: &Setup, fresh: &str, rng: &mut Rng)
 
 /// Lets some operations go through names that come to lead elsewhere. Their documents are told by their ids
 /// from others.
-pub(super) fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
+fn through_moving_names(writes: &mut [Write], alias: &str, again: &str, rng: &mut Rng) {
     for write in writes.iter_mut().filter(|write| write.index.is_none()) {
         match (write.only, rng.u32(..3)) {
             (true, 0) => write.index = Some(alias.to_owned()),
@@ -226,7 +251,7 @@ pub(super) fn through_moving_names(writes: &mut [Write], alias: &str, again: &st
     }
 }
 
-pub(super) fn body(writes: &[Write], rng: &mut Rng) -> String {
+fn body(writes: &[Write], rng: &mut Rng) -> String {
     let mut text = String::new();
     for write in writes {
         let operation = match write.kind {
@@ -262,8 +287,6 @@ pub(super) const IN_MANY: &str = "many-";
 pub(super) const MADE_AGAIN: &str = "renewed-";
 /// A client that waits longer than this has no answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Clients that failed wait a little.
-const AFTER_FAILURE_MS: u64 = 10;
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ impl Load<'_> {
     ///
     /// # Errors
     /// When an answer is not what the API promises.
-    pub(crate) fn write_keyed(mut self) -> Result<()> {
+    pub(super) fn write_keyed(mut self) -> Result<()> {
         // Answered, and still to be sent again.
         let mut held: Vec<Keyed> = Vec::new();
         while !self.is_over() {
@@ -94,7 +94,8 @@ impl Load<'_> {
 
     /// Sends it once; some clients hang up before there can be an answer.
     fn send(&mut self, keyed: &mut Keyed) -> Result<()> {
-        let client = Client::build(self.url, None, patience(&mut self.rng))?;
+        let url = self.target.url(&mut self.rng).context("a gateway to write to")?;
+        let client = Client::build(&url, None, patience(&mut self.rng))?;
         let (first, sent) = (self.ledger.process(), self.ledger.now());
         if !keyed.sent_before {
             keyed.sent_before = true;

@@ -115,16 +115,21 @@ impl<'a> Run<'a> {
             let writers: Vec<_> = (0..self.schedule.setup.writers)
                 .map(|number| {
                     let rng = Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(number as u64));
-                    let (url, index) = (self.gateway.url(), self.clusters[0].index.as_str());
-                    let (stop, ledger, setup) = (&load_ends, &self.ledger, &self.schedule.setup);
-                    let keyed = number < setup.keyed;
-                    scope.spawn(move || {
-                        let load = Load::new(stop, ledger, setup, (url.as_str(), index), rng);
-                        if keyed {
-                            load.without_moving().write_keyed()
-                        } else {
-                            load.write()
-                        }
+                    let keyed = number < self.schedule.setup.keyed;
+                    let load = Load {
+                        target: &self.gateway,
+                        stop: &load_ends,
+                        ledger: &self.ledger,
+                        setup: &self.schedule.setup,
+                        index: &self.clusters[0].index,
+                        rng,
+                        // Answers that are given once more would tell of names that lead elsewhere by then.
+                        moving: !keyed,
+                        begun: Instant::now(),
+                    };
+                    scope.spawn(move || match keyed {
+                        true => load.write_keyed(),
+                        false => load.write(),
                     })
                 })
                 .collect();

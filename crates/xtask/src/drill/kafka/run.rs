@@ -13,11 +13,12 @@ use testkit::broker::Broker;
 use testkit::client::Client;
 use testkit::fake::lock;
 
-use super::load::Writer;
+use super::target::{Gateways, MOVES};
 use super::troubles::{Course, of_brokers, of_clusters, of_gateways};
 use crate::drill::check::{Account, Flaw, FlawKind, Holding, Order, Tally, check};
 use crate::drill::gateway_under_test::GatewayUnderTest;
 use crate::drill::ledger::Ledger;
+use crate::drill::load::Load;
 use crate::drill::run::{Outcome, letters};
 use crate::drill::schedule::{Schedule, Setup};
 use crate::drill::world::Cluster;
@@ -199,18 +200,21 @@ impl<'a> Run<'a> {
             say: self.say,
         };
         let rng = |number: u64| Rng::with_seed(self.seed.wrapping_mul(1_000).wrapping_add(number));
+        let gateways = Gateways(&self.gateways);
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..self.setup.writers as u64)
                 .map(|number| {
-                    let writer = Writer {
+                    let load = Load {
+                        target: &gateways,
                         stop: &load_ends,
                         ledger: &self.ledger,
                         setup: &self.setup,
-                        gateways: &self.gateways,
                         index: &self.clusters[0].index,
                         rng: rng(number),
+                        moving: MOVES,
+                        begun: Instant::now(),
                     };
-                    scope.spawn(move || writer.write())
+                    scope.spawn(move || load.write())
                 })
                 .collect();
             scope.spawn(|| {

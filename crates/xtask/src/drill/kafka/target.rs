@@ -1,0 +1,58 @@
+//! What clients of several gateways before Kafka write to: any gateway that is there.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use fastrand::Rng;
+use testkit::client::Answer;
+
+use super::run::Gateway;
+use crate::drill::ledger::{Told, Write};
+use crate::drill::load::{Target, take_ids};
+use crate::drill::ways::Way;
+
+/// Gateways that share a topic.
+pub(super) struct Gateways<'g>(pub(super) &'g [Gateway]);
+
+impl Target for Gateways<'_> {
+    fn url(&self, rng: &mut Rng) -> Option<String> {
+        let up: Vec<&Gateway> = self.0.iter().filter(|one| one.is_up()).collect();
+        rng.choice(up).map(|gateway| gateway.place.url())
+    }
+
+    fn way(&self, _rng: &mut Rng) -> Way {
+        Way::Bulk
+    }
+
+    /// What is written again and again has other ids every few seconds: what became of it by then stays, and
+    /// shows in the end.
+    fn rename(&self, writes: &mut [Write], age_ms: u64) {
+        for write in writes.iter_mut().filter(|write| !write.only) {
+            write.id = write.id.take().map(|id| format!("{id}-{}", age_ms / EPOCH_MS));
+        }
+    }
+
+    /// The moment at which it ended names a request, since it has no position that could be compared.
+    fn told(&self, _way: Way, answer: Result<Answer>, writes: &mut [Write], ended: u64) -> Result<Told> {
+        let Ok(answer) = answer else {
+            return Ok(Told::Perhaps);
+        };
+        match answer.status {
+            200 if answer.header("x-tidegate-ack").is_none() => Ok(Told::Passed),
+            200 => {
+                take_ids(&answer, writes)?;
+                Ok(Told::Queued(ended))
+            }
+            429 | 503 => Ok(Told::Perhaps),
+            status => bail!("{status}: {:.300}", answer.text()),
+        }
+    }
+
+    fn after_failure(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+}
+
+/// Whether clients write through names that come to lead elsewhere.
+pub(super) const MOVES: bool = false;
+const EPOCH_MS: u64 = 3_000;
