@@ -37,6 +37,10 @@ pub trait Group: Send + Sync {
     /// ever. Committed as [`Group::done`] is; nothing comes of it if the lane is another's by now.
     fn keep(&self, lane: u32, parked: u64, parked_dead: u64);
 
+    /// The same once [`Group::done`] is called next for the lane: whoever reads the offset that it commits
+    /// also reads what was parked before it.
+    fn keep_when_done(&self, lane: u32, parked: u64, parked_dead: u64);
+
     /// Commits what is done, and waits for the brokers to say so.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ fn account(one: &Value) -> [u64; 4] {
 }
 
 /// Documents that are parked of this gateway's own lanes.
-fn parked_here(gateway: &Gateway) -> u64 {
+pub(super) fn parked_here(gateway: &Gateway) -> u64 {
     let parked = send(gateway, "GET", "/queue/q/parked");
     parked["groups"]["c"]["documents"].as_u64().unwrap()
 }

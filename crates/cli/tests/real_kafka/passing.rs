@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::fake::{Cue, Fault};
+use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
+use crate::concerns::{BLOCKED, until, writes};
 use crate::gateway::{Gateway, cluster};
+use crate::parked::parked_here;
 use crate::{Place, broker, n_of, wait};
 
 /// A write whose answer would have to be YAML, which no queue gives.
@@ -51,4 +53,44 @@ fn what_cannot_be_queued_waits_for_what_any_gateway_has_put_into_the_topic() {
         });
         assert_eq!(n_of(&cluster, "1"), json!(passed), "round {round}");
     }
+}
+
+#[test]
+fn what_cannot_be_queued_does_not_pass_what_another_gateway_has_parked() {
+    let spec = Spec::default().index("logs", 6).index("blocked", 6).storing();
+    let cluster = FakeCluster::start(spec).unwrap();
+    let places = [(), ()].map(|()| Place::new(&cluster, broker(), "passing-parked", ", partitions: 2"));
+    let mut gateways = places.each_ref().map(Place::start);
+    for gateway in &gateways {
+        wait(gateway, |one| one["lanes_held"] == 1);
+    }
+    cluster.refuse_writes("blocked", Some((403, BLOCKED)));
+    gateways[0].bulk(&writes("index", "blocked", 1, 1)).ok().unwrap();
+    until("somebody has parked it", &gateways[0], || {
+        gateways.iter().any(|gateway| parked_here(gateway) == 1)
+    });
+    if parked_here(&gateways[0]) == 0 {
+        gateways.swap(0, 1);
+    }
+    let [parker, asked] = &gateways;
+    for gateway in [parker, asked] {
+        wait(gateway, |one| one["parked"] == 1 && one["pending_messages"] == 0);
+    }
+    let by_query = |gateway: &Gateway| {
+        let headers = [("content-type", "application/json")];
+        let body = b"{\"query\":{\"match_all\":{}}}";
+        let path = "/blocked/_update_by_query";
+        gateway.client().send("POST", path, &headers, body).unwrap()
+    };
+    let answer = by_query(asked);
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.header("retry-after").is_some());
+    // Whoever has the lane next has not heard of it from the one that had it.
+    parker.signal("KILL");
+    wait(asked, |one| one["lanes_held"] == 2);
+    assert_eq!(by_query(asked).status, 503);
+    cluster.refuse_writes("blocked", None);
+    wait(asked, |one| one["parked"] == 0 && one["pending_messages"] == 0);
+    until("it may go on", asked, || by_query(asked).status != 503);
+    assert_eq!(cluster.docs("blocked").len(), 1);
 }

@@ -186,14 +186,25 @@ fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
 
 /// Whether operations are parked that the request must not overtake: their lanes have gone on without them.
 fn is_parked(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited) -> bool {
-    let mut parked = ours(queue, groups).filter_map(|group| group.parked.as_ref());
-    parked.any(|parked| {
-        parked.any()
-            && match &awaited.names {
-                Some(names) => parked.state().has_name(|name| names.contains(name)),
-                None => parked.state().has_lane(|lane| awaited.has(lane)),
+    ours(queue, groups).any(|group| {
+        let Some(parked) = &group.parked else {
+            return is_parked_elsewhere(group, |_| 0, awaited);
+        };
+        let state = parked.state();
+        is_parked_elsewhere(group, |lane| state.of_lane(lane).0, awaited)
+            || match &awaited.names {
+                Some(names) => state.has_name(|name| names.contains(name)),
+                None => state.has_lane(|lane| awaited.has(lane)),
             }
     })
+}
+
+/// Whether more is parked of a lane in Kafka than the gateway knows of: another one has the lane, or had it a
+/// moment ago.
+fn is_parked_elsewhere(group: &Group, known: impl Fn(u32) -> u64, awaited: &Awaited) -> bool {
+    let parked = group.consumer.parked_by_lane().into_iter();
+    let mut lanes = (0..).zip(parked).filter(|(lane, _)| awaited.has(*lane));
+    lanes.any(|(lane, parked)| parked > known(lane))
 }
 
 /// The same for what is delivered.

@@ -177,6 +177,12 @@ impl Group for OpenGroup {
         }
     }
 
+    fn keep_when_done(&self, lane: u32, parked: u64, parked_dead: u64) {
+        if let Ok(mut state) = self.lane(lane) {
+            state.parked_when_done = Some((parked, parked_dead));
+        }
+    }
+
     fn flush(&self) -> Result<(), ReadError> {
         match self.inner.consumer() {
             Some(consumer) => self.commit(&consumer, false),

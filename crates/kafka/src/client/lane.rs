@@ -39,6 +39,8 @@ pub(crate) struct Lane {
     pub(crate) committed: Cursor,
     /// Up to here a commit of this process succeeded, or may have; and what was committed as the lane came.
     pub(crate) claimed: u64,
+    /// Documents that wait apart once more is done, and those of them that died.
+    pub(crate) parked_when_done: Option<(u64, u64)>,
     /// `done` has to be committed.
     pub(crate) dirty: bool,
     /// The partition's end as the lane came: what lies before may have been delivered by another.
@@ -106,6 +108,9 @@ impl Lane {
         self.done.offset = self.done.offset.max(offset);
         self.done.dead += dead;
         self.done.skipped += skipped;
+        if let Some((parked, dead)) = self.parked_when_done.take() {
+            (self.done.parked, self.done.parked_dead) = (parked, dead);
+        }
         self.dirty = true;
     }
 
@@ -273,7 +278,10 @@ mod tests {
             ..Cursor::default()
         };
         assert_eq!(lane.done, done);
+        lane.parked_when_done = Some((3, 1));
+        assert_eq!(lane.done.parked, 0, "what is parked lies before no offset yet");
         lane.settle(10, 0, 4);
+        assert_eq!((lane.done.parked, lane.done.parked_dead), (3, 1));
         assert_eq!(
             (lane.done.documents, lane.done.lost_messages, lane.done.skipped),
             (109, 2, 4)

@@ -388,11 +388,15 @@ impl Parked {
             return commit();
         }
         let mut state = self.state();
+        if let Some(topic) = &self.topic {
+            // Other gateways take a committed offset without it for one that nothing was parked before.
+            let (parked, dead) = state.of_lane(lane);
+            topic.tell_when_done(lane, parked + state.will_count(lane), dead);
+        }
         commit()?;
         if state.count(lane) {
             self.changed.notify_one();
         }
-        self.tell(&state, [lane]);
         Ok(())
     }
 

@@ -274,6 +274,13 @@ impl ParkedState {
         self.counted > before
     }
 
+    /// How many documents [`ParkedState::count`] will count.
+    pub(crate) fn will_count(&self, lane: u32) -> u64 {
+        let unsettled = self.unsettled.get(&lane).into_iter().flatten();
+        let pieces = unsettled.filter_map(|(key, order)| self.keys.get(key)?.pieces.get(order));
+        pieces.map(|piece| u64::from(piece.docs)).sum()
+    }
+
     /// Whether some counts that is not yet durably committed.
     pub(crate) fn counts_some(&self, key: &Key) -> bool {
         let held = self.keys.get(key);

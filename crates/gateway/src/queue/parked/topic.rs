@@ -222,6 +222,11 @@ impl ParkedTopic {
         self.group.keep(lane, parked, dead);
     }
 
+    /// The same from the moment on that more of the lane is done.
+    pub(super) fn tell_when_done(&self, lane: u32, parked: u64, dead: u64) {
+        self.group.keep_when_done(lane, parked, dead);
+    }
+
     /// A number for a place on this disk that means the same to every gateway, and never anything else.
     pub(super) fn number_of(&self, at: u64) -> u64 {
         let owned = lock(&self.owned);
