@@ -8,17 +8,16 @@ use config::{Credentials, Secret};
 /// The gateway's own account, and certificates.
 #[derive(clap::Args)]
 pub(crate) struct Access {
-    /// User of our own account at the cluster, for watching its topology; or
-    /// set TIDEGATE_USER
+    /// User name of the gateway's own account at the cluster; or set TIDEGATE_USER
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// File that holds the password of --user; or set TIDEGATE_PASSWORD
+    /// File with the password of --user; or set TIDEGATE_PASSWORD
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Authorities (PEM file) to trust in place of the system's
+    /// PEM file of the certificate authorities to trust, in place of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) ca: Option<PathBuf>,
-    /// Trust any certificate of the cluster: for trying things out
+    /// Accept any TLS certificate; for tests only
     #[arg(long)]
     pub(crate) insecure: bool,
 }

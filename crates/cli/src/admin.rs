@@ -16,7 +16,7 @@ use crate::output::{is_broken_pipe, why};
 /// Which gateway, and how its answers are shown.
 #[derive(clap::Args)]
 pub(crate) struct AdminArguments {
-    /// The gateway's admin port
+    /// URL of the gateway's admin port
     #[arg(
         long,
         global = true,
@@ -26,7 +26,7 @@ pub(crate) struct AdminArguments {
         default_value = "http://127.0.0.1:2900"
     )]
     admin: String,
-    /// File that holds the admin token; or set TIDEGATE_ADMIN_TOKEN
+    /// File with the admin token; or set TIDEGATE_ADMIN_TOKEN
     #[arg(long, global = true, help_heading = "Gateway", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Print the answer as JSON

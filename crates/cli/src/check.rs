@@ -16,7 +16,7 @@ use online::{Finding, Level};
 
 /// Check a configuration file without running it
 ///
-/// Prints one problem a line, as
+/// The command prints one problem per line:
 ///
 ///     FILE:LINE:COLUMN: error: KEY: what is wrong; what to write instead
 ///
@@ -31,16 +31,16 @@ use online::{Finding, Level};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The file
+    /// Configuration file (YAML)
     pub(crate) file: PathBuf,
-    /// Look at clusters, folders, addresses and certificates too
+    /// Check clusters, folders, addresses and certificates too
     #[arg(long)]
     pub(crate) online: bool,
-    /// A name that clients write to: may the account, too? It need not be there
-    /// yet. Without it: the names that routers have, and all of the cluster
+    /// Check that the account may write to this index, which need not exist yet [default: the indices
+    /// that routers name, and the whole cluster]
     #[arg(long, value_name = "NAME", requires = "online", value_delimiter = ',')]
     pub(crate) index: Vec<String>,
-    /// Print one JSON object: file, valid, errors, warnings, problems; and online
+    /// Print the outcome as one JSON object: file, valid, errors, warnings, problems, online
     #[arg(long)]
     pub(crate) json: bool,
     /// Print errors only

@@ -32,82 +32,82 @@ use crate::output::write_file;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// A node of the cluster; several, separated by commas, share the requests
+    /// URL of a node of the cluster; several, separated by commas, share the requests
     #[arg(long, value_name = "URL", required = true, value_delimiter = ',', env = crate::typed::CLUSTER, hide_env_values = true)]
     direct: Vec<String>,
-    /// The gateway before the same cluster; several, separated by commas, share the requests
+    /// URL of the gateway before the same cluster; several, separated by commas, share the requests
     #[arg(long, value_name = "URL", required = true, value_delimiter = ',')]
     gateway: Vec<String>,
-    /// Documents of each run
+    /// Number of documents in each run
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
     docs: u64,
-    /// Documents of each request
+    /// Number of documents in each request
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
-    /// Documents have ids: rounds of new documents, then of updates (this is the default)
+    /// Give documents ids, and update them in each round (the default)
     #[arg(long, conflicts_with = "without_ids")]
     with_ids: bool,
-    /// The cluster gives the ids: rounds of new documents only
+    /// Leave the ids to the cluster; nothing is updated
     #[arg(long)]
     without_ids: bool,
-    /// No updates: rounds of new documents only, though they have ids
+    /// Give documents ids, but update nothing
     #[arg(long)]
     no_updates: bool,
-    /// Rounds, each both ways; three or more tell a difference from noise
+    /// Number of rounds, each both ways; at least three tell a difference from noise
     #[arg(long, value_name = "ROUNDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// Clients that send at the same time, each with one request under way
+    /// Number of clients, each with one request under way
     #[arg(long, value_name = "CLIENTS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
-    /// Primaries of each index
+    /// Number of primary shards of each index
     #[arg(long, value_name = "SHARDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     shards: u32,
-    /// Copies of each primary
-    #[arg(long, value_name = "COPIES", default_value_t = 0)]
+    /// Number of replicas of each primary shard
+    #[arg(long, value_name = "REPLICAS", default_value_t = 0)]
     replicas: u32,
-    /// `index.refresh_interval` of each index, as in 30s; else the cluster's default
+    /// `index.refresh_interval` of each index, as in 30s [default: the cluster's]
     #[arg(long, value_name = "TIME")]
     refresh_interval: Option<String>,
-    /// A setting of each index, as in translog.durability=async; may be repeated
+    /// Another setting of each index, as in translog.durability=async; may be repeated
     #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
-    /// Documents that are written each way beforehand, and not measured
+    /// Number of documents to write each way beforehand, without measuring
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 30_000)]
     warm_up: u64,
-    /// Seconds between two runs
+    /// Pause between two runs, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pause: f64,
-    /// Seconds that the index may take to count what was acknowledged
+    /// Time limit for the index to count all acknowledged documents, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     count_timeout: u64,
-    /// Seconds for a request
+    /// Time limit for a request, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Send bodies gzipped
+    /// Compress request bodies with gzip
     #[arg(long)]
     compress: bool,
-    /// What the names of the indices begin with
+    /// Prefix of the names of the indices
     #[arg(long, value_name = "NAME", default_value = "tidegate-compare")]
     index: String,
-    /// Leave the indices there
+    /// Do not delete the indices at the end
     #[arg(long)]
     keep: bool,
-    /// User for cluster and gateway, in place of what their URLs say; or set TIDEGATE_USER
+    /// User name for cluster and gateway, in place of those in the URLs; or set TIDEGATE_USER
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Its password; others may see it in the list of processes, so better set TIDEGATE_PASSWORD
+    /// Password of --user; the process list shows it, so prefer TIDEGATE_PASSWORD
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
-    /// Authorities (PEM file) to trust in place of the system's
+    /// PEM file of the certificate authorities to trust, in place of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
-    /// Trust any certificate: for trying things out
+    /// Accept any TLS certificate; for tests only
     #[arg(long)]
     insecure: bool,
-    /// Print the outcome as one JSON object, and nothing else, to standard output
+    /// Print the outcome as one JSON object on standard output, and nothing else
     #[arg(long)]
     json: bool,
-    /// Write the outcome with charts to this file, for a browser
+    /// Write the outcome with charts to this file, as HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -19,15 +19,15 @@ enum Command {
     Schema,
     /// Print a file with every default filled in and marked; secrets are masked
     Show {
-        /// The file
+        /// Configuration file (YAML)
         file: PathBuf,
     },
     /// Print what a key means, what may be written, and its default
     Explain {
-        /// The key, as `entry.tls.cert_file`; none: the sections of the file
+        /// Key, as in `entry.tls.cert_file` [default: the sections of the file]
         #[arg(default_value = "", hide_default_value = true)]
         key: String,
-        /// Print one JSON object
+        /// Print the answer as JSON
         #[arg(long)]
         json: bool,
     },

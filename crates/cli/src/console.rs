@@ -30,33 +30,32 @@ use demo::Demo;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Where browsers reach it; beyond this machine only with TLS
+    /// Address and port to listen on; any address beyond this machine needs TLS
     #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN_DEFAULT)]
     listen: SocketAddr,
-    /// The folder of its store (path.data)
-    #[arg(long, value_name = "DIR", default_value = "data/console")]
+    /// Folder for the console's data (path.data)
+    #[arg(long, value_name = "FOLDER", default_value = "data/console")]
     data: PathBuf,
-    /// Serve below this path, as behind a proxy
+    /// Path below which to serve, for a console behind a proxy
     #[arg(long, value_name = "PATH", default_value = "")]
     base_path: String,
-    /// Certificate chain, PEM
+    /// PEM file of the certificate chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, PEM
+    /// PEM file of the private key
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// A name by which browsers call it, besides addresses and localhost; may be repeated
+    /// Host name that browsers use, besides addresses and localhost; may be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Listen beyond this machine without TLS: passwords travel in clear unless a
-    /// proxy in front of it speaks TLS
+    /// Allow other addresses without TLS: passwords travel in clear text, unless a proxy in front adds
+    /// TLS
     #[arg(long)]
     insecure_http: bool,
-    /// Register what this file names at each start, as an import of it does (YAML)
+    /// YAML file of clusters and gateways to register at each start
     #[arg(long, value_name = "FILE")]
     register: Option<PathBuf>,
-    /// Start a fake cluster, a gateway and load as well, registered already, to look
-    /// at; nothing of it is kept
+    /// Also start a fake cluster, a gateway and load, already registered; nothing of it is kept
     #[arg(long, conflicts_with_all = ["data", "register"])]
     demo: bool,
 }

@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 use crate::admin::{self, Admin, AdminArguments, Terms};
 use crate::output::{no_json, plain, table, time};
 
-/// Dead letters of a running gateway: list, count, show, edit, replay, purge
+/// List, count, show, edit, replay and purge dead letters of a running gateway
 ///
 /// A dead letter is a document that asynchronous mode accepted and a cluster
 /// finally refused. The gateway keeps it, with the reason, until somebody replays
 /// or purges it.
 ///
-/// The gateway is reached at its admin port. A token is read from --token-file
-/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+/// The command asks the gateway's admin port. It reads a token from --token-file or
+/// TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 done, 1 there is no such letter or some were refused, 2 wrong
 /// usage, 3 the gateway could not be asked.
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     verb: Verb,
     #[command(flatten)]
     admin: AdminArguments,
-    /// The queue; not needed where there is only one
+    /// Name of the queue; needed if there are several
     #[arg(long, global = true, help_heading = "Gateway", value_name = "NAME")]
     queue: Option<String>,
 }
@@ -48,47 +48,48 @@ enum Verb {
 /// Which letters: those that fit all that is said
 #[derive(clap::Args)]
 struct Filter {
-    /// Of this consumer group
+    /// Select letters of this consumer group
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// For this index, as the action line or the URL names it
+    /// Select letters for this index, as the action line or the URL names it
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
-    /// With such a status: 400, 4xx or 400-404
+    /// Select letters with this status, as in 400, 4xx or 400-404
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
-    /// With this type of error, as in mapper_parsing_exception
+    /// Select letters with this type of error, as in mapper_parsing_exception
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// With this text in the reason; case doesn't matter
+    /// Select letters whose reason contains this text, in upper or lower case
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// With a reason like this one: what stands in quotes and numbers may differ
+    /// Select letters with a reason like this one; numbers and quoted text may differ
     #[arg(long, value_name = "REASON")]
     like: Option<String>,
-    /// About this field of the document, as the reason names it
+    /// Select letters whose reason names this field of the document
     #[arg(long, value_name = "FIELD")]
     field: Option<String>,
-    /// Given up at this time or later: 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
+    /// Select letters given up at this time or later: 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Given up before this time
+    /// Select letters given up before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
 
 /// List dead letters, oldest first
 ///
-/// A line a letter; with --json everything about each, its document included.
+/// The command prints one line per letter; with --json, it prints everything about
+/// each letter, with its document.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct List {
     #[command(flatten)]
     filter: Filter,
-    /// At most so many
+    /// Number of letters at most
     #[arg(long, value_name = "LETTERS", default_value_t = 100)]
     limit: u64,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended: the number that it printed
     #[arg(long, value_name = "NEXT")]
     from: Option<u64>,
 }
@@ -108,23 +109,24 @@ struct Count {
 /// Show one letter: why it died, and its lines
 #[derive(clap::Args)]
 struct Show {
-    /// Its id, as lists show it
+    /// Id of the letter, as the list shows it
     id: u64,
 }
 
 /// Give a letter another action line or source
 ///
-/// This sends nothing: replay the letter afterwards. What you do not give stays as
-/// it is. The original lines are kept, and shown beside the new ones.
+/// The command sends nothing: replay the letter afterwards. Whatever you do not
+/// give stays as it is. The gateway keeps the original lines, and shows them beside
+/// the new ones.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Edit {
-    /// Its id, as lists show it
+    /// Id of the letter, as the list shows it
     id: u64,
-    /// The new source: a file with one JSON object, or - for standard input
+    /// File with the new source, one JSON object; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "action")]
     source: Option<String>,
-    /// The new action line, as in {"index":{"_index":"logs","_id":"1"}}
+    /// New action line, as in {"index":{"_index":"logs","_id":"1"}}
     #[arg(long, value_name = "JSON")]
     action: Option<String>,
 }
@@ -137,7 +139,7 @@ struct Edit {
 /// letter up delivers it. Letters of one document keep the order in which they
 /// were accepted.
 ///
-/// Asks on a terminal; elsewhere --yes is needed.
+/// The command asks first on a terminal; elsewhere, --yes is required.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Replay {
@@ -147,7 +149,7 @@ struct Replay {
 
 /// Delete letters for good
 ///
-/// Asks on a terminal; elsewhere --yes is needed.
+/// The command asks first on a terminal; elsewhere, --yes is required.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Purge {
@@ -157,17 +159,17 @@ struct Purge {
 
 #[derive(clap::Args)]
 struct Which {
-    /// Ids, as lists show them
+    /// Ids of letters, as the list shows them
     ids: Vec<u64>,
     #[command(flatten)]
     filter: Filter,
-    /// All of them
+    /// Select all letters
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    /// Don't ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Only say how many they are
+    /// Only print how many letters are selected
     #[arg(long)]
     dry_run: bool,
 }

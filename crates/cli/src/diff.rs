@@ -39,58 +39,58 @@ use crate::output::{plain, table};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// A node of one cluster
+    /// URL of a node of one cluster
     #[arg(long, value_name = "URL", env = crate::typed::CLUSTER, hide_env_values = true)]
     left: String,
-    /// A node of the other cluster
+    /// URL of a node of the other cluster
     #[arg(long, value_name = "URL")]
     right: String,
-    /// The index, on both; an alias, a data stream or several names with commas will do too
+    /// Index on both clusters; or an alias, a data stream, or several names separated by commas
     #[arg(long, value_name = "NAME", required_unless_present_all = ["left_index", "right_index"])]
     index: Option<String>,
-    /// Its name on the left, if it is another
+    /// Index on the left, if its name differs
     #[arg(long, value_name = "NAME")]
     left_index: Option<String>,
-    /// Its name on the right, if it is another
+    /// Index on the right, if its name differs
     #[arg(long, value_name = "NAME")]
     right_index: Option<String>,
-    /// Tell so many documents that differ at most, and leave the rest unlooked at; 0: find all
+    /// Number of differing documents after which to stop; 0: find all
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 100)]
     limit: usize,
-    /// Compare the numbers of documents only
+    /// Compare only the numbers of documents
     #[arg(long)]
     counts_only: bool,
-    /// Do not refresh: what was written a moment ago may be left out
+    /// Do not refresh the index first; recent writes may then be missing
     #[arg(long)]
     no_refresh: bool,
-    /// Memory for what is compared, as in 256mb; a page of each side comes on top
+    /// Memory for the comparison, as in 256mb; a page of each side comes on top
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
     memory: u64,
-    /// Documents of a page: fewer where documents are large
+    /// Number of documents in a page; choose fewer for large documents
     #[arg(long, value_name = "DOCUMENTS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     page: u32,
-    /// Parts of an index that are read at the same time; no more than it has shards
+    /// Number of slices of an index to read at the same time; at most its number of shards
     #[arg(long, value_name = "SLICES", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     slices: u32,
-    /// Seconds for a request
+    /// Time limit for a request, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// User of both, in place of what their URLs say; or set TIDEGATE_USER
+    /// User name for both clusters, in place of those in the URLs; or set TIDEGATE_USER
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// User of the left; or set TIDEGATE_LEFT_USER
+    /// User name for the left cluster; or set TIDEGATE_LEFT_USER
     #[arg(long, value_name = "NAME")]
     left_user: Option<String>,
-    /// User of the right; or set TIDEGATE_RIGHT_USER
+    /// User name for the right cluster; or set TIDEGATE_RIGHT_USER
     #[arg(long, value_name = "NAME")]
     right_user: Option<String>,
-    /// Authorities (PEM file) to trust in place of the system's
+    /// PEM file of the certificate authorities to trust, in place of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
-    /// Trust any certificate: for trying things out
+    /// Accept any TLS certificate; for tests only
     #[arg(long)]
     insecure: bool,
-    /// Print the outcome as one JSON object, and nothing else, to standard output
+    /// Print the outcome as one JSON object on standard output, and nothing else
     #[arg(long)]
     json: bool,
 }

@@ -17,10 +17,11 @@ use crate::{exit, typed};
 
 /// Show where each document of a bulk would go, and why
 ///
-/// Reads the bulk, asks the cluster for its topology, and prints a line for each
-/// operation: the action's line, the concrete index, id, routing, shard, the
-/// node that holds the primary, and what decided. Where the bulk would be passed
-/// through whole, the last line says at which line and why. Nothing is written.
+/// The command reads the bulk, asks the cluster for its topology, and prints one
+/// line for each operation: the line of the action, the concrete index, id,
+/// routing, shard, the node that holds the primary, and what decided the route. If
+/// the gateway would pass the bulk through whole, the last line names the line that
+/// is to blame, and the reason. The command writes nothing.
 ///
 ///     tidegate explain bulk.ndjson --cluster http://127.0.0.1:9200
 ///     tidegate explain --cluster http://127.0.0.1:9200 - < bulk.ndjson
@@ -30,26 +31,26 @@ use crate::{exit, typed};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The bulk, NDJSON; - for standard input
+    /// File with the bulk (NDJSON); - reads standard input
     file: PathBuf,
-    /// URL of any node of the cluster; may carry user:password@
+    /// URL of any node of the cluster; it may contain user:password@
     #[arg(long, value_name = "URL", env = typed::CLUSTER, hide_env_values = true)]
     cluster: String,
-    /// The index in the URL of the bulk request, if there is one
+    /// Index in the URL of the bulk request, if any
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
-    /// The URL parameter routing, if there is one
+    /// URL parameter `routing` of the bulk request, if any
     #[arg(long, value_name = "VALUE")]
     routing: Option<String>,
-    /// The URL parameter pipeline, if there is one
+    /// URL parameter `pipeline` of the bulk request, if any
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// As with fix_null_id: documents without an id get one
+    /// Make an id for documents without one, as `fix_null_id` does
     #[arg(long)]
     fix_null_id: bool,
     #[command(flatten)]
     access: Access,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }

@@ -46,7 +46,7 @@ use crate::{exit, typed};
 pub(crate) struct Arguments {
     #[command(flatten)]
     from: From,
-    /// Address and port to listen on; `:8000` is every address [default: 127.0.0.1:8000]
+    /// Address and port to listen on; `:8000` means all addresses [default: 127.0.0.1:8000]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "config", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Address and port of the admin API [default: 127.0.0.1:2900]
@@ -54,24 +54,24 @@ pub(crate) struct Arguments {
     admin: Option<SocketAddr>,
     #[command(flatten)]
     access: Access,
-    /// Each bulk travels to the nodes by itself, small ones too
+    /// Send each bulk to the nodes by itself; do not combine small ones
     #[arg(long, conflicts_with = "config")]
     no_combine: bool,
-    /// Give documents without id and routing to shards in turn: `mint-packed` by
-    /// ids made here, `routing` by a routing value [default: off]
+    /// Assign documents without id and routing to shards in turn: `mint-packed` makes ids, `routing` sets
+    /// a routing value [default: off]
     #[arg(long, value_name = "HOW", conflicts_with = "config", value_parser = ["off", "mint-packed", "routing"])]
     direct_routing: Option<String>,
-    /// Writes of single documents are sent as bulks, and travel with others
+    /// Turn writes of single documents into bulks, which are combined with others
     #[arg(long, conflicts_with = "config")]
     rewrite_to_bulk: bool,
-    /// Send client requests that carry no credentials with our own account:
-    /// whoever reaches the port can write
+    /// Use the gateway's own account for requests without credentials: anyone who reaches the port can
+    /// then write
     #[arg(long, conflicts_with = "config")]
     share_account: bool,
-    /// Least level of log lines
+    /// Lowest level of log lines to print
     #[arg(long, value_name = "LEVEL", value_parser = ["trace", "debug", "info", "warn", "error"])]
     log_level: Option<String>,
-    /// Look at the configuration as at the start, and end: what an upgrade asks of a new program
+    /// Check the configuration as at the start, and end; an upgrade asks this of a new program
     #[arg(long, hide = true)]
     trial: bool,
 }
@@ -83,7 +83,7 @@ struct From {
     /// Configuration file (YAML)
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Without a file: URL of any node of the cluster; may carry user:password@; or set
+    /// URL of any node of the cluster, in place of a file; it may contain user:password@; or set
     /// TIDEGATE_CLUSTER
     #[arg(long, value_name = "URL")]
     cluster: Option<String>,

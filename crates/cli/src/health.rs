@@ -11,14 +11,16 @@ use crate::admin::{self, AdminArguments};
 ///
 /// For health checks of containers, and for scripts. A gateway is ready if it can
 /// do what its entries promise; otherwise the command prints each reason on a
-/// line. It is alive if its process answers. The command asks the gateway's admin
-/// port. It reads a token from --token-file or TIDEGATE_ADMIN_TOKEN.
+/// line. It is alive if its process answers.
+///
+/// The command asks the gateway's admin port. It reads a token from --token-file or
+/// TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 yes, 1 no, 2 wrong usage, 3 no answer within five seconds.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Only whether the process answers
+    /// Ask only whether the process answers
     #[arg(long)]
     live: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::output::why;
 use crate::{check, exit, typed};
 
-/// Write a first configuration, with comments, and try it
+/// Write a first configuration, with comments, and check it
 ///
 ///     tidegate init
 ///     tidegate init --cluster https://es1:9200 --user gateway --mode async \
@@ -20,11 +20,11 @@ use crate::{check, exit, typed};
 /// On a terminal, the command asks for whatever the flags leave open. Elsewhere,
 /// --cluster is required, and everything else has a default. The command never
 /// writes a password: the gateway reads it from TIDEGATE_PASSWORD at its start.
-/// Then `check --online` tries the file: whether the cluster answers, the account
-/// has its rights, and disk and addresses can be used. Existing files are
-/// overwritten only with --force.
+/// The command then checks the file, as `check --online` does: that the cluster
+/// answers, that the account has its rights, and that disk and addresses can be
+/// used. It overwrites an existing file only with --force.
 ///
-/// Exit status: 0 written, and tried if possible, 1 the check found something to
+/// Exit status: 0 written, and checked if possible, 1 the check found something to
 /// fix (the file is written), or the file exists already, 2 wrong usage, 3 the
 /// cluster does not answer, or the file can't be written.
 #[derive(clap::Args)]
@@ -33,37 +33,37 @@ pub(crate) struct Arguments {
     /// URL of any node of the cluster
     #[arg(long, value_name = "URL", env = typed::CLUSTER, hide_env_values = true)]
     cluster: Option<String>,
-    /// User of the gateway's own account; its password is read from
-    /// TIDEGATE_PASSWORD when the gateway starts
+    /// User name of the gateway's own account at the cluster; the gateway reads the password from
+    /// TIDEGATE_PASSWORD at its start
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Authorities (PEM file) to trust at the cluster, in place of the system's
+    /// PEM file of the certificate authorities to trust, in place of the system's
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// When clients are answered: sync when the cluster has answered, async once
-    /// it is safe in a queue on this machine's disk
+    /// When to answer clients: `sync` once the cluster has answered, `async` once the request is safe in
+    /// a queue on this machine's disk
     #[arg(long, value_name = "MODE", value_parser = ["sync", "async"])]
     mode: Option<String>,
-    /// Where clients go: address and port
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// TLS to clients: none, self-signed, or CERT,KEY (two PEM files)
+    /// TLS for clients: none, self-signed, or CERT,KEY (two PEM files)
     #[arg(long, value_name = "HOW")]
     tls: Option<String>,
-    /// Where health, metrics and queues are seen; for this machine only
+    /// Address and port of the admin API
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2900")]
     admin: String,
-    /// Where queues and what else has to last are kept; for a file below /etc/tidegate
-    /// /var/lib/tidegate/data, else `data` in the working directory
+    /// Folder for queues and other data that must last [default: /var/lib/tidegate/data for a file below
+    /// /etc/tidegate, else `data` in the working directory]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// The file to write
+    /// File to write
     #[arg(long, short, value_name = "FILE", default_value = "tidegate.yml")]
     output: PathBuf,
-    /// Overwrite the file if it is there
+    /// Overwrite the file if it exists
     #[arg(long)]
     force: bool,
-    /// Do not try it
+    /// Do not check the file after writing it
     #[arg(long)]
     no_check: bool,
 }

@@ -21,36 +21,32 @@ use crate::output::write_file;
 ///
 ///     tidegate loadgen -config loadgen.yml -d 30 -c 4
 ///
-/// Each user sends the file's requests in order, one at a time, round after
-/// round. Every bulk answer is looked into: a document counts as accepted when
-/// its own item says so. Flags take one dash or two. Without -d, a limit (-l,
-/// -total-rounds) alone ends the run; without a limit it lasts five seconds.
+/// Each user sends the file's requests in order, one at a time, round after round.
+/// The command reads every bulk answer: a document counts as accepted when its own
+/// item says so. Without -d, a limit (-l, -total-rounds) alone ends the run;
+/// without a limit, the run lasts five seconds. Flags take one dash or two.
 ///
-/// Certificates of servers are checked against the system's authorities, or those
-/// of -ca; with -insecure they are not.
-///
-/// Exit status, as of every command: 0 fine, 1 the file can't be used, answers
-/// were invalid and the file says `assert_invalid: true`, an answer of the warm-up
-/// was, or -verify found a document that is not as it should be, 2 wrong usage, 3
-/// requests had no answer and the file says `assert_error: true`, or the server
-/// could not be asked in the warm-up or by -verify.
+/// Exit status: 0 done, 1 the file can't be used, an answer was invalid in the
+/// warm-up or with `assert_invalid: true` in the file, or -verify found a document
+/// that is not as it should be, 2 wrong usage, 3 the server did not answer in the
+/// warm-up, during the run with `assert_error: true` in the file, or to -verify.
 #[derive(clap::Args)]
 #[command(version, verbatim_doc_comment, disable_version_flag = true)]
 pub(crate) struct Arguments {
-    /// The load file (YAML)
+    /// Load file (YAML)
     #[arg(long, value_name = "FILE", default_value = "loadgen.yml")]
     config: PathBuf,
-    /// Users, each with one request under way
+    /// Number of users, each with one request under way
     #[arg(short, value_name = "USERS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     c: u32,
-    /// Seconds
+    /// Duration of the run, in seconds
     #[arg(short, value_name = "SECONDS")]
     d: Option<u64>,
-    /// Requests in all
+    /// Number of requests, of all users together
     #[arg(short, value_name = "REQUESTS", allow_negative_numbers = true)]
     l: Option<i64>,
-    /// Requests a second, sent on schedule whether answers come or not, as far as users are free; latency
-    /// counts from the moment at which a request was to be sent
+    /// Requests per second, sent on schedule while users are free; latency counts from the scheduled
+    /// moment
     #[arg(
         short,
         value_name = "RATE",
@@ -58,31 +54,31 @@ pub(crate) struct Arguments {
         conflicts_with = "stages"
     )]
     r: Option<f64>,
-    /// A schedule of several rates: RATE/TIME or FROM..TO/TIME, as in 0..1000/30s,1000/1m,5000/5s
+    /// Schedule of several rates, each RATE/TIME or FROM..TO/TIME, as in 0..1000/30s,1000/1m,5000/5s
     #[arg(long, value_name = "STAGES", value_parser = Schedule::parse)]
     stages: Option<Schedule>,
-    /// Rounds over the file's requests, by all users together
+    /// Number of rounds over the file's requests, of all users together
     #[arg(long, value_name = "ROUNDS")]
     total_rounds: Option<u64>,
-    /// Send bodies gzipped
+    /// Compress request bodies with gzip
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     compress: bool,
-    /// gzip's effort: at 1 the server is measured, not the client
+    /// Compression level of gzip; higher levels measure the client more than the server
     #[arg(long, value_name = "LEVEL", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=9))]
     compress_level: u32,
-    /// Seconds for a whole request
+    /// Time limit for a request, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
-    /// Seconds from the end of a request to the head of its answer; 0: only -timeout counts
+    /// Time limit from the end of a request to the head of its answer, in seconds; 0: only -timeout
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     read_timeout: u64,
-    /// Seconds while the server takes no byte of a request; 0: only -timeout counts
+    /// Time limit while the server accepts no byte of a request, in seconds; 0: only -timeout
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     write_timeout: u64,
-    /// Seconds for a connection to be made
+    /// Time limit for making a connection, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     dial_timeout: u64,
-    /// Threads; 0: one for each core
+    /// Number of threads; 0: one per core
     #[arg(
         long,
         value_name = "THREADS",
@@ -90,44 +86,44 @@ pub(crate) struct Arguments {
         allow_negative_numbers = true
     )]
     cpu: i64,
-    /// Authorities (PEM file) to trust in place of the system's
+    /// PEM file of the certificate authorities to trust, in place of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
-    /// Trust any certificate: for trying things out
+    /// Accept any TLS certificate; for tests only
     #[arg(long)]
     insecure: bool,
-    /// Afterwards read the cluster and prove that every document that was accepted is there, once, with its
-    /// last value
+    /// Read the cluster afterwards, and verify that every accepted document is there once, with its last
+    /// value
     #[arg(long)]
     verify: bool,
-    /// Read from here, in place of where was written: the cluster behind a gateway
+    /// URL to read from, where the load goes through a gateway: a node of the cluster behind it
     #[arg(long, value_name = "URL", requires = "verify")]
     verify_url: Option<String>,
-    /// Documents that are not there yet may come for so many seconds (behind a queue)
+    /// Time limit for documents to arrive from a queue, in seconds
     #[arg(long, value_name = "SECONDS", requires = "verify", default_value_t = 0)]
     verify_wait: u64,
-    /// Print the report as one JSON object, and nothing else, to standard output
+    /// Print the outcome as one JSON object on standard output, and nothing else
     #[arg(long)]
     json: bool,
-    /// Plain lines of progress, on a terminal too
+    /// Print progress as plain lines, on a terminal too
     #[arg(long)]
     plain: bool,
-    /// Write the run second by second to this file, as comma-separated values
+    /// Write the figures of each second to this file, as comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write a report with charts to this file, for a browser
+    /// Write the outcome with charts to this file, as HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Let Prometheus scrape the figures here while the load runs
+    /// Address and port at which Prometheus can scrape the figures during the run
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<SocketAddr>,
-    /// Least level of log lines
+    /// Lowest level of log lines to print
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     log: String,
-    /// As `-log debug`
+    /// Same as `-log debug`
     #[arg(long)]
     debug: bool,
-    /// Print the version
+    /// Print version
     #[arg(short = 'V', long, visible_short_alias = 'v', action = clap::ArgAction::Version)]
     version: Option<bool>,
 }

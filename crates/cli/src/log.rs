@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::output::{is_broken_pipe, time, why};
 
-/// Look into a durable log: check it, print its records, repair it
+/// Check, print or repair a durable log
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -36,32 +36,35 @@ enum Verb {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Check {
-    /// The log's folder
+    /// Folder of the log
+    #[arg(value_name = "FOLDER")]
     dir: PathBuf,
-    /// Print one JSON object
+    /// Print the outcome as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 /// Print the records of a log
 ///
-/// A line a record, or with --json one JSON object a line with its parameters
-/// and the groups' text. Changes nothing; may be run while a gateway writes.
+/// The command prints one line per record. With --json, it prints one JSON object
+/// per line, with the record's parameters and documents. It changes nothing, and
+/// may run while a gateway writes to the log.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Dump {
-    /// The log's folder
+    /// Folder of the log
+    #[arg(value_name = "FOLDER")]
     dir: PathBuf,
     /// Begin with the first record at or after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: u64,
-    /// End after so many records
+    /// Number of records at most
     #[arg(long, value_name = "RECORDS", default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
-    /// Print the groups' text too
+    /// Print the documents too
     #[arg(long)]
     text: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -78,9 +81,10 @@ struct Dump {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Repair {
-    /// The log's folder
+    /// Folder of the log
+    #[arg(value_name = "FOLDER")]
     dir: PathBuf,
-    /// Print one JSON object
+    /// Print the outcome as one JSON object
     #[arg(long)]
     json: bool,
 }

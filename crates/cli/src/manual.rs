@@ -17,12 +17,12 @@ use crate::exit;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ManualArguments {
-    /// Write `tidegate.1`, `tidegate-gateway.1` and so on into this folder
+    /// Folder to write `tidegate.1`, `tidegate-gateway.1` and so on to
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
 }
 
-/// Print what completes commands and options in a shell
+/// Print a script that completes commands and options in a shell
 ///
 ///     tidegate completions bash > /etc/bash_completion.d/tidegate
 ///     tidegate completions zsh > "${fpath[1]}/_tidegate"
@@ -32,7 +32,7 @@ pub(crate) struct ManualArguments {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CompletionsArguments {
-    /// For which shell
+    /// Shell
     shell: Shell,
 }
 

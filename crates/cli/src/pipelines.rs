@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::admin::{self, AdminArguments, Terms};
 use crate::output::table;
 
-/// Pipelines of a running gateway: list, start, stop
+/// List, start and stop pipelines of a running gateway
 ///
 /// A pipeline stays started or stopped until the gateway restarts. Then the
 /// configuration decides which pipelines run (auto_start).
 ///
-/// The gateway is reached at its admin port. A token is read from --token-file
-/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+/// The command asks the gateway's admin port. It reads a token from --token-file or
+/// TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 done, 1 there is no such pipeline or it has not stopped yet, 2
 /// wrong usage, 3 the gateway could not be asked.
@@ -40,7 +40,7 @@ enum Verb {
 /// Start a pipeline
 #[derive(clap::Args)]
 struct Start {
-    /// Its name
+    /// Name of the pipeline
     name: String,
 }
 
@@ -52,9 +52,9 @@ struct Start {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Stop {
-    /// Its name
+    /// Name of the pipeline
     name: String,
-    /// Wait so long for its batches under way, seconds; 60 at most
+    /// Time limit for batches under way to end, in seconds; 60 at most
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
 }

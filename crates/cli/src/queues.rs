@@ -17,13 +17,13 @@ use crate::dead_letters::moment;
 use crate::output::{counted, table, time};
 use crate::standstill;
 
-/// Queues: list, show, browse, set offsets; export and import
+/// List, show and browse queues, set offsets, export and import
 ///
-/// A running gateway is reached at its admin port. A token is read from
+/// All but export and import ask the gateway's admin port. They read a token from
 /// --token-file or TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 done, 1 there is no such queue or group, 2 wrong usage, or not
-/// as things are now, 3 the gateway could not be asked.
+/// possible now, 3 the gateway could not be asked.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -57,10 +57,10 @@ enum Asked {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct InData {
-    /// The gateway's configuration file, whose path.data says where queues are
+    /// Configuration file (YAML) whose path.data names the folder of the queues
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The folder that path.data names
+    /// Folder that path.data names, in place of --config
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 }
@@ -82,22 +82,22 @@ impl InData {
 /// Show one queue, lane by lane
 #[derive(clap::Args)]
 struct Show {
-    /// Its name
+    /// Name of the queue
     queue: String,
 }
 
 /// Show records of a queue, oldest first
 #[derive(clap::Args)]
 struct Browse {
-    /// Its name
+    /// Name of the queue
     queue: String,
-    /// Only documents of this lane
+    /// Select documents of this lane
     #[arg(long, value_name = "LANE")]
     lane: Option<u32>,
     /// Begin with the first record at or after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     from: u64,
-    /// At most so many records
+    /// Number of records at most
     #[arg(long, value_name = "RECORDS", default_value_t = 20)]
     limit: u64,
     /// Print the documents too
@@ -114,37 +114,38 @@ struct Browse {
 /// In a queue in Kafka, a position belongs to a partition (--lane), no gateway may
 /// deliver for the group meanwhile, and the answer counts messages.
 ///
-/// Asks on a terminal; elsewhere --yes is needed.
+/// The command asks first on a terminal; elsewhere, --yes is required.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Offset {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// The consumer group
+    /// Name of the consumer group
     group: String,
-    /// earliest, latest, a position, 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
+    /// Where to continue: earliest, latest, a position, 2026-11-21T10:00:00Z, or 30m, 6h, 2d ago
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
-    /// Of a queue in Kafka: set this partition alone
+    /// Set only this partition, of a queue in Kafka
     #[arg(long, value_name = "LANE", requires = "to")]
     lane: Option<u32>,
-    /// Don't ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }
 
 /// Remove a consumer group that the configuration no longer has
 ///
-/// The queue keeps no more records for it. The command asks first on a terminal;
-/// elsewhere, --yes is required.
+/// The queue keeps no more records for it.
+///
+/// The command asks first on a terminal; elsewhere, --yes is required.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct RemoveGroup {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// The consumer group
+    /// Name of the consumer group
     group: String,
-    /// Don't ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }
@@ -155,25 +156,26 @@ struct RemoveGroup {
 /// gateway tries them again; nothing else waits for them. --release tries them at
 /// once. --give-up makes them dead letters; the pipeline must run for that.
 ///
-/// --give-up asks on a terminal; elsewhere --yes is needed.
+/// With --give-up, the command asks first on a terminal; elsewhere, --yes is
+/// required.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Parked {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// Of this consumer group alone
-    #[arg(long, value_name = "GROUP")]
+    /// Select documents of this consumer group
+    #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// What waits for this alone: a key as the list shows it
+    /// Select documents that wait for this key, as the list shows it
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Try it at once
+    /// Try the selected documents again at once
     #[arg(long, conflicts_with = "give_up")]
     release: bool,
-    /// Make dead letters of it
+    /// Turn the selected documents into dead letters
     #[arg(long)]
     give_up: bool,
-    /// Don't ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

@@ -50,17 +50,17 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Which {
-    /// A service of this user, not of the machine
+    /// Use the service of the current user, not of the machine
     #[arg(long)]
     user: bool,
-    /// Its name, where there are several
+    /// Name of the service
     #[arg(long, value_name = "NAME", default_value = "tidegate", value_parser = name)]
     name: String,
 }
 
 #[derive(clap::Args)]
 struct Install {
-    /// Its configuration
+    /// Configuration file (YAML)
     #[arg(
         long,
         short,
@@ -68,16 +68,16 @@ struct Install {
         default_value = "/etc/tidegate/tidegate.yml"
     )]
     config: PathBuf,
-    /// CPUs that it may run on, as in 0-3 or 0,2,4-7; it has a thread for each
+    /// CPUs that the gateway may use, as in 0-3 or 0,2,4-7; it runs one thread on each
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<String>,
-    /// Memory that it may use, as in 2gb; above that it is ended and started again
+    /// Memory that the gateway may use, as in 2gb; systemd restarts it above that
     #[arg(long, value_name = "BYTES", value_parser = crate::diff::bytes)]
     memory: Option<u64>,
-    /// The user that it runs as; without, systemd makes one for it
+    /// User to run as [default: one that systemd makes]
     #[arg(long, value_name = "USER", conflicts_with = "user", value_parser = name)]
     run_as: Option<String>,
-    /// Print the unit, and do nothing
+    /// Print the unit, and change nothing
     #[arg(long)]
     print: bool,
     #[command(flatten)]

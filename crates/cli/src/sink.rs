@@ -30,38 +30,37 @@ use crate::{exit, interrupt};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "NODES", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     nodes: u16,
-    /// The address of all nodes
+    /// Address of all nodes
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
-    /// The first node's port, the others following; 0 takes free ones
+    /// Port of the first node; the others follow; 0 takes free ports
     #[arg(long, value_name = "PORT", default_value_t = 9200)]
     port: u16,
-    /// opensearch-1 to -3, elasticsearch-7 to -9
+    /// Kind and version of the cluster: opensearch-1 to -3, elasticsearch-7 to -9
     #[arg(long, value_name = "FLAVOUR", default_value = "opensearch-3")]
     flavour: Flavour,
-    /// An index that is there from the start; may be repeated
+    /// Index that exists from the start; may be repeated
     #[arg(long, value_name = "NAME:SHARDS", value_parser = index)]
     index: Vec<(String, u32)>,
-    /// Answer each bulk, write and search so many milliseconds later
+    /// Delay of each answer to a bulk, write or search, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     latency_ms: u64,
-    /// And so many microseconds later for each document of a bulk, as if one thread worked them off
+    /// Further delay for each document of a bulk, in microseconds, as if one thread worked them off
     #[arg(long, value_name = "US", default_value_t = 0)]
     doc_us: u64,
-    /// Take no more documents a second, all nodes together
+    /// Documents per second that all nodes together accept at most
     #[arg(long, value_name = "DOCUMENTS")]
     capacity: Option<u32>,
-    /// Let each node work on so many bulks at once; twice as many wait, others get
-    /// 429
+    /// Bulks that a node works on at once; twice as many wait, and others get 429
     #[arg(long, value_name = "BULKS", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
-    /// Refuse every n-th document of each bulk with this status; may be repeated for a mix of errors
+    /// Refuse every n-th document of each bulk with this status; may be repeated
     #[arg(long, value_name = "STATUS:N", value_parser = refusal)]
     fail: Vec<Refusal>,
-    /// Keep documents, so that they can be read, in place of counting them only
+    /// Keep documents so that they can be read, in place of only counting them
     #[arg(long)]
     store: bool,
 }

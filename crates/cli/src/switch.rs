@@ -26,9 +26,8 @@ use crate::admin::{AdminArguments, Terms, exit_code, refuse, segment};
 ///     direct_routing.enabled        true or false; with --index, of these
 ///                                   indices, whatever holds for the others
 ///
-/// The command asks the gateway's admin port. Give its address with --admin if it
-/// is not http://127.0.0.1:2900, and its token, if it has one, in
-/// TIDEGATE_ADMIN_TOKEN or in a file.
+/// The command asks the gateway's admin port. It reads a token from --token-file or
+/// TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 done, 1 there is no such cluster, 2 wrong usage, 3 the gateway
 /// refused or could not be asked.
@@ -56,11 +55,10 @@ struct List {
 /// Set switches, for requests from now on
 #[derive(clap::Args)]
 struct Set {
-    /// What, and to what
+    /// Switches to set, and their values
     #[arg(value_name = "SWITCH=VALUE", required = true, value_parser = pair)]
     pairs: Vec<(String, String)>,
-    /// Of these indices only: names and patterns, parted by commas; for
-    /// direct_routing.enabled
+    /// Set direct_routing.enabled for these indices only: names and patterns, separated by commas
     #[arg(long, value_name = "NAMES")]
     index: Option<String>,
     #[command(flatten)]
@@ -70,10 +68,10 @@ struct Set {
 /// Return switches to the configuration
 #[derive(clap::Args)]
 struct Reset {
-    /// Which; if none are named, all of the cluster
+    /// Switches to return [default: all of the cluster]
     #[arg(value_name = "SWITCH")]
     names: Vec<String>,
-    /// Direct routing of these indices only: names and patterns, parted by commas
+    /// Return direct_routing.enabled of these indices only: names and patterns, separated by commas
     #[arg(long, value_name = "NAMES", conflicts_with = "names")]
     index: Option<String>,
     #[command(flatten)]
@@ -83,7 +81,7 @@ struct Reset {
 /// Where the gateway is, and which of its clusters is meant.
 #[derive(clap::Args)]
 struct Target {
-    /// The cluster, by its name in the configuration; needed if there are several
+    /// Name of the cluster in the configuration; needed if there are several
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     #[command(flatten)]

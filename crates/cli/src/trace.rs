@@ -11,36 +11,37 @@ use crate::output::time;
 
 /// Say where a document is, or what became of a request
 ///
-/// For each queue, consumer group and cluster: indexed (only if the cluster says
-/// so), pending and what is ahead of it, parked, dead, or not seen, and then how
-/// far was looked. At most a second is spent on a queue's records; --from goes on.
+/// For each queue, consumer group and cluster, the command prints whether the
+/// document is indexed (only if the cluster says so), pending and behind how much,
+/// parked, dead, or not seen, and then how far it looked. It spends at most a
+/// second on the records of a queue; --from continues the search.
 ///
-/// With --queue and --position instead of a document: what became of a request,
-/// whose answer told them.
+/// With --queue and --position in place of a document, the command prints what
+/// became of a request whose answer named them.
 ///
-/// The gateway is reached at its admin port. A token is read from --token-file
-/// or TIDEGATE_ADMIN_TOKEN, never from the command line.
+/// The command asks the gateway's admin port. It reads a token from --token-file or
+/// TIDEGATE_ADMIN_TOKEN, never from the command line.
 ///
 /// Exit status: 0 it is somewhere, 1 it is nowhere that could be looked at, 2
 /// wrong usage, 3 the gateway could not be asked.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Its index, an alias or a data stream
+    /// Index of the document; or an alias or a data stream
     #[arg(required_unless_present = "position", requires = "id")]
     index: Option<String>,
-    /// The document's id
+    /// Id of the document
     id: Option<String>,
-    /// Its routing; that of its writes in the queue is known without
-    #[arg(long, value_name = "ROUTING", requires = "id")]
+    /// Routing of the document; not needed for its writes in the queue
+    #[arg(long, value_name = "VALUE", requires = "id")]
     routing: Option<String>,
-    /// In this queue alone
-    #[arg(long, value_name = "QUEUE")]
+    /// Name of the queue to look through [default: all]
+    #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// A request's position, as its answer told
+    /// Position of a request, as its answer named it
     #[arg(long, value_name = "POSITION", conflicts_with = "id")]
     position: Option<u64>,
-    /// Go on from here: what a search said that time cut off
+    /// Continue at this position, which an earlier search named as it ran out of time
     #[arg(long, value_name = "POSITION", requires_all = ["id", "queue"])]
     from: Option<u64>,
     #[command(flatten)]

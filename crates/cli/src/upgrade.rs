@@ -25,7 +25,7 @@ use crate::admin::{self, Admin, AdminArguments};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Seconds to wait for the new program
+    /// Time limit for the new program to start, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
     #[command(flatten)]

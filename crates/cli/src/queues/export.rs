@@ -24,24 +24,24 @@ use super::carry::{Done, LIST, List, Listed, Pace, copy, files_below, put, sync_
 /// With --move, the queue here is marked, and no gateway delivers from it any more.
 ///
 /// Exit status: 0 done, 1 there is no such queue, or an export already, 2 wrong
-/// usage, 3 it could not be done; a gateway has the queue, say.
+/// usage, 3 it could not be done (a gateway has the queue, say).
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
     override_usage = "tidegate queues export [OPTIONS] --config <FILE> --to <FOLDER> <QUEUE>"
 )]
 pub(super) struct Export {
-    /// Its name
+    /// Name of the queue
     queue: String,
     #[command(flatten)]
     from: InData,
-    /// The folder to make
+    /// Folder to create
     #[arg(long, value_name = "FOLDER")]
     to: PathBuf,
     /// Mark the queue here, so that no gateway delivers it a second time
     #[arg(long = "move")]
     moves: bool,
-    /// Copy at most so much a second, as in 50mb
+    /// Bytes to copy per second at most, as in 50mb
     #[arg(long, value_name = "SIZE", value_parser = crate::diff::bytes)]
     rate: Option<u64>,
 }

@@ -26,14 +26,14 @@ use super::carry::{Done, List, Listed, Pace, copy, put, sync_folder};
     override_usage = "tidegate queues import [OPTIONS] --config <FILE> <EXPORT>"
 )]
 pub(super) struct Import {
-    /// The export's folder
+    /// Folder of the export
     export: PathBuf,
     #[command(flatten)]
     to: InData,
-    /// Call the queue so; otherwise it keeps its name
+    /// New name of the queue [default: the name that it had]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Copy at most so much a second, as in 50mb
+    /// Bytes to copy per second at most, as in 50mb
     #[arg(long, value_name = "SIZE", value_parser = crate::diff::bytes)]
     rate: Option<u64>,
 }
