@@ -60,6 +60,8 @@ export interface Lane {
   readonly pending_bytes: number;
   readonly position: number;
   readonly doing: string;
+  /** What it has at nodes that have not answered; gateways before this key leave it out. */
+  readonly waits_for?: readonly { readonly node: string; readonly documents: number; readonly for_s: number }[];
   readonly why: string | null;
 }
 

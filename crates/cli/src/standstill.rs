@@ -37,7 +37,13 @@ fn line(wait: &Value) -> String {
                 "retrying" => "trying again",
                 _ => "waiting",
             };
-            format!("{word} {} {doing}", numbers.join(","))
+            let mut out = format!("{word} {} {doing}", numbers.join(","));
+            match wait["documents"].as_u64() {
+                None => {}
+                Some(1) => out += " for 1 document",
+                Some(documents) => out += &format!(" for {documents} documents"),
+            }
+            out
         }
         (None, Some(1)) => format!("1 document {}", text("reason")),
         (None, documents) => format!("{} documents {}", documents.unwrap_or(0), text("reason")),

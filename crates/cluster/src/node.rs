@@ -10,7 +10,7 @@ use crate::config::{NodeChoice, NodeFilter};
 use crate::health::Health;
 use crate::role::Role;
 
-/// A node of the cluster. ClusterInner between snapshots, so its health outlives a change of the topology.
+/// A node of the cluster. Shared between snapshots, so its health outlives a change of the topology.
 #[derive(Debug)]
 pub struct Node {
     /// The node's id in the cluster state; empty for an endpoint that was never discovered.

@@ -331,7 +331,7 @@ function Lanes({ queue, group, lanes }: { queue: string; group: string; lanes: r
         <table class="grid rows">
           <thead>
             <tr>
-              {[c.lane, c.doing, c.why].map((head) => (
+              {[c.lane, c.doing, c.why, c.nodes].map((head) => (
                 <th key={head} scope="col">
                   {head}
                 </th>
@@ -352,6 +352,13 @@ function Lanes({ queue, group, lanes }: { queue: string; group: string; lanes: r
                 <td data-label={c.doing}>{visible(lane.doing)}</td>
                 <td data-label={c.why}>
                   <bdi>{visible(lane.why ?? "")}</bdi>
+                </td>
+                <td data-label={c.nodes}>
+                  {lane.waits_for?.slice(0, 8).map((at, i) => (
+                    <p key={i}>
+                      <Name value={at.node} /> <span class="sub">{q.atNode(exact(at.documents), span(at.for_s * 1000))}</span>
+                    </p>
+                  ))}
                 </td>
                 <td class="right" data-label={c.pending}>
                   {exact(pendingOf(lane))}

@@ -42,6 +42,9 @@ test("who holds back whom is said, with its lanes and since when; a pipeline is 
   assert.deepEqual((await wait.locator("td").allTextContents()).slice(2), ["node-7 has no time: 429", "2", "4,033", "4 min", "1 s"]);
   const lanes = p.locator("section").filter({ has: p.getByRole("heading", { name: "Lanes: archive" }) });
   assert.deepEqual(await lanes.locator("tbody th").allTextContents(), ["1", "0", "2"], "the most pending first");
+  const nodes = lanes.locator("tbody tr").filter({ hasText: "node-7 730 for 4" });
+  assert.deepEqual(await nodes.locator("th").allTextContents(), ["2"], "the lane that waits for the node");
+  await p.locator(".waits tr").filter({ hasText: "slow node" }).getByText("730").waitFor();
   await p.getByRole("button", { name: "Stop to-archive" }).click();
   await p.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
   await p.getByRole("button", { name: "Start to-archive" }).waitFor();

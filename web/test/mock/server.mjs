@@ -124,7 +124,7 @@ class Mock {
   queues(entry) {
     const second = Math.floor(Date.now() / 1000);
     const all = entry.queueNames ?? (entry.name === "gateway-2" ? ["ingest"] : ["logs", "orders"]);
-    const lane = (n, of) => ({ accepted: 9000 + n * 13, done: 9000 + n * 13 - of, dead: 0, lost: 0, skipped: 0, rewound: 0, pending_bytes: of * 312, position: 48_000 + n * 100, doing: of ? (n % 3 ? "retrying" : "paused") : "idle", why: of ? (n % 3 ? "node-7 answers 429" : "index_closed") : null });
+    const lane = (n, of) => ({ accepted: 9000 + n * 13, done: 9000 + n * 13 - of, dead: 0, lost: 0, skipped: 0, rewound: 0, pending_bytes: of * 312, position: 48_000 + n * 100, doing: of ? (n % 3 ? "retrying" : "paused") : "idle", why: of ? (n % 3 ? "node-7 answers 429" : "index_closed") : null, waits_for: of && n === 2 ? [{ node: entry.queueNames?.[3] ?? "node-7", documents: 730, for_s: 4.2 }] : [] });
     const group = (name, q) => {
       const behind = name === "archive" ? [1200, 4000, 33] : [0, 0, 0];
       const lanes = Array.from({ length: 12 }, (_, n) => lane(n, behind[n] ?? 0));
@@ -133,7 +133,7 @@ class Mock {
       const accepted = 1_000_000 + second % 1000;
       const states = { indexed: accepted - dead - parked - replayed - pending - (entry.off ?? 0), dead, parked, pending, replayed, purged: 0, skipped: 0, lost: 0 };
       const sum = Object.values(states).reduce((a, b) => a + b, 0);
-      const waits = name === "archive" ? [{ reason: "retrying", why: "node-7 has no time: 429", cluster: name, lanes: [1, 2], for_s: 240.5, next_try_s: 1.2 }, { reason: "parked", why: "they wait apart from their lanes", documents: parked }] : [];
+      const waits = name === "archive" ? [{ reason: "retrying", why: "node-7 has no time: 429", cluster: name, lanes: [1, 2], for_s: 240.5, next_try_s: 1.2 }, { reason: "slow_node", why: "the node node-7 has not answered; it is sent 2 requests at once at present", node: "node-7", cluster: name, lanes: [2], documents: 730, for_s: 4.2 }, { reason: "parked", why: "they wait apart from their lanes", documents: parked }] : [];
       return [accepted, { ...states, rewound: 0, pending_bytes: pending * 312, waits, cluster: name, pipeline: `to-${name}`, state: entry.stopped ? "stopped" : "running", lag_s: pending ? 41.5 : 0, lanes, accounted: q === "kafka" ? null : accepted, states: q === "kafka" ? null : sum, adds_up: q === "kafka" ? null : sum === accepted }];
     };
     const queues = {};

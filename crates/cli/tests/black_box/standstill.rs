@@ -212,3 +212,50 @@ fn a_lane_that_waits_for_memory_says_so() {
         &[" waiting, before the cluster c0, for ", "worker.delivery_memory"],
     );
 }
+
+#[test]
+fn a_node_that_does_not_answer_is_named_with_the_lanes_that_wait_for_it() {
+    let cluster = FakeCluster::start(Spec::default().index("logs", 12).storing()).unwrap();
+    let place = Place::before(&[&cluster], "");
+    let gateway = place.start();
+    cluster.cue(Cue::bulk(Fault::HangUnwritten).on_node(1).always());
+    gateway.bulk(&body(300)).ok().unwrap();
+    // The other nodes answer sooner or later, however busy this machine is.
+    let ends = Instant::now() + Duration::from_secs(60);
+    let (slow, lanes) = loop {
+        let group = queue(&gateway)["groups"]["c0"].clone();
+        let waits = group["waits"].as_array().unwrap();
+        if let [only] = &waits[..]
+            && only["reason"] == "slow_node"
+        {
+            break (only.clone(), group["lanes"].clone());
+        }
+        assert!(Instant::now() < ends, "{group:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let name = slow["node"].as_str().unwrap();
+    told(
+        &gateway,
+        &[
+            "q, c0: lane",
+            " waiting for ",
+            &format!("the node {name} has not answered"),
+        ],
+    );
+    assert!(slow["for_s"].as_f64().unwrap() >= 1.0, "{slow}");
+    let lanes = lanes.as_array().unwrap();
+    let at: Vec<&Value> = lanes
+        .iter()
+        .flat_map(|lane| lane["waits_for"].as_array().unwrap())
+        .collect();
+    assert!(at.iter().all(|one| one["node"] == name), "{at:?}");
+    let held: u64 = at.iter().map(|one| one["documents"].as_u64().unwrap()).sum();
+    assert_eq!(slow["documents"], held);
+    let waiting = lanes
+        .iter()
+        .enumerate()
+        .filter(|(_, lane)| lane["waits_for"] != Value::Array(Vec::new()));
+    let waiting: Vec<Value> = waiting.map(|(number, _)| number.into()).collect();
+    assert_eq!(slow["lanes"], Value::Array(waiting));
+    cluster.behave();
+}

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bulk::{Ask, Destination, Op, Verdict, Why};
+use bulk::{Ask, Destination, Op, Part, Verdict, Why};
 use cluster::{PickReason, Snapshot};
 use config::Level;
 use futures_util::future::join_all;
@@ -52,10 +52,11 @@ impl Work<'_> {
 }
 
 impl Route {
-    /// One try of some operations: what each node holds primaries of goes there now.
+    /// One try of some operations: what each node holds primaries of goes there now. `lane` is the one that
+    /// waits for it, if one does.
     pub(crate) async fn attempt(
         self: &Rc<Self>,
-        way: SendMode,
+        (way, lane): (SendMode, Option<u32>),
         work: &Work<'_>,
         operations: &[usize],
         outbound: &Outbound,
@@ -85,8 +86,7 @@ impl Route {
                 let parts = load.plan.parts.iter().enumerate();
                 let sent = parts.map(|(part, one)| {
                     let parcel = Parcel::part(&load, part, wording);
-                    let shard = (one.index.as_deref(), one.shard);
-                    self.send(way, outbound, snapshot, one.destination, shard, parcel)
+                    self.send((way, lane), outbound, snapshot, Some(one), parcel)
                 });
                 let sent = join_all(sent).await;
                 let held = sent.iter().filter_map(Outcomes::held).collect();
@@ -110,7 +110,7 @@ impl Route {
                     outbound.cluster().hint();
                 }
                 let parcel = Parcel::whole(body, docs, wording);
-                let sent = self.send(way, outbound, snapshot, Destination::Any, (None, None), parcel);
+                let sent = self.send((way, lane), outbound, snapshot, None, parcel);
                 let outcomes = sent.await;
                 match outcomes.are_done() {
                     true => Attempted::default(),
@@ -123,20 +123,20 @@ impl Route {
         }
     }
 
-    /// Sends what one node is to have.
+    /// Sends what one node is to have: a part, or what any may take.
     async fn send(
         self: &Rc<Self>,
-        way: SendMode,
+        (way, lane): (SendMode, Option<u32>),
         outbound: &Outbound,
         snapshot: &Snapshot,
-        destination: Destination,
-        (index, shard): (Option<&str>, Option<u32>),
+        part: Option<&Part>,
         parcel: Parcel,
     ) -> Outcomes {
-        let home = match destination {
-            Destination::Node(node) => snapshot.node(node).filter(|node| node.health.is_up()),
-            Destination::Any => None,
+        let home = match part.map(|part| part.destination) {
+            Some(Destination::Node(node)) => snapshot.node(node).filter(|node| node.health.is_up()),
+            Some(Destination::Any) | None => None,
         };
+        let (index, shard) = part.map_or((None, None), |part| (part.index.as_deref(), part.shard));
         let outlet = Outlet::new(home, index, shard, &parcel);
         let node = match home {
             Some(node) => Arc::clone(node),
@@ -145,6 +145,7 @@ impl Route {
                 .gathering(&outlet)
                 .unwrap_or_else(|| outbound.pick(snapshot, PickReason::Documents, &[])),
         };
+        let _listed = lane.map(|lane| self.group.at_nodes.list(lane, &node, parcel.docs));
         self.dispatch(way, &node, outlet, parcel).await
     }
 

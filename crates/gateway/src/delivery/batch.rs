@@ -190,13 +190,12 @@ impl Lane {
             let mut not_done = route.look_back(work, &mut left, &outbound, &snapshot).await;
             if !left.is_empty() {
                 work.past.send_by(&snapshot);
-                let way = if apart {
-                    SendMode::Apart
-                } else {
-                    SendMode::Together
+                let mode = match apart {
+                    true => SendMode::Apart,
+                    false => SendMode::Together,
                 };
-                let attempt = route.attempt(way, work, &left, &outbound, &snapshot);
-                let tried = attempt.await;
+                let by = (mode, Some(self.number));
+                let tried = route.attempt(by, work, &left, &outbound, &snapshot).await;
                 not_done.extend(tried.not_done);
                 held = tried.held;
             }

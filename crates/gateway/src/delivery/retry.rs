@@ -320,7 +320,7 @@ async fn send_due(
     let (mut left, mut held) = (send.to_vec(), Vec::new());
     let mut outcomes = route.look_back(work, &mut left, outbound, snapshot).await;
     if !left.is_empty() {
-        let attempt = route.attempt(mode, work, &left, outbound, snapshot);
+        let attempt = route.attempt((mode, None), work, &left, outbound, snapshot);
         let tried = attempt.await;
         outcomes.extend(tried.not_done);
         held = tried.held;

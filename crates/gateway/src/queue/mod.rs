@@ -10,6 +10,7 @@
 
 mod accept;
 mod accounts;
+mod at_nodes;
 mod burying;
 pub(crate) mod dead_letters;
 mod fence;

@@ -13,6 +13,7 @@ use wire::lock;
 
 use crate::admission::form::Forms;
 use crate::metrics::Count;
+use crate::queue::at_nodes::{AtNodes, tenths};
 use crate::queue::dead_letters::{Committed, DeadLetters};
 use crate::queue::idempotency::{Keys, SEGMENTS_STAY};
 use crate::queue::journal::{Consumer, Journal};
@@ -68,6 +69,7 @@ pub(crate) struct Group {
     /// [`Group::doubtful_before`] does not say so yet.
     unsettled: AtomicBool,
     lanes: Vec<Mutex<LaneState>>,
+    pub(crate) at_nodes: AtNodes,
     phase: Mutex<Phase>,
     /// Requests sent to the cluster.
     pub(crate) requests: Count,
@@ -480,6 +482,7 @@ impl Group {
             doubtful_before: (0..lanes).map(|_| AtomicU64::default()).collect(),
             unsettled: AtomicBool::new(true),
             lanes: (0..lanes).map(|_| Mutex::default()).collect(),
+            at_nodes: AtNodes::new(lanes),
             phase: Mutex::default(),
             requests: Count::default(),
             parts: Count::default(),
@@ -659,6 +662,14 @@ impl Group {
                 "doing": state.doing.as_str(),
                 "why": state.why,
             });
+            let at = self.at_nodes.of(number).into_iter().map(|one| {
+                json!({
+                    "node": one.node.name,
+                    "documents": one.documents,
+                    "for_s": tenths(one.since.elapsed()),
+                })
+            });
+            value["waits_for"] = at.collect();
             if let Some((held, messages)) = shared.as_ref().and_then(|shared| shared.get(number)) {
                 value["held"] = json!(held);
                 value["pending_messages"] = json!(messages);

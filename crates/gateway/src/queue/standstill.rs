@@ -1,11 +1,12 @@
 //! Why documents of a queue do not move: for whom they wait, since when, and when that is looked at again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use crate::queue::accounts::GroupAccount;
+use crate::queue::at_nodes::tenths;
 use crate::queue::queues::{Doing, Group, LaneState, Phase, Queue};
 
 /// What keeps a queue from accepting anything, if something does.
@@ -42,6 +43,7 @@ pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group
         waits.push(json!({"reason": reason, "why": why, "documents": account.pending}));
     }
     waits.extend(of_lanes(group));
+    waits.extend(of_nodes(group));
     if account.parked > 0 {
         let why = format!(
             "they wait apart from their lanes, for an index, a request or themselves: `tidegate queues parked {queue}` \
@@ -71,14 +73,13 @@ fn of_lanes(group: &Group) -> Vec<Value> {
     }
     alike.sort_by_key(|(state, _, lanes)| (rank(state.doing), std::cmp::Reverse(lanes.len())));
     let now = Instant::now();
-    let seconds = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
     let told = alike.into_iter().map(|(state, why, lanes)| {
         let since = state
             .since_change
-            .map(|since| seconds(now.saturating_duration_since(since)));
+            .map(|since| tenths(now.saturating_duration_since(since)));
         let next = state
             .next_try
-            .map(|next| seconds(next.saturating_duration_since(now)));
+            .map(|next| tenths(next.saturating_duration_since(now)));
         json!({
             "reason": reason(state.doing),
             "why": why,
@@ -86,6 +87,25 @@ fn of_lanes(group: &Group) -> Vec<Value> {
             "lanes": lanes,
             "for_s": since,
             "next_try_s": next,
+        })
+    });
+    told.collect()
+}
+
+/// Nodes that have had lanes' documents for some time without an answer.
+fn of_nodes(group: &Group) -> Vec<Value> {
+    let now = Instant::now();
+    let told = group.at_nodes.slow(now).into_iter().map(|slow| {
+        let (name, limit) = (&slow.node.name, slow.node.health.limiter().limit());
+        let requests = if limit == 1 { "request" } else { "requests" };
+        json!({
+            "reason": "slow_node",
+            "why": format!("the node {name} has not answered; it is sent {limit} {requests} at once at present"),
+            "node": name,
+            "cluster": group.settings.cluster,
+            "lanes": slow.lanes,
+            "documents": slow.documents,
+            "for_s": tenths(now.saturating_duration_since(slow.since)),
         })
     });
     told.collect()

@@ -1,0 +1,129 @@
+//! What the lanes of a consumer group have at nodes: handed to a node's outlet and not answered yet. A lane
+//! waits for all of its nodes, so the slowest of them holds it back.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cluster::Node;
+use wire::lock;
+
+/// By lane.
+#[derive(Debug)]
+pub(crate) struct AtNodes {
+    lanes: Vec<Mutex<Vec<AtNode>>>,
+}
+
+/// What one lane has at one node.
+#[derive(Clone, Debug)]
+pub(crate) struct AtNode {
+    pub(crate) node: Arc<Node>,
+    pub(crate) documents: u32,
+    /// When it was handed over.
+    pub(crate) since: Instant,
+}
+
+/// A node that holds lanes back.
+#[derive(Debug)]
+pub(crate) struct Slow {
+    pub(crate) node: Arc<Node>,
+    pub(crate) lanes: Vec<usize>,
+    /// Of these lanes, at the node.
+    pub(crate) documents: u64,
+    /// When it got the oldest of them.
+    pub(crate) since: Instant,
+}
+
+/// Takes its documents off the list when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listed<'a> {
+    lane: &'a Mutex<Vec<AtNode>>,
+    entry: AtNode,
+}
+
+/// A node that has had documents for so long is told of. Answers of a node that keeps up take less.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Seconds, to a tenth.
+pub(super) fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
+}
+
+/// A node outlives changes of the topology by its health.
+fn same(one: &Node, other: &Node) -> bool {
+    Arc::ptr_eq(&one.health, &other.health)
+}
+
+// === impl AtNodes ===
+
+impl AtNodes {
+    pub(crate) fn new(lanes: u32) -> Self {
+        Self {
+            lanes: (0..lanes).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Notes that a lane has documents at a node, until what is returned is dropped.
+    pub(crate) fn list(&self, lane: u32, node: &Arc<Node>, documents: u32) -> Listed<'_> {
+        let lane = &self.lanes[lane as usize];
+        let entry = AtNode {
+            node: Arc::clone(node),
+            documents,
+            since: Instant::now(),
+        };
+        lock(lane).push(entry.clone());
+        Listed { lane, entry }
+    }
+
+    /// What a lane has at nodes.
+    pub(crate) fn of(&self, lane: usize) -> Vec<AtNode> {
+        self.lanes
+            .get(lane)
+            .map(|lane| lock(lane).clone())
+            .unwrap_or_default()
+    }
+
+    /// Nodes that have had documents for some time, the one that holds most lanes first.
+    pub(crate) fn slow(&self, now: Instant) -> Vec<Slow> {
+        let mut slow: Vec<Slow> = Vec::new();
+        for lane in 0..self.lanes.len() {
+            for one in self.of(lane) {
+                if now.saturating_duration_since(one.since) < SLOW {
+                    continue;
+                }
+                match slow.iter_mut().find(|known| same(&known.node, &one.node)) {
+                    None => slow.push(Slow {
+                        node: one.node,
+                        lanes: vec![lane],
+                        documents: u64::from(one.documents),
+                        since: one.since,
+                    }),
+                    Some(known) => {
+                        if known.lanes.last() != Some(&lane) {
+                            known.lanes.push(lane);
+                        }
+                        known.documents += u64::from(one.documents);
+                        known.since = known.since.min(one.since);
+                    }
+                }
+            }
+        }
+        slow.sort_by_key(|one| (std::cmp::Reverse(one.lanes.len()), one.since));
+        slow
+    }
+}
+
+// === impl Listed ===
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let mut lane = lock(self.lane);
+        let entry = &self.entry;
+        // Equal entries stand for one another.
+        let equal = |one: &AtNode| {
+            same(&one.node, &entry.node) && one.documents == entry.documents && one.since == entry.since
+        };
+        if let Some(at) = lane.iter().position(equal) {
+            lane.swap_remove(at);
+        }
+    }
+}
