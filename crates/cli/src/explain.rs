@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// URL parameter `pipeline` of the bulk request, if any
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Make an id for documents without one, as `fix_null_id` does
+    /// Make an id for documents that have neither id nor routing, as `fix_null_id` does
     #[arg(long)]
     fix_null_id: bool,
     #[command(flatten)]
