@@ -11,27 +11,28 @@ section! {
     /// A cluster of Elasticsearch or OpenSearch.
     #[schemars(extend("required" = ["name"]))]
     ElasticsearchFile {
-        /// Its name.
+        /// Name of the cluster.
         name: String = String::new(),
-        /// Switch it on.
+        /// Use this cluster.
         enabled: bool = true,
-        /// Where to reach it: `http://` or `https://`, host, port. Give one of `endpoint`, `endpoints`, `host`,
+        /// URL of a node: `http://` or `https://`, host, port. Give one of `endpoint`, `endpoints`, `host`,
         /// `hosts`.
         endpoint: Option<String> = None,
-        /// Where to reach it, several nodes.
+        /// URLs of several nodes.
         endpoints: Names = OneOrMany(Vec::new()),
-        /// Where to reach it, as `host:port`; `schema` says how.
+        /// A node, as `host:port`, reached by `schema`.
         host: Option<String> = None,
-        /// Where to reach it, several nodes as `host:port`; `schema` says how.
+        /// Several nodes, as `host:port`, reached by `schema`.
         hosts: Names = OneOrMany(Vec::new()),
-        /// How to speak to `host` and `hosts`.
+        /// Scheme for `host` and `hosts`.
         schema: SchemeFile = SchemeFile::Http,
-        /// The gateway's own account, for discovery; and for clients without one, if `anonymous` says so.
+        /// The gateway's own account, for discovery, and for clients without credentials if `anonymous` says
+        /// so.
         basic_auth: Option<BasicAuthFile> = None,
         /// The gateway's own account as an API key: `id:api_key`, or that in base64.
         api_key: Option<Secret> = None,
-        /// What happens to client requests that carry no credentials: `pass` sends them as they are, and the
-        /// cluster decides; `use_gateway_account` sends them with the gateway's own account, so that whoever
+        /// What happens to client requests without credentials: `pass` sends them as they are, and the
+        /// cluster decides. `use_gateway_account` sends them with the gateway's own account, so anyone who
         /// reaches the port acts with it.
         anonymous: Anonymous = Anonymous::Pass,
         /// Check of the nodes' certificates, for `https`.
@@ -59,19 +60,19 @@ section! {
         /// Elections.
         #[schemars(extend("x-ignored" = "requests are forwarded whether or not there is a master; the cluster answers"))]
         allow_access_when_master_not_found: Ignored = Ignored,
-        /// A remark.
+        /// A comment for readers of the file.
         #[schemars(extend("x-ignored" = "a remark"))]
         description: Ignored = Ignored,
-        /// A remark.
+        /// A comment for readers of the file.
         #[schemars(extend("x-ignored" = "a remark"))]
         project: Ignored = Ignored,
-        /// A remark.
+        /// A comment for readers of the file.
         #[schemars(extend("x-ignored" = "a remark"))]
         location: Ignored = Ignored,
-        /// A remark.
+        /// A comment for readers of the file.
         #[schemars(extend("x-ignored" = "a remark"))]
         labels: Ignored = Ignored,
-        /// A remark.
+        /// A comment for readers of the file.
         #[schemars(extend("x-ignored" = "a remark"))]
         tags: Ignored = Ignored,
     }
@@ -101,14 +102,14 @@ section! {
 section! {
     /// Check of the nodes' certificates.
     ClusterTlsFile {
-        /// Take any certificate. Whoever sits on the way can then read and change everything, credentials
-        /// included; for trying things out.
+        /// Accept any certificate; for tests only. Anyone on the network path can then read and change
+        /// everything, with credentials.
         insecure_skip_verify: bool = false,
-        /// Authorities (PEM) in place of the system's.
+        /// PEM file of the certificate authorities to trust, in place of the system's.
         ca_file: Option<String> = None,
-        /// Certificate (PEM) that the gateway shows.
+        /// PEM file of the certificate that the gateway shows.
         cert_file: Option<String> = None,
-        /// Its private key (PEM).
+        /// PEM file of the private key.
         key_file: Option<String> = None,
     }
 }
@@ -119,9 +120,9 @@ section! {
         /// Ask the cluster for its nodes (`true`), or use the given endpoints only (`false`): without a topology
         /// every bulk passes whole.
         enabled: bool = true,
-        /// How often.
+        /// How often the gateway looks at the cluster.
         refresh: DiscoveryRefreshFile = DiscoveryRefreshFile::default(),
-        /// Longest wait for an answer to one look.
+        /// Longest wait for an answer of the cluster.
         timeout: Time = Time(Duration::from_secs(10)),
     }
 }
@@ -129,12 +130,12 @@ section! {
 section! {
     /// How often the cluster is looked at.
     DiscoveryRefreshFile {
-        /// Look again and again. `false`: look at the start, and then only when something hints at a change: an answer, a
-        /// prediction that was wrong, a node that fails or returns. Answers stay right, but what nothing hints at is not
-        /// seen: see "A topology that is not polled" in nodes.md.
+        /// Look repeatedly. `false`: look at the start, and then only when something hints at a change: an
+        /// answer, a wrong prediction, a node that fails or returns. Answers stay right, but a change that
+        /// nothing hints at is not seen: see "A topology that is not polled" in nodes.md.
         enabled: bool = true,
-        /// Between two looks: what has changed is seen after this long at most. A shorter `refresh.interval` of an
-        /// `elasticsearch` filter holds instead.
+        /// Time between two looks, after which a change is seen at the latest. A shorter `refresh.interval`
+        /// of an `elasticsearch` filter applies instead.
         interval: Time = Time(Duration::from_millis(300)),
     }
 }

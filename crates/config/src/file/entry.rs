@@ -8,26 +8,26 @@ section! {
     /// A listener.
     #[schemars(extend("required" = ["name", "router", "network"]))]
     EntryFile {
-        /// Its name.
+        /// Name of the entry.
         name: String = String::new(),
-        /// Switch it on.
+        /// Open this entry.
         enabled: bool = true,
-        /// The router that its requests go through.
+        /// Name of the router for the requests of this entry.
         router: String = String::new(),
-        /// Where it listens.
+        /// Address to listen on.
         network: EntryNetworkFile = EntryNetworkFile::default(),
         /// TLS towards clients.
         tls: EntryTlsFile = EntryTlsFile::default(),
-        /// Connections at most. For a new one beyond them, one that has waited long for its client is closed; only if all
-        /// have requests under way, the new one.
+        /// Largest number of connections. When a new connection exceeds it, the gateway closes one that has
+        /// waited long for its client, or the new one if all others have requests under way.
         #[schemars(range(min = 1, max = 10_000_000))]
         max_concurrency: u32 = 20_000,
-        /// Largest body, after decompression. More gets 413. The cluster's own limit
+        /// Largest body, after decompression. Larger ones get 413. The cluster's own limit
         /// (`http.max_content_length`) applies as well.
         max_request_body_size: Bytes = Bytes(100 << 20),
-        /// Largest request line and headers together. More gets 431.
+        /// Largest size of request line and headers together. Larger ones get 431.
         max_request_head_size: Bytes = Bytes(64 << 10),
-        /// Most headers in a request. More gets 431.
+        /// Largest number of headers in a request. More get 431.
         #[schemars(range(min = 8, max = 4096))]
         max_request_headers: u32 = 128,
         /// Longest wait for more of a body.
@@ -38,8 +38,9 @@ section! {
         idle_timeout: TimeOrSeconds = TimeOrSeconds(Duration::from_secs(120)),
         /// Longest wait for a request's whole head.
         header_timeout: TimeOrSeconds = TimeOrSeconds(Duration::from_secs(10)),
-        /// Slowest client in bytes a second: in each `read_timeout` of waiting for its body (slower ones get 408), and in
-        /// each `write_timeout` of waiting for it to take a reply (slower ones are cut). `0`: no such limit.
+        /// Lowest rate of a client, in bytes per second: in each `read_timeout` of waiting for its body
+        /// (slower clients get 408), and in each `write_timeout` of waiting for it to take a reply (slower
+        /// clients are cut off). `0`: no limit.
         min_body_rate: Bytes = Bytes(1 << 10),
         /// Keep-alive probes.
         #[schemars(extend("x-ignored" = "TCP keep-alive is always on; idle connections are closed by `idle_timeout`"))]
@@ -69,7 +70,7 @@ section! {
 }
 
 section! {
-    /// Where an entry listens.
+    /// Address that an entry listens on.
     #[schemars(extend("required" = ["binding"]))]
     EntryNetworkFile {
         /// Address and port, as in `0.0.0.0:8000` or `[::]:8000`. `:8000` means every address.
@@ -84,13 +85,14 @@ section! {
 section! {
     /// TLS towards clients.
     EntryTlsFile {
-        /// Speak TLS. Without `cert_file` and `key_file`, a certificate signed by itself is made at each start.
+        /// Use TLS. Without `cert_file` and `key_file`, the gateway makes a self-signed certificate at each
+        /// start.
         enabled: bool = false,
-        /// Certificate chain (PEM), leaf first.
+        /// PEM file of the certificate chain, leaf first.
         cert_file: Option<String> = None,
-        /// Its private key (PEM).
+        /// PEM file of the private key.
         key_file: Option<String> = None,
-        /// Authorities (PEM) whose certificate every client must show.
+        /// PEM file of certificate authorities. Every client must show a certificate of one of them.
         client_ca_file: Option<String> = None,
         /// Use changed certificate files for new connections, without a restart.
         hot_reload: bool = true,

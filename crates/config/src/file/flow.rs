@@ -10,9 +10,9 @@ section! {
     /// A flow.
     #[schemars(extend("required" = ["name", "filter"]))]
     FlowFile {
-        /// Its name.
+        /// Name of the flow.
         name: String = String::new(),
-        /// Run in order, until one answers the request.
+        /// Filters, run in order until one answers the request.
         filter: Vec<FilterFile> = Vec::new(),
     }
 }
@@ -26,11 +26,11 @@ section! {
         rewrite_to_bulk: Option<RewriteToBulkFile> = None,
         /// Forwards any request to a node, and answers it.
         elasticsearch: Option<ForwardFile> = None,
-        /// A condition: `then` runs if it holds, `else` if not.
+        /// A condition. If it holds, `then` runs; otherwise, `else` runs.
         r#if: Option<Box<ConditionFile>> = None,
-        /// Filters for when `if` holds.
+        /// Filters to run if the condition holds.
         then: Option<Vec<FilterFile>> = None,
-        /// Filters for when `if` doesn't hold.
+        /// Filters to run if the condition does not hold.
         r#else: Option<Vec<FilterFile>> = None,
     }
 }
@@ -45,7 +45,7 @@ pub enum ModeFile {
     Async,
 }
 
-/// When an appended request counts as safe.
+/// When a request counts as safe on disk.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -116,106 +116,113 @@ pub enum CompressionFile {
 }
 
 section! {
-    /// The durable log that asynchronous mode answers from; below `path.data`, in `queue/NAME`, or in Kafka. Filters with
-    /// the same name share it, and must then say the same of it.
+    /// The durable log of asynchronous mode: below `path.data`, in `queue/NAME`, or in Kafka. Filters that
+    /// name the same queue share it, and must then configure it alike.
     QueueFile {
-        /// Its name; the cluster's, if empty.
+        /// Name of the queue. If empty, the cluster's name.
         name: String = String::new(),
-        /// Where it is: `disk`, on this machine, or `kafka`, in a topic that several gateways can share. See
-        /// docs/kafka.md.
+        /// Where the queue is: `disk`, on this machine, or `kafka`, in a topic that several gateways can
+        /// share. See docs/kafka.md.
         r#type: QueueTypeFile = QueueTypeFile::Disk,
-        /// Lanes: documents of one shard share a lane and are delivered in order; lanes are independent. Fixed when the
-        /// queue is made.
+        /// Number of lanes. Documents of one shard share a lane and are delivered in order; lanes are
+        /// independent. The number is fixed when the queue is made.
         #[schemars(range(min = 1, max = 4096))]
         lanes: u32 = 16,
-        /// When an appended request counts as safe.
+        /// When a request counts as safe on disk.
         fsync: FsyncFile = FsyncFile::Always,
-        /// With `fsync: interval`, the time between two syncs.
+        /// With `fsync: interval`: time between two syncs.
         fsync_interval: Time = Time(Duration::from_secs(1)),
-        /// How documents are packed on disk. May be changed: what is there already stays as it is. See docs/log.md.
+        /// How documents are compressed on disk. A change applies to new records only. See docs/log.md.
         compression: CompressionFile = CompressionFile::None,
-        /// Bytes on disk at most; beyond it clients get 429. `-1`: as long as `min_free` allows.
+        /// Largest size on disk. Beyond it, clients get 429. `-1`: as much as `min_free` allows.
         max_size: BytesOrUnlimited = BytesOrUnlimited(None),
-        /// Bytes that stay free on the disk, 128kb at least; below it clients get 429. Dead letters may take half of it.
+        /// Space that stays free on the disk, at least 128kb. Below it, clients get 429. Dead letters may
+        /// take half of it.
         min_free: super::Bytes = super::Bytes(1 << 30),
-        /// Bytes of files on disk whose documents are all delivered, kept an hour at most to be written again: that costs a third
-        /// of what new ones cost, and syncs sooner. They take room neither from `max_size` nor from `min_free`. `0`: none.
+        /// Size of used-up files that are kept, for an hour at most, to be written again, which costs a
+        /// third of what new files cost, and syncs sooner. They count neither for `max_size` nor for
+        /// `min_free`. `0`: keep none.
         spare_size: super::Bytes = super::Bytes(1 << 30),
-        /// Bytes of dead letters at most, of which no index takes more than is left for the others; what finds no room is
-        /// parked, and nothing is dropped.
+        /// Largest size of dead letters. No index takes more of it than is left for the others. Operations
+        /// that find no room are parked; none is dropped.
         dead_letters_max_size: super::Bytes = super::Bytes(1 << 30),
-        /// Bytes of parked operations at most, of one consumer group; beyond it what would be parked becomes a dead letter.
+        /// Largest size of the parked operations of one consumer group. Beyond it, operations become dead
+        /// letters in place of being parked.
         parked_max_size: super::Bytes = super::Bytes(1 << 30),
-        /// How long an operation is parked, and tried again, before it becomes a dead letter.
+        /// Time for which an operation is parked and tried again before it becomes a dead letter.
         parked_max_age: Time = Time(Duration::from_secs(24 * 3600)),
-        /// With `type: kafka`: `host:port` of some brokers; the others are learnt from them.
+        /// With `type: kafka`: `host:port` of some brokers, from which the gateway learns the others.
         brokers: Names = OneOrMany(Vec::new()),
-        /// With `type: kafka`: the topic; if empty, the queue's name. It is made if it is missing.
+        /// With `type: kafka`: name of the topic. If empty, the queue's name. A missing topic is made.
         topic: String = String::new(),
-        /// With `type: kafka`: the topic's partitions, which are the lanes. If nothing is written, those that it has, or 16
-        /// if it is made.
+        /// With `type: kafka`: number of the topic's partitions, which are the lanes. By default, those that
+        /// the topic has, or 16 if it is made.
         #[schemars(range(min = 1, max = 4096))]
         partitions: Option<u32> = None,
-        /// With `type: kafka`: copies of each message, in a topic that is made. If nothing is written, what the brokers
-        /// make by default. From 3 on, two must have a message before it counts as safe.
+        /// With `type: kafka`: copies of each message, in a topic that is made. By default, what the brokers
+        /// use. From 3 on, two must have a message before it counts as safe.
         #[schemars(range(min = 1, max = 15))]
         replication_factor: Option<u32> = None,
-        /// With `type: kafka`: how long messages are kept, delivered or not, in a topic that is made.
+        /// With `type: kafka`: time for which messages are kept, delivered or not, in a topic that is made.
         retention: Time = Time(Duration::from_secs(7 * 24 * 3600)),
-        /// With `type: kafka`: bytes of a message at most, in a topic that is made. If nothing is written, what the
-        /// brokers allow. A document must fit into one.
+        /// With `type: kafka`: largest size of a message, in a topic that is made. By default, what the
+        /// brokers allow. A document must fit into one message.
         max_message_size: Option<super::Bytes> = None,
-        /// With `type: kafka`: a request that the brokers have not acknowledged after this gets 503.
+        /// With `type: kafka`: time after which a request that the brokers have not acknowledged gets 503.
         ack_timeout: Time = Time(Duration::from_secs(10)),
-        /// With `type: kafka`: what a gateway was to deliver that the brokers have not heard of for so long is delivered by
-        /// others.
+        /// With `type: kafka`: time after which other gateways deliver in place of one that the brokers have
+        /// not heard of.
         session_timeout: Time = Time(Duration::from_secs(10)),
         /// With `type: kafka`: TLS to the brokers.
         tls: KafkaTlsFile = KafkaTlsFile::default(),
         /// With `type: kafka`: the gateway's account at the brokers.
         sasl: Option<SaslFile> = None,
-        /// When writes go to the cluster that cannot be queued (a malformed bulk, updates by query; see docs/async.md).
+        /// When the gateway passes on writes that cannot be queued (a malformed bulk, updates by query):
+        /// `wait` until the documents queued before are delivered, `now` at once. See docs/async.md.
         passing: PassingFile = PassingFile::Wait,
-        /// With `passing: wait`, the longest wait; then the client gets 503, and nothing was executed.
+        /// With `passing: wait`: longest wait. Then the client gets 503, and nothing was executed.
         passing_timeout: Time = Time(Duration::from_secs(10)),
-        /// What is done with such writes where the queue is delivered to a second cluster too, which they do not reach.
+        /// What happens to such writes if the queue is delivered to a second cluster too, which they do not
+        /// reach.
         passing_second_cluster: SecondClusterFile = SecondClusterFile::Refuse,
     }
 }
 
 section! {
-    /// In asynchronous mode: a client that gives its request an `Idempotency-Key` may send it again, and gets the same
-    /// answer; it is written once. Filters with the same queue must say the same of it. See docs/async.md.
+    /// In asynchronous mode: a client that gives its request an `Idempotency-Key` may send it again. It gets
+    /// the same answer, and the request is written once. Filters with the same queue must configure this
+    /// alike. See docs/async.md.
     IdempotencyFile {
-        /// Whether such keys count.
+        /// Honour such keys.
         enabled: bool = false,
-        /// For how long a key is remembered.
+        /// Time for which a key is remembered.
         window: Time = Time(Duration::from_secs(600)),
-        /// Keys remembered at most, about 150 bytes of memory each; requests with another one get 429 until the oldest
-        /// are forgotten. A client gets no more of them than are left for all others: one alone has half.
+        /// Largest number of keys to remember; each takes about 150 bytes of memory. Requests with further
+        /// keys get 429 until the oldest are forgotten. A client gets no more keys than are left for all
+        /// others: a single client has half.
         #[schemars(range(min = 1, max = 10_000_000))]
         max_keys: u32 = 200_000,
     }
 }
 
 section! {
-    /// Small parts of different bulk requests with the same path, parameters and headers gather for a node that is busy
-    /// with a request, and then go as one; each client gets its own items. See docs/combine.md. Without effect in
-    /// asynchronous mode, where the log gathers.
+    /// Small parts of different bulk requests with the same path, parameters and headers wait while their
+    /// node is busy with a request, and are then sent as one. Each client gets its own items. This has no
+    /// effect in asynchronous mode, where the log gathers documents. See docs/combine.md.
     CombineFile {
-        /// Whether they do.
+        /// Combine small parts.
         enabled: bool = true,
-        /// What waits is sent once it is as many bytes. A part of more than half of that never waits.
+        /// Size at which waiting parts are sent. A part of more than half of this size never waits.
         flush_threshold_size: super::Bytes = super::Bytes(8 << 20),
-        /// The longest wait for others. With nobody to wait for there is none.
+        /// Longest wait for other parts. A part waits only if there are others to wait for.
         interval: Time = Time(Duration::from_millis(50)),
-        /// What waits is sent once it is as many documents.
+        /// Number of documents at which waiting parts are sent.
         #[schemars(range(min = 1))]
         max_docs: u32 = 100_000,
-        /// What waits is sent once it is of as many requests.
+        /// Number of requests at which their waiting parts are sent.
         #[schemars(range(min = 1))]
         max_wait_requests: u32 = 1024,
-        /// Whether how many requests a node is sent at once is found from its answers.
+        /// Find from a node's answers how many requests to send it at once.
         adaptive_concurrency: bool = true,
     }
 }
@@ -240,52 +247,54 @@ section! {
     /// next filter.
     #[schemars(extend("required" = ["elasticsearch"]))]
     BulkReshuffleFile {
-        /// Run only if this holds.
+        /// Condition under which the filter runs.
         when: Option<ConditionFile> = None,
-        /// The cluster.
+        /// Name of the cluster.
         elasticsearch: String = String::new(),
-        /// How the client is answered: `sync` with the cluster's own answer, `async` (also where nothing is written)
-        /// once the request is in a durable log, from which a pipeline with `bulk_indexing` delivers it.
+        /// When the client is answered: `sync` with the cluster's own answer, `async` (the default) once the
+        /// request is in a durable log, from which a pipeline with `bulk_indexing` delivers it.
         mode: Option<ModeFile> = None,
-        /// In asynchronous mode: the log.
+        /// In asynchronous mode: the queue, which is a durable log.
         queue: QueueFile = QueueFile::default(),
-        /// In asynchronous mode: requests that are written once however often they come.
+        /// In asynchronous mode: requests that are written once, however often clients send them.
         idempotency: IdempotencyFile = IdempotencyFile::default(),
-        /// What a part of a request is made for.
+        /// Unit for which the gateway makes one part of a request.
         level: Level = Level::Node,
-        /// In synchronous mode: small parts of different requests travel together.
+        /// In synchronous mode: how small parts of different requests are sent together.
         combine: CombineFile = CombineFile::default(),
-        /// Documents that have neither id nor routing: shards take turns with runs of them, so that a small bulk touches
-        /// one shard and not all. `mint-packed` makes ids that lead to the shard; `routing` leaves ids to the server and
-        /// sets a routing, without which such a document can't be got by its id. See docs/directed.md.
+        /// How documents with neither id nor routing are assigned: shards take turns with runs of them, so
+        /// that a small bulk touches one shard and not all. `mint-packed` makes ids that lead to the shard.
+        /// `routing` leaves ids to the server and sets a routing, without which such a document cannot be
+        /// read by its id. See docs/directed.md.
         direct_routing: DirectRouting = DirectRouting::Off,
         /// In synchronous mode: writes of single documents (`_doc`, `_create`, `_update`) are sent as bulks of one, straight
         /// to the node of their shard, and with `combine` together with others. Answers are those of the single-document
         /// API. See docs/combine.md.
         rewrite_to_bulk: bool = false,
-        /// Make an id for documents that have neither id nor routing, and place them by it. `false` leaves that
-        /// to the server, which then writes them without looking for an older version.
+        /// Make an id for documents that have neither id nor routing, and route them by it. `false` leaves
+        /// the ids to the server, which then writes such documents without looking for an older version.
         fix_null_id: bool = false,
-        /// Pack answers for clients that accept gzip or deflate, as far as the cluster's nodes pack theirs
-        /// (`http.compression`). `false` leaves them plain, which takes less CPU here and more of the network.
+        /// Compress answers for clients that accept gzip or deflate, where the cluster's nodes compress
+        /// theirs (`http.compression`). `false` leaves answers uncompressed, which takes less CPU and more
+        /// of the network.
         compress_answers: bool = true,
-        /// Connections to one node at most.
+        /// Largest number of connections to one node.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 512,
-        /// Tries after the first, only where sending twice can't write twice. What could not be sent at all may go
-        /// to every node once in any case.
+        /// Largest number of retries, which happen only where sending twice cannot write twice. A request
+        /// that could not be sent at all may go to every node once in any case.
         #[schemars(range(max = 100))]
         max_retry_times: u32 = 3,
         /// Milliseconds before the first retry; doubled for each further one.
         #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
         retry_delay_in_ms: u32 = 100,
-        /// Longest time from a part sent to its whole reply.
+        /// Longest time from sending a part to its whole reply.
         timeout: Time = Time(Duration::from_secs(300)),
         /// Longest time to establish a connection, TLS included.
         dial_timeout: Time = Time(Duration::from_secs(3)),
         /// Longest wait for a node to take more of a request.
         write_timeout: Time = Time(Duration::from_secs(60)),
-        /// An unused connection is closed after this.
+        /// Time after which an unused connection is closed.
         max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
         /// Without topology.
         #[schemars(extend("x-ignored" = "while the cluster's topology isn't known, bulk requests are always forwarded whole"))]
@@ -333,38 +342,39 @@ section! {
     /// Forwards any request to a node.
     #[schemars(extend("required" = ["elasticsearch"]))]
     ForwardFile {
-        /// Run only if this holds.
+        /// Condition under which the filter runs.
         when: Option<ConditionFile> = None,
-        /// The cluster.
+        /// Name of the cluster.
         elasticsearch: String = String::new(),
-        /// How a node is chosen: in turn, by weight, among those that are well; a slow one is passed over.
+        /// How a node is chosen: in turn, by weight, among healthy nodes. Slow nodes are passed over.
         balancer: Balancer = Balancer::Weight,
-        /// Weights of nodes; nodes not named weigh 1.
+        /// Weights of nodes. Nodes that are not named have weight 1.
         weights: Vec<WeightFile> = Vec::new(),
         /// Which nodes take the requests of this filter. A split bulk's parts go to their primaries' nodes all the
         /// same; what has no primary goes by the next `elasticsearch` filter of the flow for that cluster. If no node
         /// is left, `filter` and `weights` are ignored, and the log says so.
         filter: NodeFilterFile = NodeFilterFile::default(),
-        /// Largest reply that is passed on; `-1`: no limit. A larger one becomes 502, or, if its size was not declared and
-        /// a part has been passed on already, the client's connection is cut (`tidegate_replies_broken_total` counts).
+        /// Largest reply to pass on. `-1`: no limit. A larger reply becomes 502. If its size was not
+        /// declared and a part has been passed on already, the client's connection is cut
+        /// (`tidegate_replies_broken_total` counts these).
         max_response_size: BytesOrUnlimited = BytesOrUnlimited(None),
-        /// Connections to one node at most.
+        /// Largest number of connections to one node.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 512,
-        /// Tries after the first, only where sending twice can't write twice. What could not be sent at all may go
-        /// to every node once in any case.
+        /// Largest number of retries, which happen only where sending twice cannot write twice. A request
+        /// that could not be sent at all may go to every node once in any case.
         #[schemars(range(max = 100))]
         max_retry_times: u32 = 3,
         /// Milliseconds before the first retry; doubled for each further one.
         #[schemars(range(max = 600_000), extend("x-units" = "milliseconds"))]
         retry_delay_in_ms: u32 = 100,
-        /// Longest time from a request sent to its whole reply.
+        /// Longest time from sending a request to its whole reply.
         timeout: Time = Time(Duration::from_secs(300)),
         /// Longest time to establish a connection, TLS included.
         dial_timeout: Time = Time(Duration::from_secs(3)),
         /// Longest wait for a node to take more of a request.
         write_timeout: Time = Time(Duration::from_secs(60)),
-        /// An unused connection is closed after this.
+        /// Time after which an unused connection is closed.
         max_idle_conn_duration: Time = Time(Duration::from_secs(60)),
         /// How this filter follows the cluster's nodes.
         refresh: RefreshFile = RefreshFile::default(),
@@ -422,11 +432,12 @@ section! {
 section! {
     /// How a filter follows the cluster's nodes.
     RefreshFile {
-        /// Follow them. `false`: nodes that come later get nothing from this filter, unless those that were there when the
-        /// cluster was first read are all gone or down; nodes that leave are left out, and those that are down return.
+        /// Follow the nodes. `false`: nodes that join later get nothing from this filter, unless all nodes
+        /// that were there when the cluster was first read are gone or down. Nodes that leave are left out,
+        /// and nodes that were down return.
         enabled: bool = true,
-        /// Between two looks at the cluster; empty: `elasticsearch[].discovery.refresh.interval`. Of several intervals
-        /// for one cluster the shortest holds.
+        /// Time between two looks at the cluster. If empty, `elasticsearch[].discovery.refresh.interval`. Of
+        /// several intervals for one cluster, the shortest applies.
         interval: Option<Time> = None,
     }
 }
@@ -437,7 +448,7 @@ section! {
     WeightFile {
         /// The node, as `host:port`.
         host: String = String::new(),
-        /// Its weight; 0 takes it out.
+        /// Weight of the node. 0 excludes it.
         #[schemars(range(max = 1_000_000))]
         weight: u32 = 1,
     }
@@ -457,17 +468,17 @@ section! {
 }
 
 section! {
-    /// What is in and what is out.
+    /// Which nodes are included, and which are excluded.
     ChoiceFile {
-        /// If not empty: only these.
+        /// If not empty: only these nodes.
         include: Names = OneOrMany(Vec::new()),
-        /// Never these.
+        /// Never these nodes.
         exclude: Names = OneOrMany(Vec::new()),
     }
 }
 
 section! {
-    /// What is in and what is out, by node attribute.
+    /// Which nodes are included, and which are excluded, by node attribute.
     TagChoiceFile {
         /// If not empty: only nodes with one of these attributes.
         include: Vec<BTreeMap<String, String>> = Vec::new(),
@@ -498,11 +509,11 @@ section! {
         exists: Option<Names> = None,
         /// The request has these fields.
         has_fields: Option<Names> = None,
-        /// The condition doesn't hold.
+        /// This condition does not hold.
         not: Option<Box<ConditionFile>> = None,
-        /// All hold.
+        /// All of these conditions hold.
         and: Option<Vec<ConditionFile>> = None,
-        /// One holds at least.
+        /// At least one of these conditions holds.
         or: Option<Vec<ConditionFile>> = None,
     }
 }

@@ -8,16 +8,16 @@ use crate::runtime::SaslMechanism;
 section! {
     /// TLS to Kafka's brokers.
     KafkaTlsFile {
-        /// Speak TLS. Certificates are checked, and whether they are of the host that `brokers` names.
+        /// Use TLS. The gateway checks certificates, and that they belong to the host that `brokers` names.
         enabled: bool = false,
-        /// Take any certificate. Whoever sits on the way can then read and change everything, the account
-        /// included; for trying things out.
+        /// Accept any certificate; for tests only. Anyone on the network path can then read and change
+        /// everything, with the account.
         insecure_skip_verify: bool = false,
-        /// Authorities (PEM) in place of the system's.
+        /// PEM file of the certificate authorities to trust, in place of the system's.
         ca_file: Option<String> = None,
-        /// Certificate (PEM) that the gateway shows.
+        /// PEM file of the certificate that the gateway shows.
         cert_file: Option<String> = None,
-        /// Its private key (PEM).
+        /// PEM file of the private key.
         key_file: Option<String> = None,
     }
 }
@@ -26,7 +26,7 @@ section! {
     /// The gateway's account at Kafka's brokers.
     #[schemars(extend("required" = ["username", "password"]))]
     SaslFile {
-        /// How it is proved.
+        /// How the account is proved.
         mechanism: SaslMechanism = SaslMechanism::ScramSha512,
         /// User name.
         username: String = String::new(),

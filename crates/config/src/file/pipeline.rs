@@ -9,18 +9,20 @@ section! {
     /// Background work: delivery from queues.
     #[schemars(extend("required" = ["name"]))]
     PipelineFile {
-        /// Its name.
+        /// Name of the pipeline.
         name: String = String::new(),
-        /// Switch it on. `false`: as if it were not there.
+        /// Use this pipeline. `false`: as if it were not there.
         enabled: bool = true,
-        /// Start it with the gateway. `false`: what is queued waits until somebody starts it (`tidegate pipelines start`).
+        /// Start the pipeline with the gateway. `false`: queued documents wait until somebody starts it
+        /// (`tidegate pipelines start`).
         auto_start: bool = true,
-        /// Go on when all that was queued is delivered. `false`: it stops then, until somebody starts it again.
+        /// Go on when all queued documents are delivered. `false`: the pipeline then stops until somebody
+        /// starts it again.
         keep_running: bool = true,
         /// Milliseconds before the first retry; doubled for each further one up to 30 seconds, with jitter.
         #[schemars(range(min = 1, max = 600_000), extend("x-units" = "milliseconds"))]
         retry_delay_in_ms: u32 = 1000,
-        /// Steps: only `bulk_indexing`.
+        /// Steps of the pipeline. There is one kind, `bulk_indexing`.
         processor: Vec<ProcessorFile> = Vec::new(),
         /// Only one in a cluster of gateways.
         #[schemars(extend("x-ignored" = "each gateway delivers from its own queues"))]
@@ -43,37 +45,38 @@ section! {
 }
 
 section! {
-    /// Delivers queued bulk requests to a cluster, as one consumer group: it has its own place in each queue.
+    /// Delivers queued bulk requests to a cluster, as one consumer group, which has its own position in each
+    /// queue.
     BulkIndexingFile {
-        /// The cluster; if empty, the one of the filter that filled the queue.
+        /// Name of the cluster. If empty, the cluster of the filter that filled the queue.
         elasticsearch: String = String::new(),
-        /// Which queues.
+        /// Which queues to deliver from.
         queue_selector: QueueSelectorFile = QueueSelectorFile::default(),
-        /// How queues are read.
+        /// Which consumer group reads the queues, and from where.
         consumer: ConsumerFile = ConsumerFile::default(),
-        /// The requests to the cluster.
+        /// How requests to the cluster are made up.
         bulk: BulkFile = BulkFile::default(),
         /// Older name of `queue_selector.labels`.
         queues: BTreeMap<String, String> = BTreeMap::new(),
-        /// Requests of one queue that are at one node at once, at most: deliveries of what is for a node that go on side by
-        /// side. `0`: no such bound.
+        /// Largest number of requests of one queue under way to one node. `0`: no limit.
         #[schemars(range(max = 4096))]
         num_of_slices: u32 = 0,
-        /// Connections to one node at most.
+        /// Largest number of connections to one node.
         #[schemars(range(min = 1, max = 1_000_000))]
         max_connection_per_node: u32 = 16,
-        /// Find from a node's answers how many requests it is sent at once: more while they don't wait there, fewer when
-        /// they do or are refused (429). `false`: as many as `max_connection_per_node` and `max_worker_size` allow.
+        /// Find from a node's answers how many requests to send it at once: more while they do not wait
+        /// there, fewer when they do or are refused (429). `false`: as many as `max_connection_per_node` and
+        /// `max_worker_size` allow.
         adaptive_concurrency: bool = true,
-        /// Requests of one queue that are at the cluster at once, at most. A node that has none may be sent one all the
-        /// same, so that one that doesn't answer holds up no other.
+        /// Largest number of requests of one queue under way to the cluster. A node with none under way may
+        /// get one all the same, so that a node that does not answer holds up no other.
         #[schemars(range(min = 1, max = 4096))]
         max_worker_size: u32 = 16,
-        /// Longest wait for more documents where those that a lane has would not fill a request, in seconds. `0`: none,
-        /// what is queued is sent at once.
+        /// Longest wait for more documents if those of a lane would not fill a request, in seconds. `0`:
+        /// send queued documents at once.
         #[schemars(range(max = 3600), extend("x-units" = "seconds"))]
         idle_timeout_in_seconds: u32 = 0,
-        /// Longest time from a request sent to its whole reply.
+        /// Longest time from sending a request to its whole reply.
         timeout: Time = Time(Duration::from_secs(300)),
         /// Parts of a queue.
         #[schemars(extend("x-ignored" = "each gateway delivers all of its queues: they are on its own disk"))]
@@ -100,23 +103,26 @@ section! {
 }
 
 section! {
-    /// Which queues.
+    /// Which queues to deliver from.
     QueueSelectorFile {
-        /// By label, all of which must fit: `type: bulk_reshuffle`, which all queues have, `queue: NAME`,
-        /// `elasticsearch: NAME` (the cluster of the filter that fills it) or `level: LEVEL` (of that filter).
+        /// Labels, all of which must match: `type: bulk_reshuffle`, which all queues have, `queue: NAME`,
+        /// `elasticsearch: NAME` (the cluster of the filter that fills the queue) or `level: LEVEL` (of that
+        /// filter).
         labels: BTreeMap<String, String> = BTreeMap::new(),
-        /// By name; none: all.
+        /// Names of queues. None: all queues.
         keys: Names = OneOrMany(Vec::new()),
     }
 }
 
 section! {
-    /// How queues are read.
+    /// Which consumer group reads the queues, and from where.
     ConsumerFile {
-        /// The consumer group: its place in each queue is kept under this name. If empty, the cluster's name.
+        /// Name of the consumer group, under which its position in each queue is kept. If empty, the
+        /// cluster's name.
         group: String = String::new(),
-        /// Where a group that is new begins: `earliest`, with the oldest record that is still there; `latest`, with what is
-        /// accepted from then on; or a time, as in `2026-11-21T10:00:00Z`. One that exists goes on where it was.
+        /// Where a new group begins: `earliest`, with the oldest record that is still there; `latest`, with
+        /// what is accepted from then on; or a time, as in `2026-11-21T10:00:00Z`. An existing group
+        /// continues where it was.
         start: String = "earliest".to_owned(),
         /// Size of reads.
         #[schemars(extend("x-ignored" = "a lane reads what the next requests take: see `bulk.batch_size_in_mb` and `bulk.batch_size_in_docs`"))]
@@ -152,33 +158,36 @@ section! {
 }
 
 section! {
-    /// The requests to the cluster.
+    /// How requests to the cluster are made up.
     BulkFile {
-        /// Compress them (gzip): fewer bytes on the network for more CPU time here and in the cluster.
+        /// Compress requests with gzip: fewer bytes on the network for more CPU time in the gateway and the
+        /// cluster.
         compress: bool = false,
-        /// Megabytes of a request, at most (but one client's part of a lane, however large). A lane reads as much ahead, or
-        /// less, down to 1 MB, where many lanes are busy: theirs travel together.
+        /// Largest size of a request, in megabytes; one client's part of a lane may exceed it. A lane reads
+        /// as much ahead, or less, down to 1 MB, where many lanes are busy: their documents are sent
+        /// together.
         #[schemars(range(min = 1, max = 1024))]
         batch_size_in_mb: u32 = 5,
-        /// The same in kilobytes, in place of `batch_size_in_mb`.
+        /// The same size in kilobytes, in place of `batch_size_in_mb`.
         #[schemars(range(min = 1, max = 1_048_576))]
         batch_size_in_kb: Option<u32> = None,
-        /// Documents of a request, at most (but one client's part of a lane, however large).
+        /// Largest number of documents in a request; one client's part of a lane may exceed it.
         #[schemars(range(min = 1, max = 1_000_000))]
         batch_size_in_docs: u32 = 10_000,
-        /// Seconds before the first retry of what failed otherwise than by 429, in place of `retry_delay_in_ms` of the
+        /// Seconds before the first retry after any failure but 429, in place of `retry_delay_in_ms` of the
         /// pipeline.
         #[schemars(range(min = 1, max = 3600), extend("x-units" = "seconds"))]
         retry_delay_in_seconds: Option<u32> = None,
-        /// Seconds before the first retry of what was refused with 429, in place of `retry_delay_in_ms` of the pipeline.
+        /// Seconds before the first retry after a refusal with 429, in place of `retry_delay_in_ms` of the
+        /// pipeline.
         #[schemars(range(min = 1, max = 3600), extend("x-units" = "seconds"))]
         reject_retry_delay_in_seconds: Option<u32> = None,
-        /// How often a document is sent again that the cluster refuses by itself (429, 5xx), until it is a dead letter. `0`: as
-        /// long as it takes; one that fails with 500 nine times. What happens to whole requests (no connection, no answer,
-        /// 429, 503) never counts: it is no document's fault.
+        /// Number of retries of a document that the cluster refuses by itself (429, 5xx) before it becomes a
+        /// dead letter. `0`: no limit, but nine for 500. Failures of whole requests (no connection, no
+        /// answer, 429, 503) never count: they are no document's fault.
         #[schemars(range(max = 1_000_000))]
         max_retry_times: u32 = 0,
-        /// What becomes of answers.
+        /// How answers are handled.
         response_handle: ResponseHandleFile = ResponseHandleFile::default(),
         /// Queue of failures.
         #[schemars(extend("x-ignored" = "what the cluster refuses for good is a dead letter, with its reason: see `tidegate dead-letters`"))]
@@ -205,9 +214,9 @@ section! {
 }
 
 section! {
-    /// What becomes of answers.
+    /// How answers are handled.
     ResponseHandleFile {
-        /// Which refusals of single documents are tried again.
+        /// Which refused documents are tried again.
         retry_rules: RetryRulesFile = RetryRulesFile::default(),
         /// Records of answers.
         #[schemars(extend("x-ignored" = "counters are always kept, see `/queue/stats`; what failed for good is a dead letter"))]
@@ -246,29 +255,29 @@ section! {
 }
 
 section! {
-    /// Which refusals of single documents are tried again, and which make dead letters at once. What is not said here goes by
-    /// docs/async.md; what happens to whole requests always does.
+    /// Which refused documents are tried again, and which become dead letters at once. For refusals that are
+    /// not covered here, and for whole requests, docs/async.md says what happens.
     RetryRulesFile {
-        /// Try again what was refused with 429. `false`: it is a dead letter.
+        /// Try documents again that were refused with 429. `false`: they become dead letters.
         retry_429: bool = true,
-        /// Try again what was refused with any other 4xx, `max_retry_times` times at most (nine if that is 0); its lane waits
-        /// all the while.
+        /// Try documents again that were refused with any other 4xx, `max_retry_times` times at most (nine
+        /// if that is 0). Their lane waits all the while.
         retry_4xx: bool = false,
-        /// Try again what failed otherwise (5xx). `false`: it is a dead letter.
+        /// Try documents again that failed otherwise (5xx). `false`: they become dead letters.
         default: bool = true,
-        /// What is tried again whatever the three above say.
+        /// Refusals that are tried again, whatever the three keys above say.
         permitted: RetryMatchFile = RetryMatchFile::default(),
-        /// What is a dead letter at once, whatever else is said.
+        /// Refusals that make dead letters at once, whatever the other keys say.
         denied: RetryMatchFile = RetryMatchFile::default(),
     }
 }
 
 section! {
-    /// What a refusal says: one of the numbers or one of the words.
+    /// Which refusals match: by status, or by a text in the error.
     RetryMatchFile {
-        /// Statuses of items, as `400`.
+        /// Statuses of items, as in `400`.
         status: Vec<u16> = Vec::new(),
-        /// Text within an error's type or reason, as `mapper_parsing_exception`.
+        /// Texts within an error's type or reason, as in `mapper_parsing_exception`.
         keyword: Names = OneOrMany(Vec::new()),
     }
 }

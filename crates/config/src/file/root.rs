@@ -17,7 +17,7 @@ section! {
     #[schemars(title = "Tidegate configuration")]
     #[schemars(extend("required" = ["entry", "router", "flow", "elasticsearch"]))]
     ConfigFile {
-        /// Defaults for `$[[env.NAME]]`; the process environment comes first.
+        /// Defaults for `$[[env.NAME]]`. The process environment takes precedence.
         env: BTreeMap<String, String> = BTreeMap::new(),
         /// Directories.
         path: PathFile = PathFile::default(),
@@ -29,7 +29,7 @@ section! {
         flow: Vec<FlowFile> = Vec::new(),
         /// Clusters of Elasticsearch or OpenSearch.
         elasticsearch: Vec<ElasticsearchFile> = Vec::new(),
-        /// Background work: what asynchronous mode has queued is delivered by pipelines of `bulk_indexing`.
+        /// Background work: pipelines of `bulk_indexing` deliver what asynchronous mode has queued.
         pipeline: Vec<PipelineFile> = Vec::new(),
         /// The admin port.
         admin: Option<AdminFile> = None,
@@ -83,9 +83,9 @@ section! {
 }
 
 section! {
-    /// Directories. Relative ones start where the process does.
+    /// Directories. Relative paths start at the working directory of the process.
     PathFile {
-        /// Directory for state. Synchronous mode writes there only what is switched at run time.
+        /// Directory for state. Synchronous mode stores only the switches set at run time there.
         data: String = "data".to_owned(),
         /// Directory for log files.
         #[schemars(extend("x-ignored" = "the log goes to standard error, never to files: redirect it, or leave it to the service manager"))]
@@ -114,7 +114,8 @@ section! {
         enabled: bool = true,
         /// Address and port.
         binding: String = "127.0.0.1:2900".to_owned(),
-        /// Expected of everyone as `Authorization: Bearer`. Required when `binding` isn't loopback.
+        /// Token that every request must carry as `Authorization: Bearer`. Required if `binding` is not
+        /// loopback.
         token: Option<Secret> = None,
     }
 }
@@ -124,9 +125,10 @@ section! {
     ApiFile {
         /// Switch the port on.
         enabled: bool = true,
-        /// Where it listens.
+        /// Address to listen on.
         network: ApiNetworkFile = ApiNetworkFile::default(),
-        /// Expected of everyone as `Authorization: Bearer`. Required when `binding` isn't loopback.
+        /// Token that every request must carry as `Authorization: Bearer`. Required if `binding` is not
+        /// loopback.
         token: Option<Secret> = None,
         /// Accounts of the admin port.
         #[schemars(extend("x-ignored" = "the admin port knows one secret, `admin.token`, and requires it unless it listens on loopback"))]
@@ -151,24 +153,24 @@ section! {
 section! {
     /// Logging. No line ever holds a secret.
     LoggingFile {
-        /// Least level written.
+        /// Lowest level of log lines to write.
         level: LogLevel = LogLevel::Info,
-        /// Shape of the lines: `auto` is text on a terminal and JSON elsewhere.
+        /// Format of log lines: `auto` is text on a terminal and JSON elsewhere.
         format: LogFormat = LogFormat::Auto,
-        /// Log requests that take longer than this; none: never.
+        /// Time beyond which a request is logged as slow. None: never.
         slow_request: Option<Time> = None,
-        /// A line for each request.
+        /// The access log: a line for each request.
         access: AccessFile = AccessFile::default(),
     }
 }
 
 section! {
-    /// The access log: a line for each request, answered or refused, among the others and in their shape, whatever
-    /// `logging.level` is. docs/logging.md has its fields.
+    /// The access log: a line for each request, answered or refused, among the other lines and in their
+    /// format, whatever `logging.level` is. docs/logging.md lists its fields.
     AccessFile {
-        /// Switch it on.
+        /// Write the access log.
         enabled: bool = false,
-        /// One request in so many; `1`: all of them.
+        /// Log one request in this many. `1`: all of them.
         #[schemars(range(min = 1, max = 1_000_000))]
         sample: u32 = 1,
     }
@@ -177,7 +179,7 @@ section! {
 section! {
     /// Logging, in the older vocabulary.
     LogFile {
-        /// Least level written, unless `logging.level` says so.
+        /// Lowest level of log lines to write, unless `logging.level` is set.
         level: Option<LogLevel> = None,
         /// Shape of the lines.
         #[schemars(extend("x-ignored" = "see `logging.format`"))]
@@ -191,21 +193,22 @@ section! {
 section! {
     /// Cores and memory.
     WorkerFile {
-        /// Data-path threads; none: one for each core that the process may use.
+        /// Number of data-path threads. None: one for each core that the process may use.
         #[schemars(range(min = 1, max = 1024))]
         count: Option<u32> = None,
-        /// Request bodies held in memory at once, over all entries. Requests beyond it wait, then get 429.
+        /// Memory for request bodies, over all entries. Requests beyond it wait, then get 429.
         body_memory: Bytes = Bytes(144 << 20),
-        /// What one client address (of IPv6, its first 64 bits) may hold of it while there are others, in percent. One body
-        /// is always allowed.
+        /// Share of `body_memory` that one client address (of IPv6, its first 64 bits) may hold while there
+        /// are others, in percent. One body is always allowed.
         #[schemars(range(min = 1, max = 100))]
         body_memory_peer_share: u8 = 50,
-        /// Slowest body in bytes a second while others wait for memory: a slower one keeps memory for what has come and
-        /// no more, and gets 408 if that is not enough for those who wait. `0`: none is too slow.
+        /// Lowest rate of a body, in bytes per second, while others wait for memory. A slower body keeps
+        /// memory only for what has arrived, and gets 408 if that is not enough for those who wait. `0`: no
+        /// limit.
         body_memory_min_rate: Bytes = Bytes(64 << 10),
-        /// Documents, and long answers of nodes, that delivery of all queues holds in memory at once.
+        /// Memory for delivery of all queues: documents, and long answers of nodes.
         delivery_memory: Bytes = Bytes(48 << 20),
-        /// How long a stop waits for requests under way.
+        /// Longest time that a stop waits for requests under way.
         drain_timeout: Time = Time(std::time::Duration::from_secs(30)),
     }
 }

@@ -6,11 +6,11 @@ section! {
     /// A router.
     #[schemars(extend("required" = ["name", "default_flow"]))]
     RouterFile {
-        /// Its name.
+        /// Name of the router.
         name: String = String::new(),
-        /// The flow of requests that no rule takes.
+        /// Name of the flow for requests that no rule matches.
         default_flow: String = String::new(),
-        /// Tried in order; the first rule that matches method and path wins.
+        /// Rules, tried in order. The first one that matches method and path wins.
         rules: Vec<RuleFile> = Vec::new(),
         /// Logging flow.
         #[schemars(extend("x-ignored" = "requests are logged and counted by the gateway itself; see `logging` and the admin port"))]
@@ -25,17 +25,17 @@ section! {
     /// A rule.
     #[schemars(extend("required" = ["pattern", "flow"]))]
     RuleFile {
-        /// Switch it on.
+        /// Use this rule.
         enabled: bool = true,
-        /// Methods; `*` is any.
+        /// Methods. `*` matches any method.
         method: Names = OneOrMany(vec!["*".to_owned()]),
-        /// Paths. `{name}` is one segment (or part of one), `{name:regexp}` one that the expression matches as
-        /// a whole, `{name:*}` the rest of the path, `*` any characters within a segment, and a `*` that is the
-        /// whole last segment the rest of the path.
+        /// Paths. `{name}` matches one segment (or part of one), `{name:regexp}` one that the expression
+        /// matches as a whole, `{name:*}` the rest of the path, `*` any characters within a segment, and a
+        /// `*` that is the whole last segment the rest of the path.
         pattern: Names = OneOrMany(Vec::new()),
-        /// Flows, run in order.
+        /// Names of flows, run in order.
         flow: Names = OneOrMany(Vec::new()),
-        /// A remark.
+        /// A comment for readers of the file.
         description: Option<String> = None,
     }
 }
