@@ -25,49 +25,49 @@ use rounds::Measured;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the case of this name; may be repeated
+    /// Measure only the case of this name; may be repeated
     #[arg(long = "case")]
     cases: Vec<String>,
-    /// The second table too: the same cost from 3 to 300 shards, 1 to 1,000 connections, 100 KB to 90 MB
-    /// bodies
+    /// Measure the second table too: the cost from 3 to 300 shards, 1 to 1,000 connections, and bodies of
+    /// 100 KB to 90 MB
     #[arg(long)]
     flat: bool,
-    /// What load files and shippers send, in both modes: four indices, JSON with spaces, types, 1,000
-    /// connections
+    /// Measure what load files and shippers send, in both modes: four indices, JSON with spaces, types,
+    /// 1,000 connections
     #[arg(long, conflicts_with_all = ["queued", "flat"])]
     guides: bool,
-    /// Asynchronous mode in place of the synchronous: accepted and delivered, each synced before it is
-    /// answered
+    /// Measure asynchronous mode, accepting and delivering, with each request synced before it is answered
     #[arg(long = "async")]
     queued: bool,
-    /// With `--async`: documents of the backlog that is drained; 50000000 take 5 GB of disk, 0 leaves it out
+    /// With `--async`: number of documents of the backlog to drain; 50000000 take 5 GB of disk, 0 leaves it
+    /// out
     #[arg(long, default_value_t = 5_000_000)]
     backlog: u64,
-    /// How often each proxy is measured in each case; 5, and with `--async` 3
+    /// Number of times to measure each proxy in each case [default: 5, and 3 with `--async`]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Documents a round, in thousands
+    /// Number of documents in each round, in thousands
     #[arg(long, default_value_t = 1000)]
     kdocs: u64,
-    /// Measure HAProxy too; `never` leaves it out even where it is installed
+    /// Whether to measure HAProxy: `never` leaves it out even where it is installed
     #[arg(long, default_value = "auto", value_parser = ["auto", "never", "only"])]
     haproxy: String,
-    /// Take the binaries as they are in target/release
+    /// Use the binaries that are in target/release
     #[arg(long)]
     no_build: bool,
-    /// Print figures as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
     /// List the cases
     #[arg(long)]
     list: bool,
-    /// In place of the proxies measure load generators: ours, wrk and hey, against the fake cluster
+    /// Measure load generators against the fake cluster, in place of the proxies: ours, wrk and hey
     #[arg(long)]
     loadgen: bool,
-    /// In place of the proxies: whether delivery finds what a node takes at once, when that changes
+    /// Measure whether delivery finds what a node takes at once when that changes, in place of the proxies
     #[arg(long)]
     capacity: bool,
-    /// Seconds of each turn of a load generator
+    /// Duration of each turn of a load generator, in seconds
     #[arg(long, default_value_t = 4)]
     seconds: u64,
 }

@@ -20,16 +20,16 @@ use target::Target;
 /// What to show.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which server
+    /// Kind of server
     #[arg(long, value_enum, default_value_t = Engine::Opensearch)]
     engine: Engine,
-    /// The fake cluster instead of a real one: seconds, and no JDK
+    /// Use the fake cluster, which takes seconds and needs no JDK
     #[arg(long, conflicts_with = "engine")]
     fake: bool,
-    /// Documents a turn
+    /// Number of documents in each turn
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     docs: u32,
-    /// No turns: load through Tidegate until Ctrl-C, and the console to look at it
+    /// Load Tidegate until Ctrl-C, with the console to watch it, in place of turns
     #[arg(long, conflicts_with = "docs")]
     console: bool,
 }

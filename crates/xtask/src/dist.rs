@@ -23,16 +23,16 @@ use crate::terminal::say;
 /// Which program is packed, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Pack this program, and build none
+    /// Program to pack, in place of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Where to
+    /// Folder to write to
     #[arg(long, value_name = "FOLDER", default_value = "dist")]
     to: PathBuf,
-    /// How the package's contents are packed; none is for trying things out
+    /// Compression of the package's contents; `none` for tests only
     #[arg(long, value_name = "HOW", default_value = "xz", value_parser = ["xz", "gzip", "none"])]
     compression: String,
-    /// Then install it on an old machine, run its image, and speak to brokers of Kafka: real ones, fetched
+    /// Install the result on an old machine, run its image, and let it speak to real Kafka brokers, fetched
     /// with Maven
     #[arg(long = "try")]
     tried: bool,

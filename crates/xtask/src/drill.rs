@@ -40,43 +40,43 @@ use world::Cluster;
 /// What to drill.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// One long run on real clusters: an OpenSearch and an Elasticsearch of three nodes each
+    /// Make one long run on real clusters: an OpenSearch and an Elasticsearch of three nodes each
     #[arg(long, group = "long")]
     real: bool,
-    /// One long run of a queue in Kafka: three brokers, three gateways, two fake clusters
+    /// Make one long run of a queue in Kafka: three brokers, three gateways, two fake clusters
     #[arg(long, group = "long", conflicts_with_all = ["neighbours", "fake"])]
     kafka: bool,
-    /// Many short runs on fake clusters (what happens without --real)
+    /// Make many short runs on fake clusters (the default)
     #[arg(long, conflicts_with = "real")]
     fake: bool,
-    /// Good clients beside hostile ones, in place of what goes wrong with nodes and disks
+    /// Run good clients beside hostile ones, in place of troubles of nodes and disks
     #[arg(long)]
     neighbours: bool,
-    /// Only this hostile behaviour
+    /// With --neighbours: run only this hostile behaviour
     #[arg(long, value_name = "NAME", requires = "neighbours")]
     only: Option<String>,
-    /// How many seeds, one run each [default: 100; 1 with --real or --kafka]
+    /// Number of seeds, one run each [default: 100; 1 with --real or --kafka]
     #[arg(long, value_name = "SEEDS")]
     seeds: Option<u64>,
-    /// The first seed; all that happens follows from it [default: 1; by the clock with --real or --kafka]
+    /// First seed, from which all that happens follows [default: 1; by the clock with --real or --kafka]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// How long a real run, or one with Kafka, has load and trouble
+    /// Duration of load and trouble in a run with --real or --kafka, in minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 2.0, requires = "long")]
     minutes: f64,
-    /// Fake runs at the same time
+    /// Number of runs on fake clusters at the same time
     #[arg(long, value_name = "RUNS", default_value_t = 3)]
     jobs: usize,
-    /// The released binary, in place of the one with debug assertions
+    /// Use the released binary, in place of the one with debug assertions
     #[arg(long)]
     release: bool,
-    /// A line of JSON for each run, and nothing else, on standard output
+    /// Print one JSON object per run on standard output, and nothing else
     #[arg(long)]
     json: bool,
-    /// Say everything that happens (what real runs do anyway)
+    /// Print everything that happens, as runs on real clusters always do
     #[arg(long, short)]
     verbose: bool,
-    /// The gateway, when it is built already
+    /// Gateway to run, in place of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }

@@ -14,13 +14,13 @@ use crate::terminal::say;
 /// How long, and what.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Seconds for each target
+    /// Time for each target, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u32,
     /// Write inputs that reach something new into the committed corpora, not into target/fuzz-corpus
     #[arg(long)]
     keep: bool,
-    /// Only this target
+    /// Fuzz only this target
     target: Option<String>,
 }
 

@@ -36,31 +36,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Real documents into a real cluster, directly and through Tidegate by turns, all verified
+    /// Write documents to a real cluster, directly and through Tidegate by turns, and verify them
     Demo(demo::Options),
-    /// All tests, on real clusters too
+    /// Run all tests, on real clusters too
     Test(suite::Options),
-    /// No document lost, doubled or out of date, whatever is killed, paused, full or damaged: seeds that
-    /// replay
+    /// Break gateways, clusters and disks under load, and check that no document is lost, doubled or out of
+    /// date
     Drill(drill::Options),
-    /// What a document costs, on the released binary, with HAProxy beside it
+    /// Measure what a document costs, on the released binary, with HAProxy beside it
     Bench(bench::Options),
-    /// What combining small bulks is worth on a real cluster, written into docs/proof.md
+    /// Measure what combining small bulks is worth on a real cluster, and write docs/proof.md
     Prove(prove::Options),
-    /// What people install: a Debian package and an archive, into dist/
+    /// Build what people install into dist/: packages, an archive and an image
     Dist(dist::Options),
-    /// The user guide as a site, into dist/docs, with all its links checked
+    /// Build the user guide as a site into dist/docs, and check all its links
     Docs,
-    /// Everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing,
+    /// Check everything that guards main: format, lints, supply chain, documentation, all tests, fuzzing,
     /// instruction counts
     Ci(ci::Options),
-    /// The rules of the house that no other tool knows
+    /// Check the rules of the house that no other tool knows
     Tidy,
-    /// The program that is given to others, stripped, and its debug information in a file beside it
+    /// Build the program that is given to others, stripped, with its debug information in a file beside it
     Release,
     /// Fuzz each target for a while
     Fuzz(fuzz::Options),
-    /// This text
+    /// Print this help
     Help,
 }
 

@@ -21,13 +21,13 @@ use row::{Measured, Row};
 /// What to measure.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Rounds of each row, each both ways
+    /// Number of rounds of each row, each both ways
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
     rounds: u32,
-    /// Which rows; several, separated by commas
+    /// Sets of rows to measure, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [Set::Loads, Set::Shards, Set::Translog, Set::Secure, Set::Elasticsearch])]
     sets: Vec<Set>,
-    /// Only rows whose name holds this; the set's other rows stay as they were measured before
+    /// Measure only rows whose name contains this; other rows of the set stay as they are
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
     /// Print the rows, and leave the pages as they are

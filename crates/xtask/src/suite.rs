@@ -25,10 +25,10 @@ use crate::terminal::{Look, paint, say};
 /// What to test.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Without real clusters
+    /// Leave out the tests on real clusters
     #[arg(long)]
     quick: bool,
-    /// Only the tests whose name contains this
+    /// Run only the tests whose name contains this
     filter: Option<String>,
 }
 
