@@ -69,6 +69,19 @@ pub trait Group: Send + Sync {
     #[must_use]
     fn end_when_taken(&self, lane: u32) -> u64;
 
+    /// Of what lies before that end, the gateway that had the lane last sent nothing from here on: it was
+    /// [`SENT_AHEAD_MAX`] messages beyond what it had committed.
+    #[must_use]
+    fn sent_when_taken(&self, lane: u32) -> u64;
+
+    /// The offset before which this process may send of a lane: [`SENT_AHEAD_MAX`] messages beyond what is
+    /// committed.
+    #[must_use]
+    fn may_send_before(&self, lane: u32) -> u64;
+
+    /// Has the group's thread commit what is done as soon as it comes to it.
+    fn commit_soon(&self);
+
     /// For each lane the offset before which what this process has put among the dead letters counts: it
     /// committed past it, or may have.
     #[must_use]
@@ -79,6 +92,10 @@ pub trait Group: Send + Sync {
     #[must_use]
     fn status(&self) -> Vec<LaneStatus>;
 }
+
+/// So many messages beyond what is committed a lane sends at most. Who has the lane next looks for them before
+/// sending them again.
+pub const SENT_AHEAD_MAX: u64 = 1024;
 
 /// A group that takes part; stop it, and wait for its end. Dropped without that (its user has failed), it
 /// leaves by itself, and [`Group::start`] waits for it.

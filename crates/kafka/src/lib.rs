@@ -23,6 +23,9 @@
 //! that. The lease is three quarters of the session, counted from *before* the last commit that succeeded; a
 //! commit is made often enough to keep it.
 //!
+//! What a process that was killed had sent beyond its last commit nobody knows exactly. So a lane sends
+//! [`SENT_AHEAD_MAX`] messages beyond that at most, and who has it next takes those for sent.
+//!
 //! # A message
 //!
 //! The value is the lines of the part as they are (newline-delimited JSON, as in a bulk body); the headers
@@ -68,7 +71,9 @@ mod client;
 
 pub use cursor::Cursor;
 pub use error::{AppendError, HeadError, OpenError, ReadError};
-pub use group::{Change, Group, Handed, LaneReader, LaneStatus, Message, Moved, Running, Tell};
+pub use group::{
+    Change, Group, Handed, LaneReader, LaneStatus, Message, Moved, Running, SENT_AHEAD_MAX, Tell,
+};
 pub use head::Head;
 pub use options::{Options, Sasl, StartAt, Tls};
 pub use topic::{Append, Aside, Browsed, Part, Receipt, Status, Topic};

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use testkit::broker::Broker;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
 
 use super::gateway::Gateway;
@@ -323,3 +324,79 @@ fn no_document_is_in_two_indices_after_a_rollover_between_kill_9_and_the_resend_
         );
     }
 }
+
+#[test]
+fn all_that_was_sent_since_the_last_commit_is_looked_for_wherever_a_gateway_believes_its_name_to_lead() {
+    let cluster = FakeCluster::start(Spec::default().index("i1", 2).index("i2", 5).storing()).unwrap();
+    cluster.alias("a", &["i1"]);
+    let broker = Broker::start().unwrap();
+    let place = |pipeline: &str, discovery: &str| {
+        let place = Place::at(&cluster, broker.address(), "ahead", ", partitions: 1");
+        let text = std::fs::read_to_string(&place.file).unwrap();
+        let text = text
+            .replace("session_timeout: 2s", "session_timeout: 20s")
+            .replace(
+                "retry_delay_in_ms: 20",
+                &format!("{pipeline}retry_delay_in_ms: 1"),
+            )
+            .replace(
+                "{elasticsearch: c}}]}",
+                "{elasticsearch: c, bulk: {batch_size_in_docs: 1}}}]}",
+            )
+            .replace("{name: c, ", &format!("{{name: c, {discovery}"));
+        std::fs::write(&place.file, text).unwrap();
+        place
+    };
+    let first = place("", "");
+    let gateway = first.start();
+    leads(&gateway, "i1");
+    done(&gateway, accepted(&gateway));
+    let away = Fault::Status {
+        status: 503,
+        body: "{}".to_owned(),
+    };
+    cluster.cue(Cue::bulk(away).always());
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                for id in 0..AHEAD_DOCS / 4 {
+                    let action = format!("{{\"create\":{{\"_index\":\"a\",\"_id\":\"{writer}-{id}\"}}}}");
+                    queued(gateway, &format!("{action}\n{{\"v\":1}}\n"));
+                }
+            });
+        }
+    });
+    wait(&gateway, |one| one["pending"] == AHEAD_DOCS);
+    // From here on nothing is committed, and the gateway has all that it needs to go on.
+    broker.pause_one(1).unwrap();
+    cluster.behave();
+    until("more is sent than some batches", &gateway, || {
+        cluster.docs("i1").len() > 20
+    });
+    let (mut sent, mut since) = (0, Instant::now());
+    while since.elapsed() < Duration::from_secs(1) {
+        if cluster.docs("i1").len() > sent {
+            (sent, since) = (cluster.docs("i1").len(), Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let told = accepted(&gateway);
+    gateway.signal("KILL");
+    drop(gateway);
+    broker.resume_one(1).unwrap();
+    // The alias rolls over, and the next owner does not know yet.
+    let other = place("auto_start: false, ", "discovery: {refresh: {interval: 600s}}, ");
+    let gateway = other.start();
+    cluster.alias("a", &["i2", "i1"]);
+    send(&gateway, "POST", "/pipeline/p/_start");
+    let one = done(&gateway, told);
+    let (earlier, later) = (cluster.docs("i1"), cluster.docs("i2"));
+    let twice = earlier.keys().filter(|id| later.contains_key(*id)).count();
+    assert_eq!((twice, &one["dead"]), (0, &json!(0)), "of {sent}: {one}");
+    assert_eq!(earlier.len() + later.len(), AHEAD_DOCS);
+    assert!(sent <= 1024, "{sent} are sent, and none of them is committed");
+}
+
+/// More than a lane sends beyond what is committed.
+const AHEAD_DOCS: usize = 1_100;

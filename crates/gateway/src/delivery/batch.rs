@@ -141,9 +141,10 @@ impl Lane {
         while self.known_topology().is_none() {
             self.rest_lightly(batch, &mut body, &mut held, LOOK_AGAIN).await?;
         }
-        let first = group.knows_what_was_sent() || self.batches < FIRST_BATCHES || self.suspect.is_alone();
-        let last = batch.origins.last().map_or(0, |origin| origin.position);
-        self.batches += 1;
+        let (first, last) = batch.first_and_last();
+        self.wait_for_commit(batch, last + 1, &mut body, &mut held)
+            .await?;
+        let first = group.is_likely_sent(self.number, first) || self.suspect.is_alone();
         let mut work = loop {
             let (_, snapshot) = self.topology().await?;
             let doubtful_before = group.doubtful_before(self.number);
@@ -168,6 +169,26 @@ impl Lane {
             self.settle(&mut work, run.collect()).await?;
         }
         Some(work.dead)
+    }
+
+    /// Waits until so much is committed that what comes before `end` may be sent. `None`: the gateway stops.
+    async fn wait_for_commit(
+        &mut self,
+        batch: &Batch,
+        end: u64,
+        body: &mut PooledBytes,
+        held: &mut Option<Held>,
+    ) -> Option<()> {
+        let group = Arc::clone(&self.route.group);
+        if group.may_send_to(self.number, end) {
+            return Some(());
+        }
+        group.set(self.number, Doing::Delivering, Some(WAITS_FOR_COMMIT));
+        while !group.may_send_to(self.number, end) {
+            self.rest_lightly(batch, body, held, COMMITTED_AGAIN).await?;
+        }
+        group.set(self.number, Doing::Delivering, None);
+        Some(())
     }
 
     /// Tries until each of these operations is done or dead.
@@ -434,9 +455,10 @@ fn letters_at_once(work: &Work<'_>, dead: &[(usize, Arc<Error>)]) -> usize {
 /// Dead letters that are put together at most, and what they say with their lines (but for one alone).
 const LETTERS_AT_ONCE: usize = 1000;
 const LETTERS_BYTES: usize = 1 << 20;
-/// What an earlier run may have sent and not committed is in so many batches of a lane, as a rule, where
-/// nobody wrote down how far it sent.
-const FIRST_BATCHES: u32 = 4;
+/// Why a lane waits whose last batches have to be committed before it sends more.
+const WAITS_FOR_COMMIT: &str = "it waits for Kafka to take the commit of what it has delivered";
+/// Between two looks at that.
+const COMMITTED_AGAIN: Duration = Duration::from_millis(5);
 /// An `update` that another writer came between is tried again so often before it waits apart.
 const AT_ONCE_MAX: u32 = 4;
 /// An operation that a node fails with 500 is tried again so often before it is given up.

@@ -15,7 +15,7 @@ use crate::bulk_request::BulkHead;
 pub(crate) struct Doubt {
     /// An earlier run may have sent it.
     pub(super) restart: bool,
-    /// And it is among the first of its lane, so that this is likely.
+    /// And it lies where its lane has sent, so that this is likely.
     pub(super) first: bool,
     /// It was sent, and what became of it is not known.
     pub(super) lost: bool,

@@ -215,7 +215,6 @@ impl HeldLanes {
                         route: Rc::clone(&self.route),
                         number,
                         reader,
-                        batches: 0,
                         suspect: Suspect::default(),
                         stop: self.end.subscribe(),
                     };

@@ -47,8 +47,6 @@ pub(crate) struct Lane {
     pub(crate) route: Rc<Route>,
     pub(crate) number: u32,
     pub(crate) reader: LaneReader,
-    /// Batches that it has begun.
-    pub(crate) batches: u32,
     /// What it knows of records that the gateway failed on.
     pub(crate) suspect: Suspect,
     pub(crate) stop: watch::Receiver<bool>,

@@ -83,7 +83,6 @@ pub(crate) async fn deliver(
                     route: Rc::clone(&route),
                     number,
                     reader,
-                    batches: 0,
                     suspect: Suspect::default(),
                     stop: stop.clone(),
                 };
@@ -493,6 +492,7 @@ fn read(
             }
             Some(batch)
                 if ours
+                    && reader.goes_along(batch.first_and_last().0, group.position)
                     && awaited(group.position).is_none()
                     && (same || batch.may_take(recorded.as_ref())) =>
             {

@@ -148,8 +148,7 @@ impl Origin {
 
 impl<'b> Work<'b> {
     /// Cuts a batch, whose lines `body` is, into operations; none if this version does not know how. What was
-    /// accepted before `doubtful_before` may have been executed; `first`: it is one of the first batches of
-    /// its lane since the start.
+    /// accepted before `doubtful_before` may have been executed; `first`: that is likely.
     pub(crate) fn new(
         route: &Route,
         batch: &'b Batch,

@@ -668,6 +668,15 @@ impl LaneReader {
         }))
     }
 
+    /// Whether what is at a position may be in one batch with what is at `first`.
+    pub(crate) fn goes_along(&self, first: u64, position: u64) -> bool {
+        match self {
+            LaneReader::Disk(_) => true,
+            // More than that is not sent before the first is committed.
+            LaneReader::Kafka(_) => position - first < kafka::SENT_AHEAD_MAX,
+        }
+    }
+
     /// Lets go of what it holds of the disk while there is nothing to read.
     pub(crate) fn rest(&mut self) {
         match self {

@@ -586,10 +586,26 @@ impl Group {
         }
     }
 
-    /// Whether lanes write down what they send, so that all that [`Group::doubtful_before`] names may have
-    /// been sent, and nothing else.
-    pub(crate) fn knows_what_was_sent(&self) -> bool {
-        self.sent_marks.is_some()
+    /// Whether what a lane holds here, and what lies before [`Group::doubtful_before`], is likely to have been
+    /// sent: on disk lanes write down what they send, in Kafka they send so far beyond what is committed.
+    pub(crate) fn is_likely_sent(&self, lane: u32, position: u64) -> bool {
+        match &self.consumer {
+            Consumer::Disk(_) => true,
+            Consumer::Kafka(group) => position < group.sent_when_taken(lane),
+        }
+    }
+
+    /// Whether a lane may send what lies before `end`; if not, it may once more is committed, which happens
+    /// soon.
+    pub(crate) fn may_send_to(&self, lane: u32, end: u64) -> bool {
+        let Consumer::Kafka(group) = &self.consumer else {
+            return true;
+        };
+        let may = end <= group.may_send_before(lane);
+        if !may {
+            group.commit_soon();
+        }
+        may
     }
 
     /// A lane is about to send what lies before `end`.

@@ -18,7 +18,10 @@ use super::lock::lock;
 use super::produce::Voice;
 use super::seek::seek;
 use super::topic;
-use crate::{Cursor, Group, LaneReader, LaneStatus, Moved, OpenError, ReadError, Running, StartAt, Tell};
+use crate::{
+    Cursor, Group, LaneReader, LaneStatus, Moved, OpenError, ReadError, Running, SENT_AHEAD_MAX, StartAt,
+    Tell,
+};
 
 /// A group whose topic is open.
 pub(crate) struct OpenGroup {
@@ -47,6 +50,8 @@ pub(crate) struct Inner {
     lease: Mutex<Option<Instant>>,
     /// Held while something is committed, so that an older offset cannot follow a newer one.
     pub(crate) committing: Mutex<()>,
+    /// Somebody waits for what is done to be committed.
+    pub(crate) hurry: AtomicBool,
 }
 
 /// Passes on what the library logs, and remembers what was wrong.
@@ -99,6 +104,7 @@ impl OpenGroup {
                 member: Mutex::default(),
                 lease: Mutex::default(),
                 committing: Mutex::default(),
+                hurry: AtomicBool::default(),
                 id,
             }),
         };
@@ -210,6 +216,19 @@ impl Group for OpenGroup {
 
     fn end_when_taken(&self, lane: u32) -> u64 {
         self.lane(lane).map_or(0, |lane| lane.end_when_taken)
+    }
+
+    fn sent_when_taken(&self, lane: u32) -> u64 {
+        self.lane(lane).map_or(0, |lane| lane.sent_when_taken)
+    }
+
+    fn may_send_before(&self, lane: u32) -> u64 {
+        let committed = self.lane(lane).map_or(0, |lane| lane.committed.offset);
+        committed.saturating_add(SENT_AHEAD_MAX)
+    }
+
+    fn commit_soon(&self) {
+        self.inner.hurry.store(true, Ordering::Relaxed);
     }
 
     fn claimed(&self) -> Vec<u64> {

@@ -200,8 +200,9 @@ impl HandOver {
         let passed = committed.map(|committed| committed.elapsed());
         let held = self.group.held();
         let dirty = held.iter().any(|lane| self.group.lane(*lane).dirty);
+        let hurry = self.group.hurry.swap(false, Ordering::Relaxed);
         let keep = !held.is_empty() && passed.is_none_or(|passed| passed > session / 4);
-        if keep || (dirty && passed.is_none_or(|passed| passed > COMMIT_EVERY)) {
+        if keep || (dirty && (hurry || passed.is_none_or(|passed| passed > COMMIT_EVERY))) {
             *committed = Some(Instant::now());
             drop(committed);
             self.commit(consumer, true);

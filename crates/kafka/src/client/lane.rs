@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::group::Inner;
-use crate::{Cursor, Head, HeadError, LaneReader, Message, ReadError};
+use crate::{Cursor, Head, HeadError, LaneReader, Message, ReadError, SENT_AHEAD_MAX};
 
 /// Reads what was fetched of a lane.
 pub(crate) struct FetchedLane {
@@ -45,6 +45,8 @@ pub(crate) struct Lane {
     pub(crate) dirty: bool,
     /// The partition's end as the lane came: what lies before may have been delivered by another.
     pub(crate) end_when_taken: u64,
+    /// What lies behind was not sent by whoever had the lane before.
+    pub(crate) sent_when_taken: u64,
     /// What is fetched and not done.
     pub(crate) fetched: VecDeque<Fetched>,
     pub(crate) bytes: usize,
@@ -66,6 +68,7 @@ impl Lane {
             claimed: cursor.offset,
             dirty: true,
             end_when_taken: end,
+            sent_when_taken: end.min(cursor.offset.saturating_add(SENT_AHEAD_MAX)),
             next: cursor.offset,
             wakers: std::mem::take(&mut self.wakers),
             ..Self::default()
