@@ -13,8 +13,8 @@ use testkit::broker::Broker;
 use testkit::client::Client;
 use testkit::fake::lock;
 
-use super::target::{Gateways, MOVES};
-use super::troubles::{Course, of_brokers, of_clusters, of_gateways};
+use super::target::Gateways;
+use super::troubles::{Course, of_brokers, of_clusters, of_gateways, of_names};
 use crate::drill::check::{Account, Flaw, FlawKind, Holding, Order, Tally, check};
 use crate::drill::gateway_under_test::GatewayUnderTest;
 use crate::drill::ledger::Ledger;
@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
                         setup: &self.setup,
                         index: &self.clusters[0].index,
                         rng: rng(number),
-                        moving: MOVES,
+                        moving: true,
                         begun: Instant::now(),
                     };
                     scope.spawn(move || load.write())
@@ -223,9 +223,11 @@ impl<'a> Run<'a> {
             });
             let brokers = scope.spawn(|| of_brokers(&course, &self.broker, rng(500)));
             let clusters = scope.spawn(|| of_clusters(&course, &self.clusters, rng(501)));
+            let names = scope.spawn(|| of_names(&course, &self.clusters, rng(503)));
             // Here, since a gateway ends with the thread that started it.
             let gateways = of_gateways(&course, &self.gateways, rng(502));
-            let joined = [brokers, clusters].map(|one| one.join().map_err(|_| anyhow!("a trouble panicked")));
+            let joined =
+                [brokers, clusters, names].map(|one| one.join().map_err(|_| anyhow!("a trouble panicked")));
             load_ends.store(true, Ordering::Relaxed);
             let wrote: Vec<_> = writers.into_iter().map(|one| one.join()).collect();
             gateways?;

@@ -53,6 +53,4 @@ impl Target for Gateways<'_> {
     }
 }
 
-/// Whether clients write through names that come to lead elsewhere.
-pub(super) const MOVES: bool = false;
 const EPOCH_MS: u64 = 3_000;

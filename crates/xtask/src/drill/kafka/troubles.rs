@@ -1,5 +1,6 @@
-//! What goes wrong, of brokers, of gateways and of the clusters: each of the three has one trouble after
-//! another, all at the same time. A trouble is over when it returns, and everything is as it was before.
+//! What goes wrong, of brokers, of gateways and of the clusters, and which names come to lead elsewhere: each of
+//! the four has one trouble after another, all at the same time. A trouble is over when it returns, and
+//! everything but the names is as it was before.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -212,5 +213,32 @@ pub(super) fn of_clusters(course: &Course<'_>, clusters: &[Cluster], mut rng: Rn
                 cluster.start(&killed)
             }
         }
+    })
+}
+
+// === names
+
+#[derive(Clone, Copy)]
+enum OfNames {
+    Roll,
+    MakeAgain,
+}
+
+/// Where names lead that clients write through, each time for a while.
+pub(super) fn of_names(course: &Course<'_>, clusters: &[Cluster], mut rng: Rng) -> Result<()> {
+    let troubles = [
+        ("alias rolled over", OfNames::Roll),
+        ("alias rolled over", OfNames::Roll),
+        ("index made again", OfNames::MakeAgain),
+    ];
+    course.go_on(&mut rng, &troubles, |trouble, rng| {
+        let cluster = rng.choice(clusters).context("there are two")?;
+        let shards = rng.u32(1..=6);
+        match trouble {
+            OfNames::Roll => cluster.move_alias(shards, true)?,
+            OfNames::MakeAgain => cluster.make_again(shards)?,
+        }
+        between(rng, 500, 2_500);
+        Ok(())
     })
 }
