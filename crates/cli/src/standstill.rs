@@ -46,7 +46,8 @@ fn line(wait: &Value) -> String {
             out
         }
         (None, Some(1)) => format!("1 document {}", text("reason")),
-        (None, documents) => format!("{} documents {}", documents.unwrap_or(0), text("reason")),
+        (None, Some(documents)) => format!("{documents} documents {}", text("reason")),
+        (None, None) => text("reason").replace('_', " "),
     };
     if let Some(cluster) = wait["cluster"].as_str() {
         out += &format!(", before the cluster {cluster}");

@@ -93,8 +93,8 @@ pub trait Group: Send + Sync {
     fn status(&self) -> Vec<LaneStatus>;
 }
 
-/// So many messages beyond what is committed a lane sends at most. Who has the lane next looks for them before
-/// sending them again.
+/// So many messages beyond what is committed a lane sends at most. Who has the lane next looks for them
+/// before sending them again.
 pub const SENT_AHEAD_MAX: u64 = 1024;
 
 /// A group that takes part; stop it, and wait for its end. Dropped without that (its user has failed), it

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions};
 use serde_json::{Value, json};
 use testkit::broker::Broker;
 use testkit::fake::{Cue, FakeCluster, Fault, Spec};
@@ -125,6 +127,60 @@ fn where_the_brokers_let_no_topic_be_used_for_it_lanes_wait_and_all_arrives_in_o
             "{error}"
         );
     }
+}
+
+/// Reasons why documents of the group do not move, or may not soon.
+fn waits_for(gateway: &Gateway, reason: &str) -> bool {
+    let waits = queue(gateway)["groups"]["c"]["waits"].clone();
+    waits
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|wait| wait["reason"] == reason)
+}
+
+fn deletes(topic: &str) {
+    let client: AdminClient<_> = ClientConfig::new()
+        .set("bootstrap.servers", broker().address())
+        .create()
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let options = AdminOptions::new();
+    let deleted = runtime
+        .block_on(client.delete_topics(&[topic], &options))
+        .unwrap();
+    assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+}
+
+#[test]
+fn a_topic_that_cannot_be_used_is_asked_for_again_and_operations_are_parked_once_it_can() {
+    let cluster = super::cluster();
+    let other = Place::new(&cluster, broker(), "late.c.parked", ", partitions: 1");
+    drop(other.start());
+    let (cluster, _place, gateway) = blocked("late", 403, BLOCKED);
+    wait(&gateway, |one| {
+        one["paused_lanes"].as_u64().unwrap() + one["retrying_lanes"].as_u64().unwrap() == 4
+    });
+    assert!(waits_for(&gateway, "cannot_park"));
+    let warnings = || send(&gateway, "GET", "/health/ready")["warnings"].to_string();
+    assert!(warnings().contains("can park nothing"), "{}", warnings());
+    deletes("late.c.parked");
+    // Without a restart, and without the index.
+    let one = wait(&gateway, |one| one["indexed"] == 250 && one["parked"] == 250);
+    assert_eq!(
+        (with(&cluster, "good", 5), &one["dead"]),
+        (50, &json!(0)),
+        "{one}"
+    );
+    assert!(!waits_for(&gateway, "cannot_park"));
+    assert!(!warnings().contains("can park nothing"), "{}", warnings());
+    cluster.refuse_writes("blocked", None);
+    let one = wait(&gateway, |one| one["indexed"] == 500 && one["parked"] == 0);
+    assert_eq!(
+        (with(&cluster, "blocked", 5), &one["dead"]),
+        (50, &json!(0)),
+        "{one}"
+    );
 }
 
 #[test]

@@ -67,6 +67,16 @@ pub(super) async fn ready(State(admin): State<Arc<AdminState>>) -> Response {
             found.error("queue", format!("the queue `{name}` accepts nothing: {refusal}"));
         }
     }
+    for group in admin.shared.queues.load().groups() {
+        if let Some(cannot) = group.cannot_park() {
+            let (queue, name) = (&group.queue.name, &group.settings.group);
+            let why = format!(
+                "the queue `{queue}` can park nothing for `{name}`: {}",
+                cannot.why
+            );
+            found.warning("cannot_park", why);
+        }
+    }
     for (name, cluster) in &live.clusters {
         match (promised.clusters.contains(name), promised.queued.contains(name)) {
             (true, queued) => look_at(cluster, &live, name, queued, &mut found),

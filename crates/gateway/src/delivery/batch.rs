@@ -386,7 +386,7 @@ impl Route {
             }
             outcome => outcome,
         };
-        match self.group.parked {
+        match self.group.parked() {
             Some(_) => outcome,
             None => outcome.without_parking(),
         }
@@ -423,7 +423,7 @@ impl Route {
             (true, false) => Outcome::Refused(Arc::clone(error)),
             (false, true) => {
                 let again = Arc::new(Again::refused(Arc::clone(error)));
-                match self.group.parked {
+                match self.group.parked() {
                     Some(_) => Outcome::Park(Scope::Document, again),
                     None => Outcome::Again(again),
                 }

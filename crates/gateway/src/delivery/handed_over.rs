@@ -13,10 +13,20 @@ use tokio::task::{JoinHandle, JoinSet};
 use wire::guard::{self, Work, fault, spawn_in};
 
 use crate::delivery::lane::{Lane, Route, stopped};
+use crate::delivery::parking::{Asking, told};
 use crate::delivery::retry;
 use crate::delivery::suspect::Suspect;
 use crate::queue::parked::Parked;
 use crate::queue::{Doing, Group};
+
+/// How taking part has ended.
+enum Ended {
+    /// It was to, or everything is delivered.
+    AsTold,
+    /// Operations can be parked now, and could not before.
+    ToPark,
+    Failed,
+}
 
 /// Delivers what is given to this gateway, until it is told to stop; ends when it has given up all lanes.
 pub(crate) async fn deliver_handed_over(
@@ -24,9 +34,27 @@ pub(crate) async fn deliver_handed_over(
     shared: &dyn kafka::Group,
     mut stop: watch::Receiver<bool>,
 ) {
-    while !take_part(route, shared, stop.clone()).await {
+    let group = &route.group;
+    let mut asking = Asking::begin(group);
+    // Documents would die that can be parked once the brokers have said so.
+    while let Some(cannot) = group.cannot_park().filter(|cannot| cannot.is_untold) {
+        let why = format!("whether anything can be parked is not known yet: {}", cannot.why);
+        group.set(0, Doing::Paused, Some(&why));
+        tokio::select! {
+            () = stopped(&mut stop) => return,
+            told = told(&mut asking) => if let Some(parked) = told {
+                group.parks_from_now_on(parked);
+            },
+        }
+    }
+    loop {
+        match take_part(route, shared, stop.clone(), &mut asking).await {
+            Ended::AsTold => return,
+            Ended::ToPark => continue,
+            Ended::Failed => {}
+        }
         let why = "the thread that takes lanes from Kafka has failed, which is a bug; it begins anew";
-        route.group.set(0, Doing::Paused, Some(why));
+        group.set(0, Doing::Paused, Some(why));
         tokio::select! {
             () = stopped(&mut stop) => return,
             () = tokio::time::sleep(START_AGAIN) => {}
@@ -34,17 +62,21 @@ pub(crate) async fn deliver_handed_over(
     }
 }
 
-/// `false` if that has ended before it was to.
-async fn take_part(route: &Rc<Route>, shared: &dyn kafka::Group, mut stop: watch::Receiver<bool>) -> bool {
+async fn take_part(
+    route: &Rc<Route>,
+    shared: &dyn kafka::Group,
+    mut stop: watch::Receiver<bool>,
+    asking: &mut Option<Asking>,
+) -> Ended {
     let group = &route.group;
     // Bounded by what Kafka says: one assignment and one revocation at a time.
     let (tell, mut changes) = mpsc::unbounded_channel();
     let Some(running) = start(group, shared, &tell, &mut stop).await else {
-        return true;
+        return Ended::AsTold;
     };
     drop(tell);
     let mut held = HeldLanes::new(route);
-    let mut leaving = false;
+    let (mut leaving, mut to_park) = (false, None);
     loop {
         let change = tokio::select! {
             biased;
@@ -58,6 +90,14 @@ async fn take_part(route: &Rc<Route>, shared: &dyn kafka::Group, mut stop: watch
                 held.begin();
                 continue;
             }
+            told = told(asking), if !leaving => {
+                // Lanes begin with what is parked of them, so they have to come anew.
+                if told.is_some() {
+                    (leaving, to_park) = (true, told);
+                    running.stop();
+                }
+                continue;
+            }
             ended = held.lanes.join_next(), if !held.lanes.is_empty() => {
                 drop(ended);
                 // As `keep_running: false` wants it: everything is delivered.
@@ -68,29 +108,21 @@ async fn take_part(route: &Rc<Route>, shared: &dyn kafka::Group, mut stop: watch
                 continue;
             }
         };
-        let (queue, name) = (&*group.queue.name, &*group.settings.group);
         match change {
             None => break,
-            Some(Change::Assigned(numbers)) => {
-                tracing::info!(
-                    queue,
-                    group = name,
-                    lanes = numbers.len(),
-                    "lanes came from Kafka"
-                );
-                fault("assigned", b"");
-                held.take(numbers);
-            }
-            Some(Change::Revoked(handed)) => held.give_up(handed).await,
-            Some(Change::Gone) => {
-                tracing::info!(queue, group = name, "lanes went back to Kafka");
-                drop_unsettled(route);
-            }
+            Some(change) => held.change(change).await,
         }
     }
     held.end().await;
     running.join();
-    leaving
+    match (to_park, leaving) {
+        (Some(parked), _) => {
+            group.parks_from_now_on(parked);
+            Ended::ToPark
+        }
+        (None, true) => Ended::AsTold,
+        (None, false) => Ended::Failed,
+    }
 }
 
 /// Takes part in the group; none if delivery is to stop.
@@ -154,9 +186,31 @@ impl HeldLanes {
         }
     }
 
+    async fn change(&mut self, change: Change) {
+        let group = &self.route.group;
+        let (queue, name) = (&*group.queue.name, &*group.settings.group);
+        match change {
+            Change::Assigned(numbers) => {
+                tracing::info!(
+                    queue,
+                    group = name,
+                    lanes = numbers.len(),
+                    "lanes came from Kafka"
+                );
+                fault("assigned", b"");
+                self.take(numbers);
+            }
+            Change::Revoked(handed) => self.give_up(handed).await,
+            Change::Gone => {
+                tracing::info!(queue, group = name, "lanes went back to Kafka");
+                drop_unsettled(&self.route);
+            }
+        }
+    }
+
     /// Lanes came. Before anything of them is delivered it has to be known what is parked of them.
     fn take(&mut self, numbers: Vec<u32>) {
-        let parked = self.route.group.parked.clone();
+        let parked = self.route.group.parked().cloned();
         let Some(parked) = parked.filter(|parked| parked.is_handed_over()) else {
             return self.deliver(numbers);
         };
@@ -197,7 +251,7 @@ impl HeldLanes {
     fn deliver(&mut self, numbers: Vec<u32>) {
         let group = &self.route.group;
         self.end = watch::channel(false).0;
-        let parked_elsewhere = match &group.parked {
+        let parked_elsewhere = match group.parked() {
             Some(_) => Vec::new(),
             None => group.consumer.parked_by_lane(),
         };
@@ -243,7 +297,7 @@ impl HeldLanes {
         if let Some(tending) = self.tending.take() {
             let _ = tending.await;
         }
-        if let Some(parked) = &self.route.group.parked {
+        if let Some(parked) = self.route.group.parked() {
             parked.let_go();
         }
     }

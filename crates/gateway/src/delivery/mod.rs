@@ -26,6 +26,7 @@ mod outcome;
 mod outlet;
 mod parcel;
 mod park;
+mod parking;
 mod pauses;
 mod resting;
 mod retry;

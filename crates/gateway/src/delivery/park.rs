@@ -262,7 +262,7 @@ impl Lane {
     }
 
     pub(super) fn parked(&self) -> Option<Arc<Parked>> {
-        self.route.group.parked.clone()
+        self.route.group.parked().cloned()
     }
 }
 

@@ -75,7 +75,7 @@ struct Dead {
 
 /// Tries what is parked again until it is told to stop; `is_over` says that no lane will park more.
 pub(crate) async fn tend(route: Rc<Route>, mut stop: watch::Receiver<bool>, is_over: impl Fn() -> bool) {
-    let Some(parked) = route.group.parked.clone() else {
+    let Some(parked) = route.group.parked().cloned() else {
         return;
     };
     fault("tend", b"");

@@ -392,7 +392,7 @@ impl Lane {
     /// is then.
     async fn commit(&mut self, commit: Commit) -> Option<()> {
         let consumer = &self.route.group.consumer;
-        let committed = match &self.route.group.parked {
+        let committed = match self.route.group.parked() {
             Some(parked) => parked.commit(self.number, || consumer.commit(&[commit])),
             None => consumer.commit(&[commit]),
         };

@@ -36,7 +36,7 @@ impl Since {
     pub(crate) fn now(group: &Group) -> Self {
         Self {
             letters: group.queue.dead_letters.end(),
-            parked: group.parked.as_ref().map_or(0, |parked| parked.end()),
+            parked: group.parked().map_or(0, |parked| parked.end()),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Since {
 /// The same of one lane, of which nothing is under way, while others are; of what was put there since a
 /// moment.
 pub(crate) fn drop_unsettled_of_lane(group: &Group, lane: u32, since: Since) -> Result<(), NotDropped> {
-    if let Some(parked) = &group.parked {
+    if let Some(parked) = group.parked() {
         parked.drop_unsettled_of(lane, since.parked)?;
     }
     let (letters, committed) = (&group.queue.dead_letters, group.queue.committed());

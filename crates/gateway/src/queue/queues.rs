@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::{Compression, Config, Fsync};
@@ -58,8 +58,9 @@ pub(crate) struct Group {
     pub(crate) settings: config::Delivery,
     pub(crate) queue: Arc<Queue>,
     pub(crate) consumer: Consumer,
-    /// What waits apart from its lane.
-    pub(crate) parked: Option<Arc<Parked>>,
+    /// What waits apart from its lane; nothing while [`Group::cannot_park`].
+    parked: OnceLock<Arc<Parked>>,
+    cannot_park: Mutex<Option<CannotPark>>,
     /// How far each lane may have sent; none: the queue is in Kafka.
     sent_marks: Option<SentMarks>,
     /// By lane: what lies before this was there when delivery started, and an earlier one may have delivered
@@ -80,6 +81,14 @@ pub(crate) struct Group {
     /// Operations in doubt that stayed in the index that had their documents, though their names had come to
     /// lead elsewhere.
     pub(crate) stayed: Count,
+}
+
+/// Why a group in Kafka parks nothing: it has no topic for that.
+#[derive(Clone, Debug)]
+pub(crate) struct CannotPark {
+    pub(crate) why: String,
+    /// The brokers have said nothing; else that the gateway cannot have it as things are.
+    pub(crate) is_untold: bool,
 }
 
 /// What a lane is doing.
@@ -266,24 +275,15 @@ impl Queue {
         self.parked.group(group)
     }
 
-    /// The same of a group that is about to deliver.
-    fn parked_to_deliver(&self, name: &str, consumer: &Consumer) -> Option<Arc<Parked>> {
-        let known = self.parked_of(name);
-        let (Consumer::Kafka(group), Some(topic), None) = (consumer, self.log.in_kafka(), &known) else {
-            return known;
-        };
-        match ParkedTopic::open(topic, group, name) {
-            Ok(topic) => Some(self.parked.add_in_topic(name, topic)),
-            Err(error) => {
-                let queue = &*self.name;
-                tracing::warn!(
-                    queue,
-                    group = name,
-                    %error,
-                    "nothing of this queue can be parked: what concerns one index or document stops its lane"
-                );
-                None
+    /// The same of a group that is about to deliver. Blocks on the brokers.
+    fn parked_to_deliver(&self, name: &str, consumer: &Consumer) -> Result<Arc<Parked>, kafka::OpenError> {
+        match (self.parked_of(name), consumer, self.log.in_kafka()) {
+            (None, Consumer::Kafka(group), Some(topic)) => {
+                let topic = ParkedTopic::open(topic, group, name)?;
+                Ok(self.parked.add_in_topic(name, topic))
             }
+            (Some(parked), ..) => Ok(parked),
+            (None, ..) => unreachable!("only a group in Kafka has nothing to park in"),
         }
     }
 
@@ -468,16 +468,16 @@ impl Group {
             why: error.to_string(),
         })?;
         let lanes = queue.log.lanes();
-        let parked = queue.parked_to_deliver(&settings.group, &consumer);
         let sent_marks = queue.sent_marks.as_ref().map(|folder| {
             let status = queue.log.status();
             let end = if status.documents == 0 { 0 } else { status.end };
             SentMarks::open(&folder.join(&*settings.group), lanes, end)
         });
-        Ok(Self {
+        let group = Self {
             settings: settings.clone(),
             consumer,
-            parked,
+            parked: OnceLock::new(),
+            cannot_park: Mutex::default(),
             sent_marks,
             doubtful_before: (0..lanes).map(|_| AtomicU64::default()).collect(),
             unsettled: AtomicBool::new(true),
@@ -489,7 +489,53 @@ impl Group {
             retried: Count::default(),
             stayed: Count::default(),
             queue: Arc::clone(queue),
-        })
+        };
+        if let Some(parked) = group.ask_to_park() {
+            group.parks_from_now_on(parked);
+        }
+        Ok(group)
+    }
+
+    /// What waits apart from its lane; none: nothing can be parked, see [`Group::cannot_park`].
+    pub(crate) fn parked(&self) -> Option<&Arc<Parked>> {
+        self.parked.get()
+    }
+
+    /// Why nothing can be parked, if so.
+    pub(crate) fn cannot_park(&self) -> Option<CannotPark> {
+        lock(&self.cannot_park).clone()
+    }
+
+    /// Asks for what operations are parked in, once. Blocks on the brokers, if the queue is in Kafka.
+    pub(crate) fn ask_to_park(&self) -> Option<Arc<Parked>> {
+        let asked = self.queue.parked_to_deliver(&self.settings.group, &self.consumer);
+        let error = match asked {
+            Ok(parked) => return Some(parked),
+            Err(error) => error,
+        };
+        let why = error.to_string();
+        let known = lock(&self.cannot_park).replace(CannotPark {
+            why: why.clone(),
+            is_untold: matches!(error, kafka::OpenError::Away { .. }),
+        });
+        if known.is_none_or(|known| known.why != why) {
+            tracing::warn!(
+                queue = &*self.queue.name,
+                group = &*self.settings.group,
+                %error,
+                "nothing of this queue can be parked: what concerns one index or document stops its lane; it is tried again"
+            );
+        }
+        None
+    }
+
+    /// Operations are parked from now on. Only while nothing is under way.
+    pub(crate) fn parks_from_now_on(&self, parked: Arc<Parked>) {
+        if lock(&self.cannot_park).take().is_some() {
+            let (queue, group) = (&*self.queue.name, &*self.settings.group);
+            tracing::info!(queue, group, "the topic of what is parked can be used now");
+        }
+        self.parked.get_or_init(|| parked);
     }
 
     /// Says what a lane is doing; a line in the log when that has changed for the worse.
@@ -586,8 +632,8 @@ impl Group {
         }
     }
 
-    /// Whether what a lane holds here, and what lies before [`Group::doubtful_before`], is likely to have been
-    /// sent: on disk lanes write down what they send, in Kafka they send so far beyond what is committed.
+    /// Whether what a lane holds here, and lies before [`Group::doubtful_before`], is likely to have been
+    /// sent: on disk lanes write down what they send, in Kafka they send so far beyond their last commit.
     pub(crate) fn is_likely_sent(&self, lane: u32, position: u64) -> bool {
         match &self.consumer {
             Consumer::Disk(_) => true,

@@ -44,6 +44,13 @@ pub(crate) fn of_group(queue: &str, account: &GroupAccount, group: Option<&Group
     }
     waits.extend(of_lanes(group));
     waits.extend(of_nodes(group));
+    if let Some(cannot) = group.cannot_park() {
+        let why = format!(
+            "what concerns one index or document stops its lane: {}",
+            cannot.why
+        );
+        waits.push(json!({"reason": "cannot_park", "why": why}));
+    }
     if account.parked > 0 {
         let why = format!(
             "they wait apart from their lanes, for an index, a request or themselves: `tidegate queues parked {queue}` \

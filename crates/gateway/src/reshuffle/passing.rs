@@ -187,7 +187,7 @@ fn accepted(queue: &Queue, groups: &[Arc<Group>]) -> Vec<Vec<u64>> {
 /// Whether operations are parked that the request must not overtake: their lanes have gone on without them.
 fn is_parked(queue: &Queue, groups: &[Arc<Group>], awaited: &Awaited) -> bool {
     ours(queue, groups).any(|group| {
-        let Some(parked) = &group.parked else {
+        let Some(parked) = group.parked() else {
             return is_parked_elsewhere(group, |_| 0, awaited);
         };
         let state = parked.state();

@@ -108,7 +108,7 @@ impl OpenTopic {
                 said,
             });
         }
-        let (message_bytes_max, forgets) = look_at_settings(&admin, options)?;
+        let (message_bytes_max, forgets) = look_at_settings(&admin, options, is_queue)?;
         let by_id = is_queue && lanes_are_by_id(&probe, options, lanes)?;
         let poison = Poison::default();
         let producer = base_config(options)
@@ -261,10 +261,7 @@ fn partitions(probe: &BaseConsumer<Quiet>, options: &Options) -> Result<Option<u
         drop(probe.poll(Duration::ZERO));
         match probe.fetch_metadata(Some(&options.topic), METADATA_TIMEOUT) {
             Err(error) if late => {
-                return Err(OpenError::Away {
-                    brokers: options.brokers.join(", "),
-                    why: heard.why.unwrap_or_else(|| error.to_string()),
-                });
+                return Err(away(options, heard.why.unwrap_or_else(|| error.to_string())));
             }
             Err(_) => {}
             Ok(metadata) => {
@@ -345,11 +342,14 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
     let asking = AdminOptions::new()
         .request_timeout(Some(OPEN_TIMEOUT))
         .operation_timeout(Some(OPEN_TIMEOUT));
-    let made =
-        wait(admin.create_topics([&topic], &asking)).map_err(|error| about(options, error.to_string()))?;
-    match made.into_iter().next() {
+    let made = wait(admin.create_topics([&topic], &asking));
+    let failed = |error: KafkaError| match passes(&error) {
+        true => away(options, error.to_string()),
+        false => about(options, format!("it cannot be made: {error}")),
+    };
+    match made.map_err(failed)?.into_iter().next() {
         Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => {
-            Err(about(options, format!("it cannot be made: {error}")))
+            Err(failed(KafkaError::AdminOp(error)))
         }
         _ => {
             let (topic, partitions) = (&options.topic, options.partitions.unwrap_or(PARTITIONS));
@@ -360,7 +360,11 @@ fn make(admin: &AdminClient<Quiet>, options: &Options) -> Result<(), OpenError> 
 }
 
 /// Bytes of a message at most, and whether what is old goes. Refuses what a queue cannot live with.
-fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<(u64, bool), OpenError> {
+fn look_at_settings(
+    admin: &AdminClient<Quiet>,
+    options: &Options,
+    is_queue: bool,
+) -> Result<(u64, bool), OpenError> {
     let until = Instant::now() + OPEN_TIMEOUT;
     let described = loop {
         match describe(admin, options) {
@@ -371,6 +375,12 @@ fn look_at_settings(admin: &AdminClient<Quiet>, options: &Options) -> Result<(u6
     };
     let settings = match described {
         Ok(settings) => settings,
+        // What was not read is not known: it may delete what has to stay.
+        Err(error) if passes(&error) => return Err(away(options, error.to_string())),
+        Err(error) if !is_queue => {
+            let why = format!("its settings cannot be read, and it may delete what is old: {error}");
+            return Err(about(options, why));
+        }
         Err(error) => {
             tracing::warn!(
                 topic = options.topic,
@@ -427,6 +437,13 @@ fn passes(error: &KafkaError) -> bool {
                 | Code::UnknownTopicOrPartition
         )
     )
+}
+
+fn away(options: &Options, why: String) -> OpenError {
+    OpenError::Away {
+        brokers: options.brokers.join(", "),
+        why,
+    }
 }
 
 fn about(options: &Options, why: String) -> OpenError {

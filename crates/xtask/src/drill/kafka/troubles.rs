@@ -1,5 +1,5 @@
-//! What goes wrong, of brokers, of gateways and of the clusters, and which names come to lead elsewhere: each of
-//! the four has one trouble after another, all at the same time. A trouble is over when it returns, and
+//! What goes wrong, of brokers, of gateways and of the clusters, and which names come to lead elsewhere: each
+//! of the four has one trouble after another, all at the same time. A trouble is over when it returns, and
 //! everything but the names is as it was before.
 
 use std::collections::BTreeMap;

@@ -1,0 +1,75 @@
+//! The topic for what is parked, which the brokers did not let the gateway have when it started: it is asked
+//! for again and again beside the delivery.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use wire::guard::{self, Work};
+
+use crate::queue::Group;
+use crate::queue::parked::Parked;
+
+/// A thread that asks, until it has the topic or this is dropped.
+pub(super) struct Asking {
+    answers: mpsc::UnboundedReceiver<Option<Arc<Parked>>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Asking {
+    /// None: the group has it.
+    pub(super) fn begin(group: &Arc<Group>) -> Option<Self> {
+        group.cannot_park()?;
+        // Bounded by how often it is asked.
+        let (tell, answers) = mpsc::unbounded_channel();
+        let over = Arc::new(AtomicBool::new(false));
+        let (group, until) = (Arc::clone(group), Arc::clone(&over));
+        let asking = guard::thread("parked-topic", Work::Parked, move || ask(&group, &tell, &until));
+        if let Err(error) = asking {
+            tracing::error!(%error, "nothing is parked before delivery starts anew");
+        }
+        Some(Self { answers, over })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits for the next answer: what operations are parked in, if the gateway has that now.
+pub(super) async fn told(asking: &mut Option<Asking>) -> Option<Arc<Parked>> {
+    let told = match asking {
+        Some(asking) => asking.answers.recv().await,
+        None => std::future::pending().await,
+    };
+    // Nobody asks any more.
+    let Some(told) = told else {
+        return std::future::pending().await;
+    };
+    told
+}
+
+fn ask(group: &Group, tell: &mpsc::UnboundedSender<Option<Arc<Parked>>>, over: &AtomicBool) {
+    loop {
+        for _ in 0..LOOKS {
+            #[allow(clippy::disallowed_methods, reason = "this thread does nothing else")]
+            std::thread::sleep(ASK_AGAIN / LOOKS);
+            if over.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+        let parked = group.ask_to_park();
+        let is_last = parked.is_some();
+        if tell.send(parked).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Between two questions to brokers that said no, or nothing.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// That nobody wants to know any more is noticed within so much of that.
+const LOOKS: u32 = 50;
